@@ -1,4 +1,5 @@
-//! Moments: those that people write as a date and a time of the day, and those that the kernel counts.
+//! Moments: those that people write as a date and a time of the day, and those that the kernel
+//! counts.
 //!
 //! When a clock is set back, it shows the times of an hour twice, and when it is set forward, it
 //! skips those of an hour. In both cases, mktime(3) silently chooses a moment, which may not be the
@@ -34,8 +35,8 @@ const DAY: i64 = 86_400;
 /// Clocks differ at most this much from UTC, including changes of the date line.
 const FAR: i64 = 27 * 3600;
 
-/// Days since 1970 of a date of the Gregorian calendar. The formula is that of Howard Hinnant's `days_from_civil`: years begin in
-/// March, so that the leap day is the last one.
+/// Days since 1970 of a date of the Gregorian calendar. The formula is that of Howard Hinnant's
+/// `days_from_civil`: years begin in March, so that the leap day is the last one.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -123,7 +124,8 @@ impl DateTime {
     }
     /// `offset` is how far the clock is ahead of UTC at a moment.
     fn moments(self, offset: impl Fn(i64) -> i64) -> Moments {
-        // A clock that shows `seconds` does so at `seconds - offset`, so all offsets of these days are tried.
+        // A clock that shows `seconds` does so at `seconds - offset`, so all offsets of these days
+        // are tried.
         let mut offsets: Vec<i64> =
             (-FAR..=FAR).step_by(1800).map(|by| offset(self.seconds.saturating_add(by))).collect();
         offsets.sort_unstable();

@@ -46,8 +46,8 @@ pub fn path_of(entry: &[u8]) -> Option<&[u8]> {
     entry.iter().position(|b| *b == b':').map(|colon| without_mark(&entry[colon + 1..]))
 }
 
-/// The path of a control group that was removed, which a zombie may still be in, has a mark of the kernel's at its end. It
-/// belongs to no name.
+/// The path of a control group that was removed, which a zombie may still be in, has a mark of the
+/// kernel's at its end. It belongs to no name.
 fn without_mark(path: &[u8]) -> &[u8] {
     path.strip_suffix(b" (deleted)").unwrap_or(path)
 }
@@ -547,7 +547,8 @@ mod tests {
         ("/ecs/{TASK}/{TASK}-1", ["{TASK}-1", "containerd", "-"]),
         ("/ecs/{TASK}", ["-", "-", "-"]),
         ("/ecstasks.slice/ecstasks-{TASK}.slice/docker-{ID}.scope", ["{ID}", "docker", "-"]),
-        // BuildKit: in dockerd with both drivers, by itself, in a container of Docker and of Kubernetes
+        // BuildKit: in dockerd with both drivers, by itself, in a container of Docker and of
+        // Kubernetes
         ("/docker/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
         ("/system.slice/docker-{BUILD}.scope", ["{BUILD}", "buildkit", "-"]),
         ("/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
@@ -557,7 +558,8 @@ mod tests {
         ("/system.slice:docker:{BUILD}", ["{BUILD}", "buildkit", "-"]),
         ("/user.slice/{BUILD}", ["-", "-", "-"]),
         ("/system.slice/app-{BUILD}.scope", ["-", "-", "-"]),
-        // Kubernetes inside Docker (kind, k3d, minikube): the outer one does not run the inner container
+        // Kubernetes inside Docker (kind, k3d, minikube): the outer one does not run the inner
+        // container
         ("/docker/{ID2}/kubelet/kubepods/besteffort/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
         ("/docker/{ID2}/kubepods/burstable/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
         ("/system.slice/docker-{ID2}.scope/kubepods/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),

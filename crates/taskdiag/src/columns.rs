@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows as columns in memory, laid out as Apache Arrow lays them out, so that an export copies nothing.
+//! Rows as columns in memory, laid out as Apache Arrow lays them out, so that an export copies
+//! nothing.
 //!
-//! A [`Builder`] takes the rows one by one and makes [`Batch`]es of them. Python's Arrow stream and the command's `--arrow`
-//! and `--parquet` are made from these.
+//! A [`Builder`] takes the rows one by one and makes [`Batch`]es of them. Python's Arrow stream and
+//! the command's `--arrow` and `--parquet` are made from these.
 //!
-//! A value that is not known is null and never 0. What a task just does not have follows the rule of the JSON output:
-//! an amount is 0 and a list is empty, and everything else is null.
+//! A value that is not known is null and never 0. What a task just does not have follows the rule
+//! of the JSON output: an amount is 0 and a list is empty, and everything else is null.
 
 use crate::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 
@@ -308,7 +309,8 @@ impl Column {
             (Data::I64(v), Value::Int(n)) => v.push(*n),
             (Data::I64(v), Value::Nanos(ns)) => v.push(i64::try_from(*ns).unwrap_or(i64::MAX)),
             (Data::I64(v), Value::Instant(ns)) => {
-                // Whole seconds, as everywhere: the clocks of each answer would give another fraction.
+                // Whole seconds, as everywhere: the clocks of each answer would give another
+                // fraction.
                 v.push(cx.unix_seconds_floor(*ns).saturating_mul(1_000_000));
             }
             (Data::F64(v), Value::Percent(p)) => v.push(*p),
@@ -335,7 +337,8 @@ impl Column {
                 v.extend_from_slice(ids);
                 offsets.push(v.len() as i32);
             }
-            // The field table says which values a type has, and a test of the library holds it to that.
+            // The field table says which values a type has, and a test of the library holds it to
+            // that.
             (_, other) => {
                 debug_assert!(false, "{other:?} does not fit its column");
                 self.push_null();

@@ -59,10 +59,11 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The caller lacks the rights: root, or CAP_BPF and CAP_PERFMON for the bpf engine. A seccomp filter or a security
-    /// module may refuse in the same way.
+    /// The caller lacks the rights: root, or CAP_BPF and CAP_PERFMON for the bpf engine. A seccomp
+    /// filter or a security module may refuse in the same way.
     NoPermission,
-    /// The kernel lacks something: the system call, the file, a feature, or its own type information (BTF).
+    /// The kernel lacks something: the system call, the file, a feature, or its own type
+    /// information (BTF).
     NotSupported,
     /// A limit of memory or descriptors was reached; it may work later.
     Limit,

@@ -90,12 +90,13 @@ impl Waiter {
         Ok(Waiter { epoll, watched: Vec::new(), count: 0, ready: VecDeque::new() })
     }
 
-    /// Waits for this process, too. A process that has ended and is not reaped counts as one that ends now. Returns its pidfd,
-    /// which is readable when it has ended, and which can send it a signal that reaches no other process.
+    /// Waits for this process, too. A process that has ended and is not reaped counts as one that
+    /// ends now. Returns its pidfd, which is readable when it has ended, and which can send it a
+    /// signal that reaches no other process.
     ///
     /// # Errors
-    /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where there are no more file
-    /// descriptors (`EMFILE`).
+    /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where
+    /// there are no more file descriptors (`EMFILE`).
     pub fn add(&mut self, pid: u32) -> Result<BorrowedFd<'_>, Error> {
         let failed = |e: Errno| match e {
             Errno::SRCH => Error::NoSuchProcess(pid),
@@ -221,7 +222,8 @@ fn status(process: &OwnedFd) -> Option<ExitStatus> {
 /// The status that waitid(2) returns to the parent, without reaping the child.
 fn of_child(process: &OwnedFd) -> Option<i32> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: a siginfo may be all zeros, and is only written to. Its members are those of a SIGCHLD.
+    // SAFETY: a siginfo may be all zeros, and is only written to. Its members are those of a
+    // SIGCHLD.
     let (code, status) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let id = process.as_raw_fd() as libc::id_t;
@@ -340,7 +342,8 @@ mod tests {
         assert_eq!(waiter.wait(None).expect("none is left"), None);
     }
 
-    /// A shell whose child ends with this code when the pipe is closed, and which does `then` meanwhile. With the child's pid.
+    /// A shell whose child ends with this code when the pipe is closed, and which does `then`
+    /// meanwhile. With the child's pid.
     fn grandchild(code: i32, then: &str) -> (Child, u32) {
         let script =
             format!("exec 3<&0; sh -c 'read x <&3; exit {code}' & exec 3<&-; echo $!; {then}");

@@ -156,7 +156,8 @@ fn sizes_come_from_the_cheapest_file() {
     assert_eq!(ask(statm, flags), statm_has);
 }
 
-/// Only status knows of locked pages. It is read for a request that names the flags, and not for all of STAT.
+/// Only status knows of locked pages. It is read for a request that names the flags, and not for
+/// all of STAT.
 #[test]
 fn locked_pages_are_read_where_they_are_named() {
     let p = Proc::new();
@@ -178,7 +179,8 @@ fn sizes_that_are_not_there() {
     let rss = Members::of(Groups::STATM, &["rss_bytes"]);
     let size = Members::of(Groups::STATM, &["size_bytes"]);
     let p = Proc::new();
-    // A kernel thread, a process on its way out, one without the file, and a file that is no such file.
+    // A kernel thread, a process on its way out, one without the file, and a file that is no such
+    // file.
     p.stat("2", b"kthreadd", 'S', 0, 0x20_0000).file("2/statm", "0 0 0 0 0 0 0\n");
     p.stat("3", b"ending", 'S', 1, 4).file("3/statm", "0 0 0 0 0 0 0\n");
     p.stat("4", b"none", 'S', 1, 0);

@@ -42,7 +42,8 @@ impl<T: Send + Sync + 'static> Found<T> {
             Err(first) => {
                 // SAFETY: no other code has seen the pointer.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: as in `get`. It is not null, because the exchange would have succeeded then.
+                // SAFETY: as in `get`. It is not null, because the exchange would have succeeded
+                // then.
                 unsafe { &*first }
             }
         }

@@ -13,8 +13,8 @@ use taskdiag_wire::{Info, StreamWriter, build};
 use crate::cpulist::ranges;
 use crate::request::Request;
 
-/// The number of system calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo, and open,
-/// read and close for the CPUs. The clocks are read in user space.
+/// The number of system calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo, and
+/// open, read and close for the CPUs. The clocks are read in user space.
 pub(crate) const SYSCALLS: u64 = 4;
 
 /// INFO for an answer that starts now. The `*_groups` masks are 0.

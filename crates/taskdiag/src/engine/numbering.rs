@@ -13,7 +13,8 @@ use rustix::fs::CWD;
 /// they have the same pids.
 static PROVEN: Mutex<Option<(u32, u64)>> = Mutex::new(None);
 
-/// Whether /proc is that of our own pid namespace. After the first time it takes three system calls, which make no inode.
+/// Whether /proc is that of our own pid namespace. After the first time it takes three system
+/// calls, which make no inode.
 pub(crate) fn proc_is_own() -> bool {
     let proc = Path::new("/proc");
     if !shows_us_as_ourselves(proc) {
@@ -37,8 +38,8 @@ pub(crate) fn is_own(proc: &Path) -> bool {
     shows_us_as_ourselves(proc) && has_one_number(proc)
 }
 
-/// /proc shows us under our own number, under another one, or not at all. We can have the same number in both namespaces by
-/// chance.
+/// /proc shows us under our own number, under another one, or not at all. We can have the same
+/// number in both namespaces by chance.
 fn shows_us_as_ourselves(proc: &Path) -> bool {
     let me = std::process::id().to_string();
     let mut text = [0u8; 16];

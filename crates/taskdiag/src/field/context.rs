@@ -68,8 +68,8 @@ impl Context {
     pub fn numa_node(&self, cpu: u32) -> Option<u32> {
         self.nodes.as_ref()?.of(cpu)
     }
-    /// An instant in whole seconds since 1970. Boot time and instant are each rounded down first, as procps
-    /// does, so that both show the same second.
+    /// An instant in whole seconds since 1970. Boot time and instant are each rounded down first,
+    /// as procps does, so that both show the same second.
     pub fn unix_seconds_floor(&self, instant_ns: u64) -> i64 {
         // Untrusted streams may have any number here. Numbers of a real clock are far from the
         // limits.

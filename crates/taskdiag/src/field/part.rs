@@ -51,8 +51,8 @@ pub struct Map<'a> {
     pub vma: Entry<'a, Vma>,
     /// How much of it is in memory, or `None` if the answer does not say.
     pub stat: Option<Entry<'a, VmaStat>>,
-    /// Why `stat` is `None` although the task has VMA_STAT: the list ended before this mapping, or the
-    /// mapping began or ended meanwhile.
+    /// Why `stat` is `None` although the task has VMA_STAT: the list ended before this mapping, or
+    /// the mapping began or ended meanwhile.
     pub without_stat: Option<Reason>,
     /// Its path or other name, if it has one.
     pub name: Option<PathName<'a>>,

@@ -65,7 +65,8 @@ impl Short {
         let at = digits_at_end(&mut cell, v);
         self.push_bytes(&cell[at..]);
     }
-    /// Appends a number with at least this many hexadecimal digits, and leaves out those that do not fit.
+    /// Appends a number with at least this many hexadecimal digits, and leaves out those that do
+    /// not fit.
     pub fn push_hex(&mut self, v: u64, digits: u32) {
         hex_digits(v, digits).for_each(|digit| self.push(digit));
     }

@@ -46,7 +46,8 @@ pub struct Gap<'a> {
     pub task: TaskView<'a>,
     /// The group that is missing.
     pub group: Group,
-    /// The reason. [`Reason::Unsupported`] also stands for a reference to a task that is not in the answer.
+    /// The reason. [`Reason::Unsupported`] also stands for a reference to a task that is not in the
+    /// answer.
     pub reason: Reason,
 }
 
@@ -73,8 +74,8 @@ fn place(task: &TaskView<'_>, group: Group) -> ValueAt {
     ValueAt::Nowhere
 }
 
-/// The holders of a group's values in the order of process and thread ids, and the tasks that lack the
-/// value.
+/// The holders of a group's values in the order of process and thread ids, and the tasks that lack
+/// the value.
 pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'_>>) {
     let (holders, gaps) = Holders::new(snapshot, group);
     (holders.iter().collect(), gaps)
@@ -100,7 +101,8 @@ struct Held {
 }
 
 impl<'a> Holders<'a> {
-    /// The holders of this group in the order of process and thread ids, and the tasks that lack the value.
+    /// The holders of this group in the order of process and thread ids, and the tasks that lack
+    /// the value.
     pub fn new(snapshot: &'a Snapshot, group: Group) -> (Holders<'a>, Vec<Gap<'a>>) {
         let places: Vec<ValueAt> = snapshot.tasks().map(|t| place(&t, group)).collect();
         let owners = Owners::new(snapshot, &places);

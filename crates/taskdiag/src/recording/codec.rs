@@ -6,12 +6,12 @@ use zstd_safe::{CCtx, CParameter, DCtx, get_error_name};
 
 /// A fast level. A higher one gains little, because the prefix gives most of the compression.
 const LEVEL: i32 = 3;
-/// Above this size, the match finder of this level does not reach back over all of the prefix, so the one for long distances is
-/// used, too.
+/// Above this size, the match finder of this level does not reach back over all of the prefix, so
+/// the one for long distances is used, too.
 const LARGE: usize = 1 << 20;
 
-/// Compresses a stream into `out`, which is emptied before. `prefix` is the stream of the key frame; it is empty for a key
-/// frame.
+/// Compresses a stream into `out`, which is emptied before. `prefix` is the stream of the key
+/// frame; it is empty for a key frame.
 pub fn compress(stream: &[u8], prefix: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     let all = stream.len() + prefix.len();
     let window = all.max(1 << 10).next_power_of_two().ilog2().min(30);

@@ -1,5 +1,5 @@
-//! The bytes of a day file and of its index: heads of fixed size with little-endian members. Nothing here does I/O.
-//! docs/record.md describes the same for readers in other languages.
+//! The bytes of a day file and of its index: heads of fixed size with little-endian members.
+//! Nothing here does I/O. docs/record.md describes the same for readers in other languages.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -53,7 +53,8 @@ pub fn read_file_head(head: &[u8]) -> FileHead {
 pub struct FrameHead {
     /// Its own offset in the file.
     pub at: u64,
-    /// The offset of the key frame that its data refers to, which is its own offset if it is a key frame.
+    /// The offset of the key frame that its data refers to, which is its own offset if it is a key
+    /// frame.
     pub key_at: u64,
     /// CLOCK_REALTIME of the stream, in ns since 1970.
     pub realtime_ns: u64,

@@ -1,9 +1,9 @@
 //! Recordings: the history of a machine's processes over the last days, in a directory of day
 //! files.
 //!
-//! A [`Writer`] appends an answer every few seconds as a *frame*: its stream, compressed with a *key frame* as a prefix. A
-//! crash at any point loses at most the frame that was being written. A [`Recording`] reads frames by their number or time.
-//! `docs/record.md` describes the files.
+//! A [`Writer`] appends an answer every few seconds as a *frame*: its stream, compressed with a
+//! *key frame* as a prefix. A crash at any point loses at most the frame that was being written. A
+//! [`Recording`] reads frames by their number or time. `docs/record.md` describes the files.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};
@@ -133,17 +133,18 @@ struct Cache {
     key: Option<(usize, u64, AlignedBuf)>,
 }
 
-/// If the newest file does not end with a whole frame, a writer may be writing it. After this pause the file is looked at again, as
-/// long as it grows, and at most this often.
+/// If the newest file does not end with a whole frame, a writer may be writing it. After this pause
+/// the file is looked at again, as long as it grows, and at most this often.
 const PAUSE: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 20;
 
 impl Recording {
-    /// Opens the recording in a directory, or a single day file. Reads the heads of all frames, but none of their data.
+    /// Opens the recording in a directory, or a single day file. Reads the heads of all frames, but
+    /// none of their data.
     ///
     /// # Errors
-    /// [`Error::Io`] if the files cannot be read, [`Error::Recording`] if there are none. Damaged files are not errors:
-    /// [`Self::damage`] has what could not be read.
+    /// [`Error::Io`] if the files cannot be read, [`Error::Recording`] if there are none. Damaged
+    /// files are not errors: [`Self::damage`] has what could not be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, Error> {
         let path = path.as_ref();
         let io = |e| Error::io(format!("opening the recording {}", path.display()), e);
@@ -232,15 +233,17 @@ impl Recording {
     pub fn at(&self, time: SystemTime) -> Result<Option<Frame>, Error> {
         self.find(time).map(|number| self.read(number)).transpose()
     }
-    /// All frames, in the order in which they were written. One that cannot be read is an error, and the next one follows.
+    /// All frames, in the order in which they were written. One that cannot be read is an error,
+    /// and the next one follows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Frame, Error>> + '_ {
         (0..self.len()).map(|number| self.read(number))
     }
     /// The n-th frame. Frames that are read in order cost least, because the key frame is kept.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::Recording`] if the frame or its key frame is damaged or there is
-    /// no such frame, [`Error::Stream`] if what was recorded is not a stream.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Recording`] if the frame or its key frame
+    /// is damaged or there is no such frame, [`Error::Stream`] if what was recorded is not a
+    /// stream.
     pub fn read(&self, number: usize) -> Result<Frame, Error> {
         let slot = self.slots.get(number).ok_or_else(|| {
             Error::Recording(format!("there is no frame {number}: there are {}", self.len()))
@@ -337,7 +340,8 @@ fn parts(dir: &Path) -> io::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The frames of a file. The end of the newest one is checked, and looked at again while a writer may be writing it.
+/// The frames of a file. The end of the newest one is checked, and looked at again while a writer
+/// may be writing it.
 fn look(path: &Path, is_newest: bool) -> io::Result<Scan> {
     let file = owner::open_to_read(path)?;
     let mut seen = None;

@@ -1,5 +1,5 @@
-//! The names of the files of a recording: `2026-11-22.000.tdr` is the first part of the day file of that day, which
-//! begins at midnight UTC, and `2026-11-22.000.idx` is its index.
+//! The names of the files of a recording: `2026-11-22.000.tdr` is the first part of the day file of
+//! that day, which begins at midnight UTC, and `2026-11-22.000.idx` is its index.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,5 +1,5 @@
-//! Opens the files of a recording. All of them are opened here, so that none can make a program wait: opening a named pipe
-//! waits for the other end, unless the flag `O_NONBLOCK` is set.
+//! Opens the files of a recording. All of them are opened here, so that none can make a program
+//! wait: opening a named pipe waits for the other end, unless the flag `O_NONBLOCK` is set.
 //!
 //! A writer only changes files in a directory that no other user can change. It often runs as root.
 //! Another user who can create names in the directory could put a link to a file of root there,
@@ -27,7 +27,8 @@ fn is_ours(uid: u32) -> bool {
 /// [`Writer::open`](super::Writer::open) calls this, and programs that write other private files
 /// should, too.
 ///
-/// # Errors [`Error::Recording`] if a user other than root and this one can, [`Error::Io`] if the directory cannot be read.
+/// # Errors [`Error::Recording`] if a user other than root and this one can, [`Error::Io`] if the
+/// directory cannot be read.
 pub fn check_owner(dir: &Path) -> Result<(), Error> {
     let shown = dir.display();
     let there = dir.metadata().map_err(|e| Error::io(format!("opening {shown}"), e))?;
@@ -49,7 +50,8 @@ pub fn check_owner(dir: &Path) -> Result<(), Error> {
 /// Opens a file to read and write, and creates it if it does not exist. `is_new`: it must not
 /// exist.
 ///
-/// # Errors The error of the system. It is also an error if the file is a link, not a regular file, or belongs to another user. The message has no path.
+/// # Errors The error of the system. It is also an error if the file is a link, not a regular file,
+/// or belongs to another user. The message has no path.
 pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
     // A pipe that is opened so does not wait for the other end.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -73,7 +75,8 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
 
 /// Opens a file to read.
 ///
-/// # Errors The error of the system, and [`io::ErrorKind::Unsupported`] if it is not a regular file. The message has no directory.
+/// # Errors The error of the system, and [`io::ErrorKind::Unsupported`] if it is not a regular
+/// file. The message has no directory.
 pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;

@@ -1,4 +1,5 @@
-//! Finds the frames of a day file: from its index, and beyond the end of the index from the heads in the file itself.
+//! Finds the frames of a day file: from its index, and beyond the end of the index from the heads
+//! in the file itself.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -146,8 +147,8 @@ fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
         at = frames.last().map_or(at, FrameHead::end);
     }
     let Some(last) = frames.last() else { return Ok(()) };
-    // An entry has the offset, the time and the checksum of its frame. So comparing the last one shows whether the index belongs to
-    // this file.
+    // An entry has the offset, the time and the checksum of its frame. So comparing the last one
+    // shows whether the index belongs to this file.
     if frame_at(file, last.at, scan.size)? == Some(*last) {
         scan.indexed = frames.len();
         scan.frames = frames;

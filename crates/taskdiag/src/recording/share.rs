@@ -22,7 +22,8 @@ use super::codec;
 
 /// The bytes of a user and class that are compressed to estimate the ratio.
 const SAMPLE: usize = 1 << 20;
-/// The samples of users who have fewer bytes are compressed together, because few bytes compress badly alone.
+/// The samples of users who have fewer bytes are compressed together, because few bytes compress
+/// badly alone.
 const SMALL: u64 = 8 << 10;
 /// The number of users that a frame names. Others are counted together.
 const NAMED: usize = 32;

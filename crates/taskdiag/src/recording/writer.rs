@@ -1,7 +1,9 @@
-//! Writes recordings: one writer for each directory, frames at the end of the newest day file, old files removed.
+//! Writes recordings: one writer for each directory, frames at the end of the newest day file, old
+//! files removed.
 //!
-//! A frame and its head are written with one call at the end of the file. If that fails, or the process is killed during it, the file
-//! ends with bytes that are not a frame. They are cut off at once, or by the next writer. Nothing else is ever changed.
+//! A frame and its head are written with one call at the end of the file. If that fails, or the
+//! process is killed during it, the file ends with bytes that are not a frame. They are cut off at
+//! once, or by the next writer. Nothing else is ever changed.
 
 use std::fmt;
 use std::fs::{DirBuilder, File};
@@ -153,8 +155,9 @@ impl Writer {
     /// becomes its writer. Removes a frame that an earlier writer did not finish.
     ///
     /// # Errors
-    /// [`Error::Recording`] if there is another writer, the path is not a directory, or another user may write to it.
-    /// [`Error::Io`] if a file cannot be made, read or written, is a link, or belongs to another user than this one and root.
+    /// [`Error::Recording`] if there is another writer, the path is not a directory, or another
+    /// user may write to it. [`Error::Io`] if a file cannot be made, read or written, is a link, or
+    /// belongs to another user than this one and root.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Writer, Error> {
         let dir = dir.as_ref().to_owned();
         let io = |e: io::Error| Error::io(format!("opening the recording {}", dir.display()), e);
@@ -528,7 +531,8 @@ impl Current {
         }
         Ok(())
     }
-    /// Writes the heads that the index lacks. If that fails, it is tried again with the next frame, because readers do not need them.
+    /// Writes the heads that the index lacks. If that fails, it is tried again with the next frame,
+    /// because readers do not need them.
     fn catch_up(&mut self) {
         if self.index.write_all_at(&self.behind, self.index_end).is_ok() {
             self.index_end += self.behind.len() as u64;
@@ -545,7 +549,8 @@ fn size_of_part(part: Part, dir: &Path) -> io::Result<u64> {
     Ok(size(part.data(dir))? + size(part.index(dir))?)
 }
 
-/// Takes the lock of the directory. The kernel releases it at the end of this process, however it ends.
+/// Takes the lock of the directory. The kernel releases it at the end of this process, however it
+/// ends.
 fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join(LOCK);
     let io = |e: io::Error| Error::io(format!("locking {}", path.display()), e);

@@ -26,13 +26,15 @@ use crate::error::Cause;
 
 /// Where the service listens.
 pub const SOCKET: &str = "/run/taskdiag/socket";
-/// The environment variable that names another socket, for tests and for a service that was started by hand.
+/// The environment variable that names another socket, for tests and for a service that was started
+/// by hand.
 pub const SOCKET_ENV: &str = "TASKDIAG_SOCKET";
 /// A client asks only if it can open this file: then its own /proc shows the processes of others.
 /// Process 1 exists in every pid namespace, and belongs to another user for nearly every caller.
 /// The service does not rely on it.
 pub const PROOF: &str = "/proc/1/stat";
-/// The longest answer that comes on the socket itself. The send buffer of a socket that is empty has room for it.
+/// The longest answer that comes on the socket itself. The send buffer of a socket that is empty
+/// has room for it.
 pub const INLINE_MAX: usize = 64 << 10;
 /// The longest question in bytes.
 pub const ASK_MAX: usize = ASK_HEAD + 256;
@@ -47,7 +49,8 @@ const PROTOCOL: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ask {
-    /// How long before the question the walk over the tasks may have begun: callers who accept an older answer share one.
+    /// How long before the question the walk over the tasks may have begun: callers who accept an
+    /// older answer share one.
     pub max_age: Duration,
     /// A request in the wire format.
     pub request: Vec<u8>,
@@ -156,7 +159,8 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// The question is not one of this protocol, or has groups, a strategy or a pid that the service does not answer.
+    /// The question is not one of this protocol, or has groups, a strategy or a pid that the
+    /// service does not answer.
     BadRequest = 1 NotSupported
         "it does not answer such a request: it lists all processes or all threads, with the values that /proc shows to everyone",
     /// The kernel cannot identify the caller.

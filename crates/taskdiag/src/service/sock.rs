@@ -38,7 +38,8 @@ pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io:
     if let Some(fd) = fd {
         let fd = fd.as_raw_fd();
         msg.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: the control buffer has room for the header and one descriptor, and is aligned for them.
+        // SAFETY: the control buffer has room for the header and one descriptor, and is aligned for
+        // them.
         unsafe {
             msg.msg_controllen = libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as _;
             let head = libc::CMSG_FIRSTHDR(&msg);
@@ -81,7 +82,8 @@ pub fn receive(from: BorrowedFd<'_>, bytes: &mut [u8], with_fd: bool) -> io::Res
     msg.msg_controllen = if with_fd { size_of_val(&control) } else { credentials } as _;
     let len = loop {
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: the header points to memory that lives across the call, of the lengths that it says.
+        // SAFETY: the header points to memory that lives across the call, of the lengths that it
+        // says.
         let n = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut msg, flags) };
         match usize::try_from(n) {
             Ok(n) => break n,
@@ -92,7 +94,8 @@ pub fn receive(from: BorrowedFd<'_>, bytes: &mut [u8], with_fd: bool) -> io::Res
         }
     };
     let (mut fds, mut pid) = (Vec::new(), None);
-    // SAFETY: the kernel wrote whole control messages and their length, and each descriptor is ours from now on.
+    // SAFETY: the kernel wrote whole control messages and their length, and each descriptor is ours
+    // from now on.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&msg);
         while let Some(h) = head.as_ref() {

@@ -16,8 +16,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from the name of a column. With `-` before it, the largest value comes first; `+` is also allowed and changes
-    /// nothing. `None` if the set has no such column.
+    /// A key from the name of a column. With `-` before it, the largest value comes first; `+` is
+    /// also allowed and changes nothing. `None` if the set has no such column.
     pub fn parse(set: &Set, item: &str) -> Option<Key> {
         let (descending, name) = Key::name(item);
         set.find(name).map(|named| Key { field: named.field, descending })

@@ -12,7 +12,8 @@ use regex::bytes::{Regex, RegexBuilder};
 
 /// An expression may take this much memory, in bytes.
 const SIZE: usize = 4 << 20;
-/// The longest character, in bytes. A condition such as `$` and `\b` looks at one character after a match.
+/// The longest character, in bytes. A condition such as `$` and `\b` looks at one character after a
+/// match.
 const CHAR: usize = 4;
 /// The replacement for an invalid byte, which counts as one character, as in Go.
 const REPLACED: &[u8] = "\u{fffd}".as_bytes();
@@ -53,7 +54,8 @@ impl Pattern {
         let text = characters(whole);
         self.0.shortest_match(&text).is_some_and(|end| end + CHAR <= text.len())
     }
-    /// The named groups of the first match, with the parts of the text that they match. One without a part is empty.
+    /// The named groups of the first match, with the parts of the text that they match. One without
+    /// a part is empty.
     pub fn captures(&self, text: &[u8]) -> Option<Vec<(&str, Vec<u8>)>> {
         let changed = characters(text);
         let found = self.0.captures(&changed)?;

@@ -1,5 +1,5 @@
-//! Makes requests from a query: its fields and conditions decide the groups, its selection decides the
-//! strategy. Only [`Plan::ask`] does I/O.
+//! Makes requests from a query: its fields and conditions decide the groups, its selection decides
+//! the strategy. Only [`Plan::ask`] does I/O.
 
 use super::narrow::Narrow;
 use super::select::Selection;

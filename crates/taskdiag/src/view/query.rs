@@ -120,7 +120,8 @@ impl Query {
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::new(self.groups(), &self.select, self.threads);
         plan.requests(|r| r.members = self.members());
-        // For files there are no two steps, because the other ends of pipes and sockets may be in any process.
+        // For files there are no two steps, because the other ends of pipes and sockets may be in
+        // any process.
         let narrow = match &plan {
             Plan::One(all) if !all.strategy.takes_pid() && !is(self.set, &FILES) => {
                 Narrow::new(all.clone(), &self.select, self.filter.as_ref())
@@ -197,8 +198,8 @@ impl<'a> View<'a> {
     pub fn tasks(&self) -> &[u32] {
         &self.tasks
     }
-    /// The mappings of the selected tasks. With `gaps` there is also a row for each task whose mappings are missing in the
-    /// answer.
+    /// The mappings of the selected tasks. With `gaps` there is also a row for each task whose
+    /// mappings are missing in the answer.
     pub fn mappings(&self, gaps: bool) -> Mappings<'_> {
         let keep = self.query.keep.as_deref();
         Mappings {
@@ -209,8 +210,8 @@ impl<'a> View<'a> {
             gaps,
         }
     }
-    /// The files of the selected tasks, or `None` if the rows are not files. With `gaps` there is also a row for each task
-    /// whose descriptors are missing in the answer.
+    /// The files of the selected tasks, or `None` if the rows are not files. With `gaps` there is
+    /// also a row for each task whose descriptors are missing in the answer.
     pub fn opened(&self, gaps: bool) -> Option<Opened<'_>> {
         let query = self.query;
         self.files.as_ref().map(|files| Opened {
@@ -229,13 +230,13 @@ impl<'a> View<'a> {
     pub fn files(&self) -> Option<&Files<'a>> {
         self.files.as_ref()
     }
-    /// The tasks that the filter leaves out because it is not known whether they match. For entries of lists, only rows that
-    /// were visited so far count.
+    /// The tasks that the filter leaves out because it is not known whether they match. For entries
+    /// of lists, only rows that were visited so far count.
     pub fn left(&self) -> Vec<Left> {
         self.sieve.left()
     }
-    /// The rows in their order. `gaps` is as for [`View::mappings`]. If rows are added up, `lack` is called for each value
-    /// that is missing in one of them, with the number of its column.
+    /// The rows in their order. `gaps` is as for [`View::mappings`]. If rows are added up, `lack`
+    /// is called for each value that is missing in one of them, with the number of its column.
     pub fn rows(
         &self,
         gaps: bool,

@@ -18,7 +18,8 @@ use crate::snapshot::Caveat;
 
 /// The environment variable that names an engine if the caller does not.
 pub const ENV: &str = "TASKDIAG_ENGINE";
-/// The file that turns all engines but procfs off for a whole machine, with the line `engine = procfs`.
+/// The file that turns all engines but procfs off for a whole machine, with the line `engine =
+/// procfs`.
 pub const CONF: &str = "/etc/taskdiag.conf";
 /// The largest accepted size of that file in bytes.
 const CONF_MAX: usize = 64 << 10;

@@ -1,5 +1,5 @@
-//! The references in a task's bytes to other places of the stream: numbers of names, and the tasks that
-//! it shares values with. They are rewritten in place, and no attribute changes its length.
+//! The references in a task's bytes to other places of the stream: numbers of names, and the tasks
+//! that it shares values with. They are rewritten in place, and no attribute changes its length.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -104,8 +104,8 @@ pub(super) fn shared(attr: &[u8]) -> Shared {
     Shared::read_from_prefix(attr).expect("of a checked stream").0
 }
 
-/// The messages of a task with new numbers of names. Each task that it shares a group with is replaced by
-/// `pid_of(group, task)`.
+/// The messages of a task with new numbers of names. Each task that it shares a group with is
+/// replaced by `pid_of(group, task)`.
 pub(super) fn patched<'a>(
     messages: &'a [u8],
     attrs: Attrs<'a>,

@@ -68,7 +68,8 @@ impl<'a> NameSet<'a> {
         }
         NameSet { names, starts }
     }
-    /// The name at the start of `text`, up to its NUL, if it is one of the set. `begin` has its first bytes.
+    /// The name at the start of `text`, up to its NUL, if it is one of the set. `begin` has its
+    /// first bytes.
     fn find<'b>(&self, text: &'b [u8], begin: u64) -> Option<&'b [u8]> {
         let bit = hash(begin);
         if self.starts[bit / 64] >> (bit % 64) & 1 == 0 {
@@ -79,8 +80,8 @@ impl<'a> NameSet<'a> {
     }
 }
 
-/// The first eight bytes of a name, or fewer if it ends before, as a number. These numbers sort as the names do, except
-/// that names with the same first eight bytes are equal.
+/// The first eight bytes of a name, or fewer if it ends before, as a number. These numbers sort as
+/// the names do, except that names with the same first eight bytes are equal.
 fn begin(text: &[u8]) -> u64 {
     let mut word = match text.first_chunk() {
         Some(bytes) => u64::from_le_bytes(*bytes),
@@ -411,7 +412,8 @@ mod tests {
         out.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
     }
 
-    /// struct wanted { long plain; union { struct wanted *; long inner; }; inside (bit 70, 3 wide) }
+    /// struct wanted { long plain; union { struct wanted *; long inner; }; inside (bit 70, 3 wide)
+    /// }
     fn example() -> Vec<u8> {
         let mut types = Vec::new();
         words(&mut types, &[27, 1 << 24, 8, 64]); // 1: long

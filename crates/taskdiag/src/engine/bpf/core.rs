@@ -1,10 +1,10 @@
-//! CO-RE relocation: puts this kernel's offsets and sizes into the instructions that refer to members
-//! of kernel structs. The kernel can do that itself while it loads a program, but it searches all of
-//! its type information for each type; here one pass finds them all.
+//! CO-RE relocation: puts this kernel's offsets and sizes into the instructions that refer to
+//! members of kernel structs. The kernel can do that itself while it loads a program, but it
+//! searches all of its type information for each type; here one pass finds them all.
 //!
-//! This module is pure. A case that it does not know (other kinds of relocation, a member whose size
-//! differs in a way that changes its meaning) is an error, and the caller leaves all relocations to the
-//! kernel.
+//! This module is pure. A case that it does not know (other kinds of relocation, a member whose
+//! size differs in a way that changes its meaning) is an error, and the caller leaves all
+//! relocations to the kernel.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ const POISON: [u8; 8] = [0x85, 0, 0, 0, 0x10, 0x23, 0xad, 0x0b];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown(pub &'static str);
 
-/// Relocate the instructions of a program. `local` has the types that it was compiled with, `target` those of this
-/// kernel.
+/// Relocate the instructions of a program. `local` has the types that it was compiled with,
+/// `target` those of this kernel.
 pub fn relocate(
     insns: &mut [u8],
     relocations: &[u8],
@@ -143,8 +143,9 @@ enum To<'a> {
     Element(u32),
 }
 
-/// The steps of an access string. "0:3:1" means the first struct of the array that a pointer points to, its fourth
-/// member, and the second member of that one. Unnamed members are no steps of their own.
+/// The steps of an access string. "0:3:1" means the first struct of the array that a pointer points
+/// to, its fourth member, and the second member of that one. Unnamed members are no steps of their
+/// own.
 fn path<'a>(root: u32, access: &[u8], local: &Btf<'a>) -> Option<Vec<AccessStep<'a>>> {
     let mut numbers = std::str::from_utf8(access).ok()?.split(':').map(str::parse::<u32>);
     if numbers.next()?.ok()? != 0 {

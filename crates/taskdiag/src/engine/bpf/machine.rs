@@ -1,16 +1,16 @@
-//! Runs the loader program of a light skeleton in this process instead of in the kernel. This is a small
-//! interpreter for those BPF instructions that libbpf uses in loaders.
+//! Runs the loader program of a light skeleton in this process instead of in the kernel. This is a
+//! small interpreter for those BPF instructions that libbpf uses in loaders.
 //!
-//! The loader is simple code that fills in structs and makes bpf(2) calls. If it runs here, it need not be
-//! loaded and verified itself, and its calls go through a [`Host`], which looks up types faster than the
-//! kernel does.
+//! The loader is simple code that fills in structs and makes bpf(2) calls. If it runs here, it need
+//! not be loaded and verified itself, and its calls go through a [`Host`], which looks up types
+//! faster than the kernel does.
 
 use std::io;
 
 /// The functions that a loader calls.
 pub trait Host {
-    /// bpf(2) with a `union bpf_attr` of `size` bytes at the address `attr`, whose pointers are real. Returns a new fd, 0,
-    /// or a negative errno.
+    /// bpf(2) with a `union bpf_attr` of `size` bytes at the address `attr`, whose pointers are
+    /// real. Returns a new fd, 0, or a negative errno.
     fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, size: u32) -> i64;
     /// The id of a type of the kernel by its name, or a negative errno.
     fn find_type(&mut self, name: &[u8], kind: u32) -> i64;
@@ -18,7 +18,8 @@ pub trait Host {
     fn close(&mut self, fd: u32);
 }
 
-/// The memory that a loader may access. It is at its real addresses, because the loader passes them on to the kernel.
+/// The memory that a loader may access. It is at its real addresses, because the loader passes them
+/// on to the kernel.
 #[derive(Debug)]
 pub struct LoaderMemory<'a> {
     /// Its data.

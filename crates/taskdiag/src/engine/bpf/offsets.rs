@@ -80,7 +80,8 @@ fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
     Ok(offsets)
 }
 
-/// The members that the programs read by offset and this kernel has, by their names in `offsets.h`, with their sizes in bytes.
+/// The members that the programs read by offset and this kernel has, by their names in `offsets.h`,
+/// with their sizes in bytes.
 #[cfg(feature = "testing")]
 pub fn widths() -> Vec<(&'static str, u32)> {
     let of = |btf: &Btf<'_>, e: OffsetEntry<'static>| {
@@ -90,8 +91,9 @@ pub fn widths() -> Vec<(&'static str, u32)> {
     kernel().map_or(Vec::new(), |btf| entries(HEADER).filter_map(|e| of(btf, e)).collect())
 }
 
-/// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process makes it once, in one
-/// pass. `None` if the types cannot be read or understood, or if the kernel has none.
+/// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process
+/// makes it once, in one pass. `None` if the types cannot be read or understood, or if the kernel
+/// has none.
 pub fn kernel() -> Option<&'static Btf<'static>> {
     static TYPES: Found<Types> = Found::new();
     let find = || {
@@ -131,7 +133,8 @@ unsafe impl Sync for Bytes {}
 impl Bytes {
     fn get(&self) -> &[u8] {
         match self {
-            // SAFETY: the mapping is of this length and lives as long as the value; the kernel does not change it.
+            // SAFETY: the mapping is of this length and lives as long as the value; the kernel does
+            // not change it.
             Bytes::Mapped { at, len } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
             Bytes::Read(bytes) => bytes,
         }
@@ -169,9 +172,9 @@ fn bytes() -> Option<Bytes> {
     }
 }
 
-/// Start, end and permissions (`VMA_*`) of `[vsyscall]`, a mapping at a kernel address that each process shows at the end
-/// of `/proc/PID/maps`, but that is in no list of mappings in the kernel. A boot parameter decides whether there is one,
-/// and only `/proc/PID/maps` shows that.
+/// Start, end and permissions (`VMA_*`) of `[vsyscall]`, a mapping at a kernel address that each
+/// process shows at the end of `/proc/PID/maps`, but that is in no list of mappings in the kernel.
+/// A boot parameter decides whether there is one, and only `/proc/PID/maps` shows that.
 pub fn gate() -> Option<(u64, u64, u32)> {
     static GATE: Found<Option<(u64, u64, u32)>> = Found::new();
     *GATE.get_or_find(|| {

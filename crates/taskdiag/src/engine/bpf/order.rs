@@ -4,8 +4,8 @@
 //!
 //! Such an object belongs to an owner: the mm of a task, say. Within each function:
 //!
-//! 1. A pointer that was loaded from the object is followed only after the owner's member was loaded again, later than the pointer,
-//!    and compared with the object.
+//! 1. A pointer that was loaded from the object is followed only after the owner's member was
+//!    loaded again, later than the pointer, and compared with the object.
 //! 2. After the last load from the object or through it, the owner's member is loaded again and
 //!    compared, on each path to the end of the function. So everything that the function leaves in
 //!    memory was read while the owner had the object.

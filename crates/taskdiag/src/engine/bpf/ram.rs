@@ -39,7 +39,8 @@ fn iomem() -> Option<u64> {
     parse(&text)
 }
 
-/// The end of the last range of "System RAM", or `None` if there is none or the addresses are hidden.
+/// The end of the last range of "System RAM", or `None` if there is none or the addresses are
+/// hidden.
 fn parse(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let ranges = text.lines().filter_map(|l| l.split_once(" : "));
@@ -59,7 +60,8 @@ fn about() -> u64 {
     (total + total / 8 + (4 << 30)).next_multiple_of(1 << 30)
 }
 
-/// The address bits of an entry, without the bit that marks a page as encrypted (AMD's SME and SEV).
+/// The address bits of an entry, without the bit that marks a page as encrypted (AMD's SME and
+/// SEV).
 #[cfg(target_arch = "x86_64")]
 fn address_bits() -> u64 {
     let highest = cpuid(0x8000_0000).eax;

@@ -137,8 +137,8 @@ impl<'k> Resolver<'k> {
     }
 }
 
-/// Was it the verifier that refused this program? A security module refuses with the same error, but before the verifier writes
-/// anything into its log. So the load is tried once more with a log.
+/// Was it the verifier that refused this program? A security module refuses with the same error,
+/// but before the verifier writes anything into its log. So the load is tried once more with a log.
 fn is_refused(error: i64, attr: &mut [u8]) -> bool {
     if error != -i64::from(libc::EACCES) || attr.len() < LOG_BUF_AT + 8 {
         return false;
@@ -151,7 +151,8 @@ fn is_refused(error: i64, attr: &mut [u8]) -> bool {
     let r = sys::bpf_bytes(sys::PROG_LOAD, attr);
     attr[LOG_LEVEL_AT..LOG_BUF_AT + 8].fill(0);
     if r >= 0 {
-        // SAFETY: the command made this fd, and nobody else has it. It is closed, since the first call has failed.
+        // SAFETY: the command made this fd, and nobody else has it. It is closed, since the first
+        // call has failed.
         drop(unsafe { OwnedFd::from_raw_fd(r as i32) });
     }
     log[0] != 0

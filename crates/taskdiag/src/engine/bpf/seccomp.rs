@@ -40,7 +40,8 @@ fn kills_a_child() -> io::Result<bool> {
     if child == 0 {
         // SAFETY: none of the calls takes a pointer. bpf(2) fails, since it is given no attributes.
         unsafe {
-            // The filter's signal would write a core file. The filter allows prctl(2), which was called before.
+            // The filter's signal would write a core file. The filter allows prctl(2), which was
+            // called before.
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
             libc::syscall(libc::SYS_bpf, 0, 0, 0);
             libc::_exit(0)

@@ -64,8 +64,8 @@ fn relative<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The ids that were looked up in one request. They are not kept longer, because a path may be another
-/// cgroup later.
+/// The ids that were looked up in one request. They are not kept longer, because a path may be
+/// another cgroup later.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     known: HashMap<Vec<u8>, Option<u64>>,

@@ -116,7 +116,8 @@ impl HeldFiles {
         before > left
     }
 
-    /// Closes the files that this answer, which is complete, did not read. Returns how many were closed.
+    /// Closes the files that this answer, which is complete, did not read. Returns how many were
+    /// closed.
     pub(super) fn close_others(&self) -> usize {
         let answer = self.answer.fetch_add(1, Ordering::Relaxed);
         let mut files = self.files();

@@ -1,4 +1,5 @@
-//! The lists of one task before they are written. Each worker keeps them from task to task, so that they allocate once.
+//! The lists of one task before they are written. Each worker keeps them from task to task, so that
+//! they allocate once.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -34,7 +35,8 @@ impl Lists {
     pub(super) fn is_full(&self, room: usize) -> bool {
         self.vmas.len().max(self.stats.len()) >= LIST_LEAST && self.bytes() >= room
     }
-    /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept once.
+    /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept
+    /// once.
     pub(super) fn keep(&mut self, text: &[u8]) {
         let span = match self.spans.last() {
             Some(last) if self.texts[last.clone()] == *text => last.clone(),
@@ -65,8 +67,8 @@ pub(super) struct FileLists {
     pub(super) files: List<Fd>,
     pub(super) sockets: List<Socket>,
     pub(super) details: Vec<FdDetail>,
-    /// The text of all names. Each name has an entry with the file or socket that it belongs to, its range
-    /// in this text, and whether the file is deleted.
+    /// The text of all names. Each name has an entry with the file or socket that it belongs to,
+    /// its range in this text, and whether the file is deleted.
     pub(super) text: Vec<u8>,
     pub(super) names: Vec<NameRange>,
 }

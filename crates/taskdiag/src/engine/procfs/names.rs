@@ -25,8 +25,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Returns the number of a name. A new name is written to `out`, which must stay in the answer, but not more of it than
-    /// `most` bytes.
+    /// Returns the number of a name. A new name is written to `out`, which must stay in the answer,
+    /// but not more of it than `most` bytes.
     pub(super) fn number(
         &mut self,
         all: &FileNames,

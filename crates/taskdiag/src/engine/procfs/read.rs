@@ -1,5 +1,5 @@
-//! Reads files below a directory of /proc with the fewest system calls: one to open, one to read, one to
-//! close. It does not look at the content.
+//! Reads files below a directory of /proc with the fewest system calls: one to open, one to read,
+//! one to close. It does not look at the content.
 
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -104,7 +104,8 @@ impl Reader {
 
     fn open(&mut self, at: BorrowedFd<'_>, path: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
         self.syscalls += 1;
-        // NONBLOCK and NOCTTY are for roots that are not a real /proc, where a FIFO would make us wait.
+        // NONBLOCK and NOCTTY are for roots that are not a real /proc, where a FIFO would make us
+        // wait.
         let flags = how | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::openat(at, path, flags, Mode::empty())
     }
@@ -241,9 +242,9 @@ impl Reader {
     /// gets the current bytes and whether they are the last, and returns how many of them it has
     /// processed. After `SRCH`, try again.
     ///
-    /// The kernel makes records, of which one usually has `record` bytes, until a page is full or the read has what it asked for,
-    /// and it throws away a record that no longer fits and makes it again. So a read asks for a page minus one record, which
-    /// takes a tenth less time.
+    /// The kernel makes records, of which one usually has `record` bytes, until a page is full or
+    /// the read has what it asked for, and it throws away a record that no longer fits and makes it
+    /// again. So a read asks for a page minus one record, which takes a tenth less time.
     pub(super) fn live_parts(
         &mut self,
         at: BorrowedFd<'_>,
@@ -369,12 +370,14 @@ impl Reader {
         rustix::fs::statat(at, path, AtFlags::empty())
     }
 
-    /// The file that an absolute path leads to, as this process sees it. See [`file_id`](Self::file_id).
+    /// The file that an absolute path leads to, as this process sees it. See
+    /// [`file_id`](Self::file_id).
     pub(super) fn id_of_path(&mut self, path: &[u8]) -> Result<FileId, Errno> {
         self.file_id(CWD, path)
     }
 
-    /// The file that an absolute path leads to, as a task with this root sees it. See [`file_id`](Self::file_id).
+    /// The file that an absolute path leads to, as a task with this root sees it. See
+    /// [`file_id`](Self::file_id).
     pub(super) fn id_below(
         &mut self,
         at: BorrowedFd<'_>,
@@ -437,7 +440,8 @@ impl Reader {
         Ok(fds.len() as u64)
     }
 
-    /// The links of a directory whose names are numbers (fds), in ascending order, with their targets.
+    /// The links of a directory whose names are numbers (fds), in ascending order, with their
+    /// targets.
     pub(super) fn links(
         &mut self,
         at: BorrowedFd<'_>,

@@ -1,15 +1,16 @@
 //! Finds out how much of a range of a shared memory object is swapped out, from counters of the
 //! kernel. It does not know which processes map the object.
 //!
-//! - `cachestat(2)` (Linux 6.5) steps through the pages of the object, in 20 to 100 ns each. The pages that
-//!   it calls evicted are those that smaps shows as Swap.
-//! - The object keeps a counter of its swapped pages. The kernel shows it in smaps of a process that maps
-//!   the whole object and cannot write to it privately. So this process maps it for a moment, at a low
-//!   address, where its line is the first one of our own smaps. This takes 15 µs for an object of any size.
-//!   For a part of an object that has swapped pages, the kernel walks over the pages of that part.
+//! - `cachestat(2)` (Linux 6.5) steps through the pages of the object, in 20 to 100 ns each. The
+//!   pages that it calls evicted are those that smaps shows as Swap.
+//! - The object keeps a counter of its swapped pages. The kernel shows it in smaps of a process
+//!   that maps the whole object and cannot write to it privately. So this process maps it for a
+//!   moment, at a low address, where its line is the first one of our own smaps. This takes 15 µs
+//!   for an object of any size. For a part of an object that has swapped pages, the kernel walks
+//!   over the pages of that part.
 //!
-//! So a few pages are counted by the first way and more by the second, and each way replaces the other where
-//! that is not possible.
+//! So a few pages are counted by the first way and more by the second, and each way replaces the
+//! other where that is not possible.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -32,8 +33,8 @@ const FEW_PAGES: u64 = 256;
 /// An address below the usual place of programs. If it is taken, the kernel chooses another one.
 const LOW: usize = 1 << 32;
 
-/// How much of smaps is read first. A mapping of a memfd with a short name has 765 bytes there, and Swap
-/// begins at 656.
+/// How much of smaps is read first. A mapping of a memfd with a short name has 765 bytes there, and
+/// Swap begins at 656.
 const FIRST_READ: usize = 704;
 
 /// The addresses are this far apart.
@@ -84,9 +85,9 @@ pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
     Ok(Some(Object::of(file, &stat)))
 }
 
-/// The device, as `st_dev`, of the kernel's own mount of shared memory. Objects that have no name in a
-/// directory (memfd, SysV, `/dev/zero`) are on it. Only shared memory is there, so a file on it may be
-/// opened without a check.
+/// The device, as `st_dev`, of the kernel's own mount of shared memory. Objects that have no name
+/// in a directory (memfd, SysV, `/dev/zero`) are on it. Only shared memory is there, so a file on
+/// it may be opened without a check.
 pub(super) fn own_mount() -> Option<u64> {
     static DEVICE: Found<Option<u64>> = Found::new();
     *DEVICE.get_or_find(|| {
@@ -131,7 +132,8 @@ impl Object {
 
     /// The same, by stepping through the pages. It is for short ranges.
     pub(super) fn evicted(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
-        // struct cachestat_range and struct cachestat. The fourth of the five counters is `evicted`.
+        // struct cachestat_range and struct cachestat. The fourth of the five counters is
+        // `evicted`.
         let range = [offset, len];
         let mut stat = [0u64; 5];
         *syscalls += 1;

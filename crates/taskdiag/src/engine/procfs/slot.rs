@@ -1,4 +1,5 @@
-//! Where a reading thread puts its work while it is in a read that may not end, and where its supervisor takes it from.
+//! Where a reading thread puts its work while it is in a read that may not end, and where its
+//! supervisor takes it from.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

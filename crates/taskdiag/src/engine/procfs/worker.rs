@@ -100,7 +100,8 @@ impl<'a> Worker<'a> {
         (self.run.groups - self.said).intersects(groups)
     }
 
-    /// Whether an empty file means that the task has no memory, and not that the file itself is empty.
+    /// Whether an empty file means that the task has no memory, and not that the file itself is
+    /// empty.
     pub(super) fn has_no_memory(
         &mut self,
         at: TaskDir<'_>,

@@ -23,8 +23,8 @@ pub struct Left {
 #[derive(Debug)]
 pub struct Sieve<'f> {
     filter: Option<&'f Filter>,
-    /// The missing field, the reason, and the tasks. A task is counted once, however many of its rows are tested, and
-    /// however often.
+    /// The missing field, the reason, and the tasks. A task is counted once, however many of its
+    /// rows are tested, and however often.
     left: RefCell<Vec<(&'static Field, Missing, HashSet<u32>)>>,
 }
 

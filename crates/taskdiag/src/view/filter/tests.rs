@@ -7,7 +7,8 @@ use taskdiag_wire::{
 use super::*;
 use crate::field::{FILES, MAPS, Missing};
 
-/// A task with all values that are tested, without these groups, which are missing for these reasons.
+/// A task with all values that are tested, without these groups, which are missing for these
+/// reasons.
 fn stream(without: &[(Group, Reason)]) -> Stream<AlignedBuf> {
     let groups = Groups::BASE
         | Groups::CRED

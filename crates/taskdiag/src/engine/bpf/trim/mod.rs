@@ -57,7 +57,8 @@ impl Trimmed {
 
 /// The reachable instructions, with corrected jumps and calls.
 fn emit(insns: &[u8], all: &[Insn], seen: Vec<u8>) -> Option<Trimmed> {
-    // For each instruction, and one past the last, the kept one at or after it, counted from the end.
+    // For each instruction, and one past the last, the kept one at or after it, counted from the
+    // end.
     let mut after = vec![0u32; all.len() + 1];
     let mut keep = vec![false; all.len()];
     let mut kept = 0;
@@ -127,7 +128,8 @@ mod tests {
         let (o, i) = (off.to_ne_bytes(), imm.to_ne_bytes());
         [code, dst | src << 4, o[0], o[1], i[0], i[1], i[2], i[3]]
     }
-    /// dst = the number of `size` at this place of the read-only data. dst holds the address before.
+    /// dst = the number of `size` at this place of the read-only data. dst holds the address
+    /// before.
     fn read(dst: u8, at: i16, size: u8) -> Vec<[u8; 8]> {
         let base = i32::from(at / 2);
         vec![
@@ -170,7 +172,8 @@ mod tests {
         p.extend([insn(0xbf, 0, 3, 0, 0), END]);
         let want = [mov(2, 4), store, mov(3, 5), insn(0xbf, 0, 3, 0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), want);
-        // An argument of a call and its result; a register that the call keeps, and one that it does not keep.
+        // An argument of a call and its result; a register that the call keeps, and one that it
+        // does not keep.
         let call = insn(CALL, 0, 0, 0, 5);
         let p = [mov(1, 1), mov(6, 6), mov(0, 2), call, insn(0x0f, 0, 6, 0, 0), END];
         let want = [mov(1, 1), mov(6, 6), call, insn(0x0f, 0, 6, 0, 0), END];

@@ -34,8 +34,8 @@ pub(super) struct Walk<'a> {
     data: Data<'a>,
     /// For each instruction, how it is reached and left.
     pub(super) seen: Vec<u8>,
-    /// For targets of jumps that were reached, the index of their registers in `states`. Most of a program is never
-    /// reached, and memory for it would cost page faults.
+    /// For targets of jumps that were reached, the index of their registers in `states`. Most of a
+    /// program is never reached, and memory for it would cost page faults.
     state: Vec<u32>,
     states: Vec<Registers>,
     todo: Vec<(usize, Registers)>,

@@ -78,8 +78,8 @@ pub fn io(bytes: &[u8]) -> Option<Io> {
     (io.valid != 0).then_some(io)
 }
 
-/// Parses /proc/PID/schedstat: time on a CPU in ns, time waiting for one in ns, and the number of times that
-/// it got one.
+/// Parses /proc/PID/schedstat: time on a CPU in ns, time waiting for one in ns, and the number of
+/// times that it got one.
 pub fn schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
     let mut f = Fields::new(bytes);
     Some([f.u64()?, f.u64()?, f.u64()?])

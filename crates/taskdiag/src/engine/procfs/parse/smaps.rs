@@ -131,8 +131,8 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
     })
 }
 
-/// The length of the beginning of a smaps file whose mappings are complete, up to the last line that begins
-/// a mapping. It is 0 if no mapping is complete.
+/// The length of the beginning of a smaps file whose mappings are complete, up to the last line
+/// that begins a mapping. It is 0 if no mapping is complete.
 pub fn whole_smaps_entries(bytes: &[u8]) -> usize {
     let mut end = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
     while let Some(before) = end.checked_sub(1) {
@@ -313,7 +313,8 @@ Rss:                   5 kB
         }
     }
 
-    /// A single mapping teaches nothing. After several mappings, all lines are expected, or none is.
+    /// A single mapping teaches nothing. After several mappings, all lines are expected, or none
+    /// is.
     #[test]
     fn parts_are_as_the_whole() {
         let shown =

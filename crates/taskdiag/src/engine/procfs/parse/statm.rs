@@ -4,8 +4,8 @@ use taskdiag_wire::Statm;
 
 use super::{Fields, set};
 
-/// Parses a statm file, whose numbers are pages. Where the task has no memory, all numbers are 0, and so are the
-/// members.
+/// Parses a statm file, whose numbers are pages. Where the task has no memory, all numbers are 0,
+/// and so are the members.
 ///
 /// The file has no number for anonymous memory. The kernel adds it to the shared memory to get the
 /// resident memory, so the difference is exactly that number. The file's text and data differ from

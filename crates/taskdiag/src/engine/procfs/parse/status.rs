@@ -1,5 +1,5 @@
-//! Parses /proc/PID/status into CRED, STATM, SIGNALS, the context switches of SCHED, and the chain of pids
-//! of NS.
+//! Parses /proc/PID/status into CRED, STATM, SIGNALS, the context switches of SCHED, and the chain
+//! of pids of NS.
 
 use taskdiag_wire::{Cred, Groups, Signals, Statm};
 
@@ -43,8 +43,8 @@ pub fn real_uid(bytes: &[u8]) -> Option<u32> {
     Lines { rest: bytes }.find_map(|line| numbers(line, "Uid:")?.u32())
 }
 
-/// The complete lines, each with its newline. This is written by hand because a status file has some 60
-/// short lines, and a call for each costs more than the search.
+/// The complete lines, each with its newline. This is written by hand because a status file has
+/// some 60 short lines, and a call for each costs more than the search.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -56,7 +56,8 @@ impl<'a> Iterator for Lines<'a> {
         const ONES: u64 = u64::MAX / 255;
         let mut at = 0;
         for chunk in self.rest.chunks_exact(8) {
-            // The top bit is set in the lowest byte that is a newline. Bytes above that one may be wrong.
+            // The top bit is set in the lowest byte that is a newline. Bytes above that one may be
+            // wrong.
             let x = u64::from_le_bytes(chunk.try_into().expect("8 bytes")) ^ (ONES * b'\n' as u64);
             let hit = x.wrapping_sub(ONES) & !x & (ONES * 0x80);
             if hit != 0 {
