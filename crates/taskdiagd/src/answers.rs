@@ -35,7 +35,8 @@ const TASK_BYTES: u64 = 256;
 const ANSWER_MAX: usize = 96 << 20;
 /// The longest stream of a program that an answer is made from.
 ///
-/// Such a stream, the answer and all files together have to fit into `MemoryMax=` of taskdiagd.service.
+/// Such a stream, the answer and all files together have to fit into `MemoryMax=` of
+/// taskdiagd.service.
 const STREAM_MAX: usize = 128 << 20;
 /// At most this much memory is kept for the next stream, and for the next answer.
 const KEPT_MAX: usize = 32 << 20;

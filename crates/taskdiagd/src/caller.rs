@@ -69,7 +69,8 @@ pub struct Own {
     is_trusted: bool,
     /// When it last looked at its table of mounts.
     looked: Cell<Instant>,
-    /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold them.
+    /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold
+    /// them.
     tables: RefCell<Vec<Weak<Mounts>>>,
     /// The time of the last look at the threads of a process.
     threads: RefCell<HashMap<u32, Instant>>,

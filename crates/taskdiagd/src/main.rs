@@ -152,7 +152,8 @@ fn socket() -> rustix::io::Result<OwnedFd> {
 /// which it suffices.
 fn raise_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the calls read and write one struct. If they fail, fewer clients are served at a time.
+    // SAFETY: the calls read and write one struct. If they fail, fewer clients are served at a
+    // time.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             let wanted = limit.rlim_max.min(8192).max(limit.rlim_cur);
@@ -165,8 +166,8 @@ fn raise_limit() -> usize {
     room(limit.rlim_cur)
 }
 
-/// The most connections for this number of descriptors. Each connection takes six: its socket, and five of the caller's process.
-/// The service itself takes some hundred.
+/// The most connections for this number of descriptors. Each connection takes six: its socket, and
+/// five of the caller's process. The service itself takes some hundred.
 fn room(descriptors: u64) -> usize {
     let most = descriptors.saturating_sub(200) / 6;
     usize::try_from(most).map_or(CONNECTIONS, |most| most.clamp(1, CONNECTIONS))

@@ -1,4 +1,5 @@
-//! The loop of the service: one thread that waits for connections and questions, and never for a single client.
+//! The loop of the service: one thread that waits for connections and questions, and never for a
+//! single client.
 //!
 //! A question is one message, and its reply always fits into the socket's empty send buffer. So the
 //! service keeps only the connection of a client, and one question if its user has to wait. A
@@ -208,8 +209,8 @@ impl Server {
         Ok(())
     }
 
-    /// The question on a connection, if it is one. A connection that has ended, or that does not keep to the protocol, is
-    /// closed.
+    /// The question on a connection, if it is one. A connection that has ended, or that does not
+    /// keep to the protocol, is closed.
     fn receive(&mut self, from: u64) -> Option<Question> {
         let at = Instant::now();
         let connection = self.connections.get_mut(&from)?;
@@ -288,7 +289,8 @@ impl Server {
             }
             self.accounts.save(&mut self.fair, Some(uid), Instant::now());
             let told = tell(&mut self.answers, question)?;
-            // The walk took time. If the process has ended meanwhile, another one may hold the socket.
+            // The walk took time. If the process has ended meanwhile, another one may hold the
+            // socket.
             match connection.peer.is_alive() {
                 true => Ok(told),
                 false => Err(Refusal::UnknownCaller),

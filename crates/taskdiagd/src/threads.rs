@@ -27,7 +27,8 @@ pub fn count(status: &[u8]) -> usize {
 /// answer.
 ///
 /// # Errors
-/// A thread is confined, has other mounts or another root directory, or there are too many to look at.
+/// A thread is confined, has other mounts or another root directory, or there are too many to look
+/// at.
 pub fn judge(
     dir: &OwnedFd,
     leader: u32,
