@@ -24,7 +24,7 @@ assert not alive
 
 
 def allowed_files():
-    """How many files a process may have, as far as it may raise that itself: one for each process is needed."""
+    """The hard limit of open files. A wait needs one file for each process."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 

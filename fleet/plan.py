@@ -18,7 +18,7 @@ KINDS = 85  # processes in seed.csv, whose behaviour is numbered from the busies
 MIB = 1 << 20
 
 # Faults, each on a tenth of the hosts: memory and open files that only grow, processes stuck in D,
-# a service that restarts again and again, an old program, an unknown program, and a process that
+# a service that restarts repeatedly, an old program, an unknown program, and a process that
 # grows but is restarted in time, which is no fault.
 FAULTS = ["leak_memory", "leak_files", "stuck", "restarts", "old", "intruder", "grows_and_restarts"]
 # The same for what lists.py has: a replaced library that is still mapped, and one who listens on a

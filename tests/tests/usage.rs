@@ -212,7 +212,7 @@ fn swap_group(m: &Mktask, source: Source) {
 }
 
 /// Compares parts of an object and private copies of its pages with smaps, page by page. If the
-/// kernel tells of copies (Linux 6.7), the sums must be equal. Otherwise they must be within the
+/// kernel reports copies (Linux 6.7), the sums must be equal. Otherwise they must be within the
 /// bounds of the answer.
 #[test]
 fn swap_of_parts() {

@@ -40,7 +40,7 @@ fn every_strategy_goes_through() {
         assert_eq!((req.strategy(), req.pid, req.groups()), (Some(*s), pid, SUPPORTED));
         let limits = (req.max_rss_bytes, req.budget_ns, req.skip_base, req.skip_stat);
         assert_eq!(limits, (0, 0, 0, 0));
-        // With and without a pid is not a matter of taste.
+        // A pid is refused where none is taken, and required where one is.
         let wrong = Req::new(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED);
         refused(&encode_request(&wrong), "pid");
     }

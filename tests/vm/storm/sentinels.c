@@ -6,7 +6,7 @@
  *
  * Sentinel 7 has the command name `prog-7`, and has only the following. There are two directories
  * s-7-a and s-7-b below those that are renamed, and its working directory and its root change
- * between them. Each has a program `prog-7`, which it executes again and again. It opens, maps,
+ * between them. Each has a program `prog-7`, which it executes repeatedly. It opens, maps,
  * closes and removes the files f-7-0 to f-7-7. Its cgroups are storm-7-a and storm-7-b, its user is
  * 0 or 10007, its command line is "sentinel 7 KIND a" or b, and its environment is SENTINEL=7.
  * Every third sentinel is a thread group whose leader has ended, and every third one has threads.

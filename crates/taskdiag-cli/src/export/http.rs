@@ -528,7 +528,7 @@ mod tests {
             assert_eq!(code(head), want, "{head:?}");
         }
         assert_eq!(parse(b"GET /\xff HTTP/1.1\r\n\r\n", true).map_err(|r| r.code), Err(400));
-        // Where anyone may ask, any name may lead here.
+        // If every client is allowed, every host name is, too.
         assert!(parse(b"GET / HTTP/1.1\r\nHost: host.example\r\n\r\n", false).is_ok());
     }
 

@@ -202,7 +202,7 @@ fn partial_answers_say_so() {
     assert!(err.contains("1 task denied rss, args to the user who saved the answer"), "{err}");
     assert!(err.contains("cut short"), "{err}");
     assert!(out.contains("    ? "), "{out}");
-    // What is not shown is not missed.
+    // A denied field that is not shown causes no message.
     let (code, _, err) = saved.ps(&["-o", "pid,comm"]);
     assert_eq!((code, err.as_str()), (0, ""));
     let (code, out, _) = saved.ps(&["--jsonl", "-o", "rss", "-p", "20"]);
