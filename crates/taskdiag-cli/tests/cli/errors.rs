@@ -114,7 +114,7 @@ fn errors_suggest_the_likely_meaning() {
     fails(&["maps", "1", "-d"], 2, &["'taskdiag --as pmap -d PID'"]);
     fails(&["maps", "-XX", "1"], 2, &["'taskdiag --as pmap -XX PID'"]);
     fails(&["ps", "-o", "RSS"], 2, &["did you mean 'rss'"]);
-    fails(&["ps", "-o", "sgi_p"], 2, &["as ps has it: use psr"]);
+    fails(&["ps", "-o", "sgi_p"], 2, &["lacks ps's column 'sgi_p': use psr"]);
     fails(&["ps", "-o", "mapping"], 2, &["a column of 'taskdiag maps'"]);
     fails(&["ps", "-b"], 2, &["'-b'", "--help"]);
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
