@@ -78,6 +78,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(CARGO) test --quiet --package taskdiag-tests --test series
 	$(RUST) tools/check-deps
 	tools/check-rooms
+	tools/check-prose
 	tools/check-licences
 	bench/page --check README.md bench/RESULTS.md docs/*.md contrib/perf/README.md
 	packaging/check

@@ -34,7 +34,8 @@ def small(b):
     r = b.compare({"taskdiag": ps(), "ps aux": ["ps", "aux"]}, rounds=25)
     b.ratio("wall, ps / taskdiag", r, "ps aux", "taskdiag", "wall_ns", at_least=1)
     b.ratio("cpu, ps / taskdiag", r, "ps aux", "taskdiag", "cpu_us", at_least=1)
-    # auto does not pick bpf if loading costs more than reading. The case is shown because it is unflattering.
+    # auto does not pick bpf if loading costs more than reading. The case is shown because it is
+    # unflattering.
     commands = {"taskdiag": ps(), "bpf forced": ps(engine="bpf"), "procfs forced": ps(engine="procfs")}
     r = b.compare(commands, rounds=15)
     b.ratio("wall, bpf forced / taskdiag", r, "bpf forced", "taskdiag", "wall_ns")
@@ -45,7 +46,8 @@ def with_a_big_one(b, command):
     """Times a list of the processes without, with, and again without a process of 100,000 threads."""
     without = b.compare({"without, before": command}, rounds=15)["without, before"]
     with load(THREADS):
-        # Not by turns with ps, which would leave the caches of the CPU to it and not to the next run, unlike without the threads.
+        # Not by turns with ps, which would leave the caches of the CPU to it and not to the next
+        # run, unlike without the threads.
         r = b.compare({"with 100,000 threads": command}, rounds=15)
         b.compare({"ps, with": ["ps", "-eo", "pid,ppid,comm"]}, rounds=5)
         b.count("with 100,000 threads", command)
@@ -169,8 +171,9 @@ def syscalls_small(b):
 def syscalls_large(b):
     """bpf engine: system calls of the whole run at 100,000 tasks, and how they grow"""
     for label, (calls, written) in syscalls(b).items():
-        # A run of the program ends after a millisecond, so that it holds no CPU, and the next one takes a call or two. So there are
-        # a few hundred calls where /proc takes millions, and they grow with the time and not with the tasks.
+        # A run of the program ends after a millisecond, so that it holds no CPU, and the next one
+        # takes a call or two. So there are a few hundred calls where /proc takes millions, and they
+        # grow with the time and not with the tasks.
         b.figure(f"system calls at 100,000, {label}", calls, at_most=300)
         small = b.kept.get("g10k", {}).get(label, (None, None))
         if None not in (calls, written, *small):

@@ -56,7 +56,8 @@ def counts(b):
     b.count("taskdiag", files("--count"))
 
 
-# The time that lsof may take in case r, in seconds: for one size of the load, and for the whole load.
+# The time that lsof may take in case r, in seconds: for one size of the load, and for the whole
+# load.
 SHARE, WHOLE = 20, 60
 
 

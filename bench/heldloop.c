@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The least cost of a C program that asks /proc for the same again and again:
- * it keeps `stat` of each process open, lists /proc, and reads each file from
- * its start. It parses nothing.
+ * The least cost of a C program that reads the same from /proc repeatedly: it keeps `stat` of each
+ * process open, lists /proc, and reads each file from its start. It parses nothing.
  *
  *	heldloop ROUNDS
  *

@@ -15,12 +15,13 @@ import time
 from cases import TASKDIAG, case, ps
 from measuring import OUT, Failed, RUN_TIMEOUT
 
-# Each command is repeated for this time beside the real-time tasks, in seconds. A command that takes longer is run once.
+# Each command is repeated for this time beside the real-time tasks, in seconds. A command that
+# takes longer is run once.
 SECONDS = 6
 # How often what runs is looked at, in microseconds.
 SAMPLE_US = 100
-# The bar, in microseconds. A run of the BPF program takes 1 ms at most. The rest is for other work of the kernel, such as the
-# end of a process.
+# The bar, in microseconds. A run of the BPF program takes 1 ms at most. The rest is for other work
+# of the kernel, such as the end of a process.
 LATE_US = 5_000
 
 # A program that never enters the kernel.
@@ -75,8 +76,8 @@ def lateness(b, label, command):
         while command and time.monotonic() < end:
             left = min(RUN_TIMEOUT, max(1.0, end - time.monotonic() + RUN_TIMEOUT / 4))
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=left)
-            # 3 is our code for a partial answer. On a machine that hides something from root, every answer is partial. lsof uses 1,
-            # and timeout 124.
+            # 3 is our code for a partial answer. On a machine that hides something from root, every
+            # answer is partial. lsof uses 1, and timeout 124.
             if done.returncode not in (0, 1, 3, 124):
                 raise Failed(f"{' '.join(command)}: exit code {done.returncode}")
             runs += 1

@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Measures how late a real-time task runs. One SCHED_FIFO thread on each CPU sleeps 500 microseconds at a time and notes
- * by how much more than that it slept at worst. Only the kernel, and tasks that run in it without a break, can keep the
- * thread waiting.
+ * Measures how late a real-time task runs. One SCHED_FIFO thread on each CPU sleeps 500
+ * microseconds at a time and notes by how much more than that it slept at worst. Only the kernel,
+ * and tasks that run in it without a break, can keep the thread waiting.
  *
  *	lateness SECONDS [SAMPLE_US]
  *
- * Prints a line for each CPU: the worst lateness in microseconds, the longest time that the thread was awake and did not
- * run, which the kernel counts in schedstat, and how many of these times were longer than 5 ms. A task that runs in the
- * kernel without a break makes an awake thread wait. A lateness without such a wait means that the timer's interrupt
- * itself came late: the host did not run the virtual machine, or interrupts were off. A host that does not run the virtual
- * machine makes an awake thread wait, too, so these numbers mean something only beside those of a program that never
- * enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
+ * Prints a line for each CPU: the worst lateness in microseconds, the longest time that the thread
+ * was awake and did not run, which the kernel counts in schedstat, and how many of these times were
+ * longer than 5 ms. A task that runs in the kernel without a break makes an awake thread wait. A
+ * lateness without such a wait means that the timer's interrupt itself came late: the host did not
+ * run the virtual machine, or interrupts were off. A host that does not run the virtual machine
+ * makes an awake thread wait, too, so these numbers mean something only beside those of a program
+ * that never enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
  *
- * With SAMPLE_US, it also tells what ran during the waits. A timer of the kernel notes every SAMPLE_US microseconds what the CPU
- * is doing. Each line then has two more numbers, in microseconds:
+ * With SAMPLE_US, it also tells what ran during the waits. A timer of the kernel notes every
+ * SAMPLE_US microseconds what the CPU is doing. Each line then has two more numbers, in
+ * microseconds:
  *
- * - The longest time in one wait in which samples saw somebody run. Two threads of the kernel do not count. khungtaskd looks
- *   at each task of the machine every two minutes, and kdamond at samples of its pages all the time, whether anybody asks for
- *   anything or not. With 100,000 processes, khungtaskd kept a CPU for 45 ms.
- * - The longest time in one wait without a sample. Then the CPU itself did not run, because the host of a virtual machine took
- *   it, or it ran with interrupts off.
+ * - The longest time in one wait in which samples saw somebody run. Two threads of the kernel do
+ *   not count. khungtaskd looks at each task of the machine every two minutes, and kdamond at
+ *   samples of its pages all the time, whether anybody asks for anything or not. With 100,000
+ *   processes, khungtaskd kept a CPU for 45 ms.
+ * - The longest time in one wait without a sample. Then the CPU itself did not run, because the
+ *   host of a virtual machine took it, or it ran with interrupts off.
  *
- * It also prints the longest waits of each CPU, with the stacks that were seen in each and how many samples saw them. These
- * lines begin with "#". Code that runs with interrupts off has no samples of its own, but is counted where it turns them on.
+ * It also prints the longest waits of each CPU, with the stacks that were seen in each and how many
+ * samples saw them. These lines begin with "#". Code that runs with interrupts off has no samples
+ * of its own, but is counted where it turns them on.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -291,7 +295,8 @@ static void read_symbols(void)
 	qsort(symbols, nsymbols, sizeof(*symbols), by_address);
 }
 
-/* The name of a code address. A BPF program that is gone has none, and is far from all that have. */
+/* The name of a code address. A BPF program that is gone has none, and is far from all that have.
+ * */
 static const char *symbol(unsigned long long ip)
 {
 	size_t low = 0, high = nsymbols;

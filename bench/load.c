@@ -58,7 +58,8 @@ static int __attribute__((noreturn)) idle(void *unused)
 		pause();
 }
 
-/* These are not pthreads, because each pthread's stack is a mapping, and vm.max_map_count limits these to 32,000. */
+/* These are not pthreads, because each pthread's stack is a mapping, and vm.max_map_count limits
+ * these to 32,000. */
 static void add_threads(long n)
 {
 	char *stacks = mmap(NULL, n * STACK, PROT_READ | PROT_WRITE,
@@ -92,8 +93,8 @@ static void open_files(long n, int keep)
 }
 
 /*
- * Start a child with `threads` threads besides its first and `files` open files (-1: those of its parent). If it has
- * threads or files to make, it writes a byte when they are there.
+ * Start a child with `threads` threads besides its first and `files` open files (-1: those of its
+ * parent). If it has threads or files to make, it writes a byte when they are there.
  */
 static void add_child(long threads, long files, int done)
 {
@@ -121,7 +122,8 @@ static void add_child(long threads, long files, int done)
 	idle(NULL);
 }
 
-/* Wait until nothing else runs, because each new task runs once. On a busy machine this ends after some seconds. */
+/* Wait until nothing else runs, because each new task runs once. On a busy machine this ends after
+ * some seconds. */
 static void settle(void)
 {
 	for (int i = 0; i < 1000; i++) {

@@ -146,7 +146,8 @@ def one_run(command, output, timeout=RUN_TIMEOUT):
     if done.returncode or len(numbers) != len(names):
         raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
     row = dict(zip(names, map(int, numbers)))
-    # 3 is our code for a partial answer. On a machine that hides something from root, every answer is partial.
+    # 3 is our code for a partial answer. On a machine that hides something from root, every answer
+    # is partial.
     if row["status"] not in (0, 3):
         raise Failed(f"{' '.join(command)}: exit code {row['status']}: {done.stderr.strip()}")
     with open(output, "rb") as f:

@@ -7,7 +7,8 @@ from cases import PROCS, THREADS, case
 from measuring import ROOT, Failed
 
 TARGET = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
-# A relative path, as all commands have: runs are kept, and the path of the machine says nothing. They run in ROOT.
+# A relative path, as all commands have: runs are kept, and the path of the machine says nothing.
+# They run in ROOT.
 LIBRARY = os.path.relpath(os.path.join(TARGET, "dropin", "libtaskdiag_procps.so"), ROOT)
 
 

@@ -7,8 +7,8 @@ import subprocess
 from cases import case
 from measuring import ROOT, RUN_TIMEOUT, Failed
 
-# Each prints the median of the time of some calls and of their CPU time, the shortest and the longest time, all in ns,
-# and how many tasks it had.
+# Each prints the median of the time of some calls and of their CPU time, the shortest and the
+# longest time, all in ns, and how many tasks it had.
 FRAME = """
 import sys, time
 {setup}
@@ -146,7 +146,8 @@ def python_threads_small(b):
 
 def threads(b, at_least=None):
     b.note(f"  load average {open('/proc/loadavg').read().split()[0]}")
-    # The first requests of a program load BPF programs, which the later ones find loaded, so there are more of the later ones.
+    # The first requests of a program load BPF programs, which the later ones find loaded, so there
+    # are more of the later ones.
     ms, _ = measured(b, THREADS, rounds=3)
     ratio(b, ms, "psutil threads()", "snapshot(threads=True) to Arrow", at_least=at_least)
     ratio(b, ms, "psutil threads()", "taskdiag.psutil process_iter(threads)")

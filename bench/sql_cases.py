@@ -9,7 +9,8 @@ from measuring import ROOT, RUN_TIMEOUT, Failed, median
 
 SQL = "target/sql/release/taskdiag-sql"
 BUILD = "cargo build --locked --release --manifest-path sql/Cargo.toml --target-dir target/sql"
-# The columns and the order that both are asked for. The command has no limit, so it prints all rows.
+# The columns and the order that both are asked for. The command has no limit, so it prints all
+# rows.
 LIST = [TASKDIAG, "ps", "-eo", "pid,comm,rss", "--sort=-rss"]
 
 
@@ -45,7 +46,8 @@ def sql_large(b):
 
 EXTENSION = "target/osquery/release/taskdiag-osquery"
 VENV = "target/osquery-venv/bin/python"
-# Asks the extension as osqueryd would, and prints its CPU time for each request in ns, and the rows.
+# Asks the extension as osqueryd would, and prints its CPU time for each request in ns, and the
+# rows.
 ASK = """
 import os, subprocess, sys
 program, socket, rounds = sys.argv[1:4]

@@ -12,7 +12,8 @@ from measuring import OUT, RUN_TIMEOUT, Failed, python_with_psutil
 # How many processes end in a run, and how often each run is made.
 ENDS, RUNS = 301, 5
 FEW, MANY, MOST = (100, 1_000), 8_000, 50_000
-# A command waits for this number of processes, and all of them end. Before that, it has this number of seconds to look at them.
+# A command waits for this number of processes, and all of them end. Before that, it has this number
+# of seconds to look at them.
 ALL, BEGINS_S = 2_000, 2
 PSUTIL = """
 import psutil, sys
@@ -23,7 +24,7 @@ assert not alive
 
 
 def allowed_files():
-    """How many files a process may have, as far as it may raise that itself: one for each process is needed."""
+    """The hard limit of open files. A wait needs one file for each process."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 

@@ -54,7 +54,7 @@ SCHEMAS = {
 
 @dataclasses.dataclass
 class Version:
-    """A socket or a mapped file, from the frame `first` up to the one before `last`."""
+    """A socket or a mapped file, from the frame `first` up to, but not including, `last`."""
 
     process: object
     key: tuple  # what identifies it in its process: a descriptor, or an inode and a path
@@ -71,10 +71,12 @@ class Plan:
         self.host, self.random = host, random.Random(f"{seed} {number} lists")
         self.inodes = 100_000
         self.sockets, self.mapped = [], []
-        # The first frame of the hour that is asked about, and the last one that is not after the moment.
+        # The first frame of the hour that is asked about, and the last one that is not after the
+        # moment.
         self.hour = (MIDNIGHT + asked["hour"] * 3600 - host.begin) // EVERY
         self.at = (asked["at"] - host.begin) // EVERY
-        # A library is replaced before that hour, on the same day. It stays mapped where the fault is.
+        # A library is replaced before that hour, on the same day. It stays mapped where the fault
+        # is.
         midnight = (MIDNIGHT - host.begin) // EVERY
         self.replaced = self.random.randrange(midnight + 1, max(midnight + 2, self.hour - 20))
         main = {}
@@ -180,8 +182,8 @@ class Plan:
                 # The second descriptor is another socket afterwards.
                 self.connect(process, 6, at - 10, FOREVER, 51000, "10.2.0.1", 443)
         if "replaced_in_time" in host.faults:
-            # It has a copy of the library, which is replaced, and it is restarted a minute later. So it has an old one for a
-            # minute, before the hour that is asked about.
+            # It has a copy of the library, which is replaced, and it is restarted a minute later.
+            # So it has an old one for a minute, before the hour that is asked about.
             path = "/opt/tls-proxy/lib/libssl.so.3"
             for first, last in [(-1, self.replaced + 6), (self.replaced + 7, FOREVER)]:
                 process = host.add("tls-proxy", "/opt/tls-proxy/bin/tls-proxy", "tls-proxy.service", first=first, last=last)
@@ -212,7 +214,7 @@ class Table:
         self.first = np.array([v.first for v in self.versions], np.int64)
         self.last = np.array([v.last for v in self.versions], np.int64)
         whose = [(v.process.pid, v.process.ticks, v.key) for v in self.versions]
-        # Which versions begin where the one before of the same entry ended.
+        # Which versions begin where the previous one of the same entry ended.
         self.continues = np.array(
             [k > 0 and whose[k] == whose[k - 1] and self.last[k - 1] == self.first[k] for k in range(len(whose))], bool)
         self.continued = np.append(self.continues[1:], False)

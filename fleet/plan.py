@@ -8,7 +8,8 @@ import calendar
 import dataclasses
 import random
 
-# Seconds between two frames, frames in an hour, and frames from one full frame to the next (ten minutes).
+# Seconds between two frames, frames in an hour, and frames from one full frame to the next (ten
+# minutes).
 EVERY, FRAMES, FULL = 10, 360, 60
 MIDNIGHT = calendar.timegm((2026, 11, 22, 0, 0, 0))
 DATE = "2026-11-22"
@@ -16,11 +17,13 @@ FOREVER = 1 << 40
 KINDS = 85  # processes in seed.csv, whose behaviour is numbered from the busiest
 MIB = 1 << 20
 
-# Faults, each on a tenth of the hosts: memory and open files that only grow, processes stuck in D, a service that restarts again
-# and again, an old program, an unknown program, and a process that grows but is restarted in time, which is no fault.
+# Faults, each on a tenth of the hosts: memory and open files that only grow, processes stuck in D,
+# a service that restarts repeatedly, an old program, an unknown program, and a process that
+# grows but is restarted in time, which is no fault.
 FAULTS = ["leak_memory", "leak_files", "stuck", "restarts", "old", "intruder", "grows_and_restarts"]
-# The same for what lists.py has: a replaced library that is still mapped, and one who listens on a port. The others look like
-# these and are none: another library, a service that is restarted in time, and one who listens before or after the moment.
+# The same for what lists.py has: a replaced library that is still mapped, and one who listens on a
+# port. The others look like these and are none: another library, a service that is restarted in
+# time, and one who listens before or after the moment.
 FAULTS += ["old_library", "other_library", "replaced_in_time", "listener", "listened_before", "listens_later"]
 PROGRAM, VERSION, OLD = "/opt/gateway", "2.4.0", "2.3.1"
 INTRUDER = "/var/tmp/.x/kworkerd"
@@ -50,7 +53,7 @@ class Process:
     pid: int
     ticks: int  # start_ticks
     ppid: int
-    first: int  # its first frame, from the begin of the files; -1: it was there before
+    first: int  # its first frame, counted from the start of the files; -1: it existed before
     last: int  # the first frame without it
     user: str
     slice: str
@@ -92,7 +95,7 @@ class Host:
         if first < 0:
             ticks = 100 + self.pid * 7
         else:
-            # It has begun since the frame before.
+            # It has begun since the previous frame.
             ticks = (self.begin + first * EVERY - self.boot) * 100 - r.randrange(1, 900)
         rss = 0 if exe is None else int(mib * r.uniform(0.7, 1.4) * 256) * 4096
         process = Process(self.pid, ticks, parent, first, last, user, slice, unit, container, comm, exe, rss,
@@ -172,7 +175,8 @@ def host(number, seed, hosts, hours, begin):
     if "intruder" in h.faults:
         first = r.randrange((MIDNIGHT - begin) // EVERY + 5, h.frames - 20)
         h.add("kworkerd", INTRUDER, "cron.service", cron.pid, first=first, user="www-data", mib=300, nlwp=4)
-    # One that has just ended at the moment that is asked for, and was there at no frame with all processes.
+    # One that has just ended at the moment that is asked for, and was there at no frame with all
+    # processes.
     asked = (question(hosts, hours)["at"] - begin) // EVERY
     h.add("sh", "/usr/bin/sh", "cron.service", cron.pid, first=asked - 30, last=asked - 10)
     hourly = 90 if number % 5 == 4 else 12

@@ -11,8 +11,8 @@ COMPLAINTS = re.compile(
     r"|scheduling while atomic|Unable to mount root|refcount_t: |int3: 0000 |stack guard page was hit|Bad page state"
     r"|rcu_.* kthread starved"
 )
-# Lines that begin so report faults of programs, or are usual for a stock kernel in software emulation. They are no faults of
-# the kernel.
+# Lines that begin so report faults of programs, or are usual for a stock kernel in software
+# emulation. They are no faults of the kernel.
 EXPECTED = re.compile(r"^traps: |\] traps: |WARNING: Spectre|WARNING: CPU MICROCODE|TSC .*unstable")
 
 

@@ -1,6 +1,6 @@
-//! Tells the crate which directory its BPF programs are included from. It is `skel`, or, in a test build, the
-//! directory that `TASKDIAG_SKEL_DIR` names. The choice is made when the crate is built and never when it runs,
-//! because a program from elsewhere would run in the kernel.
+//! Tells the crate which directory its BPF programs are included from. It is `skel`, or, in a test
+//! build, the directory that `TASKDIAG_SKEL_DIR` names. The choice is made when the crate is built
+//! and never when it runs, because a program from elsewhere would run in the kernel.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Arrow C data and stream interfaces, by hand: a table is given to polars, pandas, duckdb or pyarrow as it lies in
-//! memory. <https://arrow.apache.org/docs/format/CDataInterface.html> has the rules.
+//! The Arrow C data and stream interfaces, by hand: a table is given to polars, pandas, duckdb or
+//! pyarrow as it lies in memory. <https://arrow.apache.org/docs/format/CDataInterface.html> has the rules.
 //!
-//! An exported array keeps the batches of its table alive, and its release callback lets go of them. A callback may run
-//! in any thread, with or without the GIL, so none of them touches Python.
+//! An exported array keeps the batches of its table alive, and its release callback lets go of
+//! them. A callback may run in any thread, with or without the GIL, so none of them touches Python.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
@@ -56,7 +56,7 @@ pub struct Stream {
 
 const NULLABLE: i64 = 2;
 
-/// What a table gives away: its columns and rows, which nobody changes any more.
+/// The shared data of a table: its columns and rows, which do not change any more.
 #[derive(Debug)]
 pub struct Shared {
     /// What the columns are.
@@ -67,7 +67,7 @@ pub struct Shared {
 
 // --- schema ---
 
-/// What a schema points to.
+/// The private data of a schema.
 struct SchemaOwned {
     format: CString,
     name: CString,
@@ -107,7 +107,8 @@ impl Schema {
             private_data: owned.cast(),
         }
     }
-    /// The schema of a table: a struct with a member for each column. `binary`: text is given as bytes.
+    /// The schema of a table: a struct with a member for each column. `binary`: text is given as
+    /// bytes.
     pub fn of(specs: &[Spec], binary: bool) -> Schema {
         let text = if binary { "z" } else { "u" };
         let column = |s: &Spec| {
@@ -134,7 +135,8 @@ impl Schema {
     }
 }
 
-/// Pairs of strings as the interface has them: their number, then each with its length before it.
+/// Pairs of strings in the format of the interface: their number, then each with its length before
+/// it.
 fn encode(pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     if pairs.is_empty() {
@@ -148,10 +150,10 @@ fn encode(pairs: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// Releases a schema and those of its children that nobody has moved away.
+/// Releases a schema and those of its children that were not moved away.
 unsafe extern "C" fn release_schema(schema: *mut Schema) {
-    // SAFETY: the consumer gives a schema that we made and that was not released; this runs once for each, as
-    // `release` is cleared.
+    // SAFETY: the consumer gives a schema that we made and that was not released; this runs once
+    // for each, as `release` is cleared.
     unsafe {
         let owned = Box::from_raw((*schema).private_data.cast::<SchemaOwned>());
         for child in &owned.children {
@@ -167,7 +169,7 @@ unsafe extern "C" fn release_schema(schema: *mut Schema) {
 
 // --- arrays ---
 
-/// What an array points to.
+/// The private data of an array.
 struct ArrayOwned {
     /// Keeps the buffers alive.
     _table: Arc<Shared>,
@@ -247,7 +249,7 @@ fn text_buffers(t: &Texts) -> Vec<*const c_void> {
     vec![t.offsets.as_ptr().cast(), t.bytes.as_ptr().cast()]
 }
 
-/// Releases an array and those of its children that nobody has moved away.
+/// Releases an array and those of its children that were not moved away.
 unsafe extern "C" fn release_array(array: *mut Array) {
     // SAFETY: as for `release_schema`.
     unsafe {
@@ -265,7 +267,7 @@ unsafe extern "C" fn release_array(array: *mut Array) {
 
 // --- stream ---
 
-/// What a stream points to.
+/// The private data of a stream.
 struct StreamOwned {
     table: Arc<Shared>,
     next: usize,
@@ -286,7 +288,8 @@ impl Stream {
 }
 
 unsafe extern "C" fn get_schema(stream: *mut Stream, out: *mut Schema) -> c_int {
-    // SAFETY: the consumer gives a stream that we made and that was not released, and room for a schema.
+    // SAFETY: the consumer gives a stream that we made and that was not released, and room for a
+    // schema.
     unsafe {
         let owned = &*(*stream).private_data.cast::<StreamOwned>();
         out.write(Schema::of(&owned.table.specs, owned.binary));
@@ -349,13 +352,13 @@ impl Exported for Stream {
     }
 }
 
-/// Python calls this when nobody has the capsule any more.
+/// Python calls this when the last reference to the capsule is gone.
 unsafe extern "C" fn destroy<T: Exported>(capsule: *mut ffi::PyObject) {
     // SAFETY: the capsule was made by `capsule` below with this name and a box of this type.
     unsafe {
         let this = ffi::PyCapsule_GetPointer(capsule, T::NAME.as_ptr()).cast::<T>();
         if this.is_null() {
-            // Somebody renamed the capsule, and so took over what is in it.
+            // Another program has renamed the capsule, and so taken over its content.
             ffi::PyErr_Clear();
             return;
         }
@@ -396,7 +399,7 @@ pub fn stream<'py>(
     binary: bool,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     if let Some(other) = requested.filter(|r| !r.is_none()) {
-        // It is only a wish, but what is no schema is a mistake of the caller.
+        // It is only a preference, but anything other than a schema is an error of the caller.
         let capsule = other.cast::<PyCapsule>()?;
         if !capsule.is_valid_checked(Some(Schema::NAME)) {
             let why = "requested_schema must be a capsule named arrow_schema";

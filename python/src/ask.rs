@@ -19,7 +19,8 @@ use crate::arrow::Shared;
 use crate::error;
 use taskdiag::columns::{Builder, Lacks, Spec};
 
-/// Programs in Python ask for the same again and again, through functions that have no place for what is loaded.
+/// Python programs repeat requests through functions that cannot hold loaded BPF programs, so this
+/// module keeps them.
 static CACHE: SessionCache = SessionCache::new();
 
 /// `"pid,comm"` or `["pid", "comm"]`.
@@ -46,9 +47,9 @@ impl Names {
 /// One process id or several.
 #[derive(Clone, Debug)]
 pub enum Pids {
-    /// One, which has to be there.
+    /// One process, which must exist.
     One(u32),
-    /// Several, of which some may not be there.
+    /// Several processes, some of which may not exist.
     Several(Vec<u32>),
 }
 
@@ -78,7 +79,7 @@ fn pid(given: &Bound<'_, PyAny>) -> PyResult<u32> {
         let text = given.repr().map_or_else(|_| String::from("this"), |text| text.to_string());
         error::bad_query(
             given.py(),
-            format!("{text} is no process id, which is a number from 1 on, below 2**32"),
+            format!("{text} is not a process id, which is a number from 1 on, below 2**32"),
         )
     })
 }
@@ -99,7 +100,7 @@ impl<'py> FromPyObject<'_, 'py> for Bytes {
     }
 }
 
-/// Limits of what is read for sums over pages.
+/// Limits for sums over pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Time for all of them together.
@@ -108,7 +109,7 @@ pub struct Limits {
     pub max_rss: Option<NonZeroU64>,
 }
 
-/// What every call may say.
+/// The arguments that all calls share.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     /// The columns; `None`: those of the view.
@@ -121,7 +122,7 @@ pub struct Common {
     pub engine: Option<String>,
     /// Which processes.
     pub pids: Option<Pids>,
-    /// What may be read.
+    /// The limits.
     pub limits: Limits,
     /// The proc filesystem to read, if that is not `/proc`.
     pub proc: Option<PathBuf>,
@@ -137,7 +138,7 @@ pub struct Ask {
     /// Who answers.
     pub choice: Choice,
     limits: Limits,
-    /// The process that has to be there.
+    /// The process that must exist.
     one: Option<u32>,
     /// An empty list of processes was given, which selects none. An empty list in `query.select` selects all.
     of_none: bool,
@@ -221,11 +222,13 @@ impl Ask {
     pub fn memory(py: Python<'_>, common: Common) -> PyResult<Ask> {
         Ask::new(py, &MEMORY, DEFAULT_MEMORY, common)
     }
-    /// Files: descriptors, with `paths` also what is executed and where a task is, with `mapped` also mapped files.
+    /// Files: descriptors, with `paths` also the program and directories, with `mapped` also mapped
+    /// files.
     pub fn files(py: Python<'_>, common: Common, paths: bool, mapped: bool) -> PyResult<Ask> {
         let mut ask = Ask::new(py, &FILES, DEFAULT_FILES, common)?;
         let query = &mut ask.query;
-        // Threads may have files of their own, so all are asked for. What they share is in the answer once.
+        // Threads may have files of their own, so all threads are requested. Shared files are in
+        // the answer once.
         query.threads = true;
         if paths || mapped {
             // A mapping of the program is known by the program's path.
@@ -244,7 +247,7 @@ impl Ask {
         }));
         Ok(ask)
     }
-    /// Is the answer there at once, so that nobody need be able to interrupt it?
+    /// Is the answer available at once, so that it need not be interruptible?
     pub fn is_quick(&self) -> bool {
         // One process costs microseconds, if no walk over its pages or mappings is needed.
         let walks = self.query.groups().intersects(Groups::WALKS);
@@ -268,7 +271,7 @@ impl Ask {
         let wanted = self.query.select.pids.iter().copied();
         Ok(Made { nobody: wanted.filter(|p| snapshot.task(*p).is_none()).collect(), ..made })
     }
-    /// Asks, and makes a table of the answer. It touches no Python.
+    /// Makes the request, and a table of the answer. It does not use Python.
     pub fn answer(&self, watch: &Arc<Watch>) -> Result<Made, Error> {
         if self.of_none {
             return Ok(Made::empty(self.specs.clone()));
@@ -291,20 +294,20 @@ impl Ask {
     }
 }
 
-/// The rows of an answer, and what is to be said of it.
+/// The rows of an answer, and remarks about it.
 #[derive(Debug)]
 pub struct Made {
     /// The rows.
     pub shared: Arc<Shared>,
-    /// Why values are lacking, for each column.
+    /// Why values are missing, for each column.
     pub lacks: Vec<Lacks>,
     /// Tasks that the filter leaves out since it is not known whether they match: the column, why, and how many.
     pub left: Vec<(&'static str, Missing, u64)>,
-    /// Pids that were asked for and are not there.
+    /// Requested pids that do not exist.
     pub nobody: Vec<u32>,
-    /// What a person should know, and whether something is lacking for it.
+    /// Remarks for users, and whether something is missing because of each.
     pub caveats: Vec<(String, bool)>,
-    /// Which engine answered which groups, why, and in how much time.
+    /// The engines with their groups, reasons and times.
     pub served: Vec<(&'static str, String, String, Duration)>,
     /// The errno of a walk that ended early; 0: it did not.
     pub errno: i32,
@@ -333,7 +336,7 @@ impl Made {
         let left = view.left();
         Made::new(builder, snapshot, left.iter().map(|l| (l.field.name, l.why, l.tasks)).collect())
     }
-    /// No rows, for which nobody was asked.
+    /// No rows, without a request.
     fn empty(specs: Vec<Spec>) -> Made {
         let (specs, batches, lacks) = Builder::new(specs).finish();
         Made {
@@ -368,7 +371,7 @@ impl Made {
     }
 }
 
-/// Calls `f` for each row. A task whose list is not in the answer has a row, too, which says why.
+/// Calls `f` for each row. If the answer lacks the list of a task, a row says why.
 pub fn each(view: &View<'_>, f: &mut dyn FnMut(Item<'_, '_>)) {
     let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
         f(item);

@@ -12,7 +12,8 @@ fn exception<'py>(
     args: impl pyo3::call::PyCallArgs<'py>,
     attributes: &[(&str, Bound<'py, PyAny>)],
 ) -> PyResult<PyErr> {
-    // The module is not kept in a static: a child that is forked while another thread fills that would wait for it for ever.
+    // The module is not kept in a static: a child that is forked while another thread initializes
+    // it would wait for ever.
     let made = py.import("taskdiag._errors")?.getattr(class)?.call1(args)?;
     attributes.iter().try_for_each(|(name, value)| made.setattr(name, value))?;
     Ok(PyErr::from_value(made))
@@ -69,7 +70,7 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 
 /// There is no such process.
 pub fn no_such_process(py: Python<'_>, pid: u32) -> PyResult<PyErr> {
-    let text = format!("there is no process {pid}, or it may not be seen");
+    let text = format!("there is no process {pid}, or you may not see it");
     exception(
         py,
         "NoSuchProcess",
@@ -78,7 +79,7 @@ pub fn no_such_process(py: Python<'_>, pid: u32) -> PyResult<PyErr> {
     )
 }
 
-/// An argument that makes no sense.
+/// An invalid argument.
 pub fn bad_query(py: Python<'_>, text: String) -> PyErr {
     exception(py, "QueryError", (text,), &[]).unwrap_or_else(|e| e)
 }

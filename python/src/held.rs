@@ -9,7 +9,8 @@ use pyo3::exceptions::{PyOSError, PyPermissionError, PyProcessLookupError};
 use pyo3::prelude::*;
 use taskdiag::act::{self, NotDone};
 
-/// A process, held by its directory in a proc filesystem. Private: `taskdiag.psutil` uses it.
+/// A process, identified by its open directory in a proc filesystem. Private: `taskdiag.psutil`
+/// uses it.
 #[pyclass(frozen)]
 #[derive(Debug)]
 pub struct Held(act::Held);
@@ -52,14 +53,15 @@ impl Held {
         self.0.send_signal(signal).map_err(raise)
     }
 
-    /// What the function returns for the number of the process, for calls that only take one.
+    /// Calls the function with the pid of the process, for system calls that only take a pid, and
+    /// returns its result.
     fn by_number(&self, function: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let done = self.0.by_number(|pid| function.call1((pid,)).map(Bound::unbind));
         done.map_err(raise)?
     }
 }
 
-/// The number that the process of a pidfd has in /proc. None if /proc does not tell.
+/// The pid of the process of a pidfd in /proc. None if /proc does not show it.
 #[pyfunction]
 pub fn pid_in_proc(pidfd: i32) -> Option<u32> {
     if pidfd < 0 {

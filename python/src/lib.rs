@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The extension module of the Python package taskdiag: calls of Python to requests of the library, and answers to
-//! tables. What users see is documented in `taskdiag/__init__.pyi`.
+//! The extension module of the Python package taskdiag: calls of Python to requests of the library,
+//! and answers to tables. What users see is documented in `taskdiag/__init__.pyi`.
 //!
-//! No Python object is made for a process until somebody asks for one. Answers are columns in memory, which Arrow
-//! consumers read as they are.
+//! No Python object is made for a process until somebody asks for one. Answers are columns in
+//! memory, which Arrow consumers read as they are.
 
 mod arrow;
 mod ask;
@@ -85,7 +85,7 @@ fn maps(
     answer(py, Ask::maps(py, common)?)
 }
 
-/// What processes have in memory and in swap.
+/// The memory and swap of processes.
 #[pyfunction]
 #[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -135,7 +135,7 @@ fn columns(py: Python<'_>, of: &str) -> PyResult<Vec<ColumnInfo>> {
     Ok(set.own().map(ColumnInfo::of).collect())
 }
 
-/// An OSError with the number of the error, which Python makes a PermissionError or the like.
+/// An OSError with this errno, which Python turns into a PermissionError or another subclass.
 fn system_error() -> PyErr {
     let error = std::io::Error::last_os_error();
     pyo3::exceptions::PyOSError::new_err((error.raw_os_error(), error.to_string()))
@@ -144,7 +144,7 @@ fn system_error() -> PyErr {
 /// `IOPRIO_WHO_PROCESS` of linux/ioprio.h.
 const WHO_PROCESS: libc::c_int = 1;
 
-/// The I/O priority of a process, as ioprio_get(2) has it. Private: `taskdiag.psutil` uses it.
+/// The I/O priority of a process, from ioprio_get(2). Private: `taskdiag.psutil` uses it.
 #[pyfunction]
 fn ioprio_get(pid: libc::pid_t) -> PyResult<i64> {
     // SAFETY: the call takes two numbers.

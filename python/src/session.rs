@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same request again and again, and what changed between two answers.
+//! Repeated requests, and what changed between two answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use taskdiag::columns::{Absent, Builder, Spec, Type};
 
 /// A counter whose growth is a column.
 struct Delta {
-    /// What `deltas` calls it.
+    /// Its name in `deltas`.
     name: &'static str,
     groups: Groups,
     members: fn() -> Members,
@@ -88,13 +88,13 @@ impl Delta {
     }
 }
 
-/// What may be asked in a thread of its own.
+/// The part that another thread may use.
 struct Inner {
     session: Session,
     watch: Arc<Watch>,
 }
 
-/// What stays the same.
+/// The part that does not change.
 #[derive(Debug)]
 struct Fixed {
     ask: Ask,
@@ -130,7 +130,7 @@ enum State {
     Closed,
 }
 
-/// Asks the same again and again.
+/// Repeats a request, and keeps its engines open.
 #[pyclass(frozen, module = "taskdiag", name = "Session", weakref)]
 pub struct PySession {
     fixed: Arc<Fixed>,
@@ -155,7 +155,7 @@ impl PySession {
             }
         }
     }
-    /// Works with the session, without the GIL and in such a way that a signal can end it.
+    /// Uses the session without the GIL, so that a signal can end it.
     fn with<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -177,7 +177,7 @@ impl PySession {
                 Ok(result)
             }
             Err(e) => {
-                // A watch that was stopped stays so: the session begins anew.
+                // A watch that was stopped stays stopped, so the session needs a new one.
                 self.put(self.fixed.open().map_or(State::Closed, |i| State::Ready(Box::new(i))));
                 Err(e)
             }
@@ -216,7 +216,7 @@ impl PySession {
         let inner = fixed.open().map_err(|e| error::raise(py, &e))?;
         Ok(PySession { fixed, state: Mutex::new(State::Ready(Box::new(inner))) })
     }
-    /// Asks again, and gives the rows.
+    /// Makes the request again, and returns the rows.
     fn refresh(&self, py: Python<'_>) -> PyResult<Table> {
         let made = self.with(py, |inner, fixed| {
             let snapshot = inner.session.refresh()?;
@@ -238,7 +238,7 @@ impl PySession {
             interval: c.interval,
         }))
     }
-    /// Lets go of the engines.
+    /// Closes the engines.
     fn close(&self) {
         self.put(State::Closed);
     }
@@ -256,12 +256,12 @@ impl PySession {
 pub struct Changes {
     /// The rows that are new.
     began: Py<Table>,
-    /// The rows that are gone, as they were.
+    /// The rows that are gone, with their last values.
     ended: Py<Table>,
-    /// The rows that are in both, as they are, with the growth of counters.
+    /// The rows that are in both, with their current values and the growth of counters.
     stayed: Py<Table>,
-    /// The number of tasks of one answer that could not be looked for in the other one. Either their start time is not known,
-    /// or the other answer ended early and does not have their pid.
+    /// The number of tasks of one answer that could not be searched for in the other one. Either
+    /// their start time is not known, or the other answer ended early and does not have their pid.
     unknown: usize,
     /// Seconds between the two answers.
     interval: f64,

@@ -20,7 +20,7 @@ pub struct ColumnInfo {
     r#type: &'static str,
     /// The unit of its values, or None.
     unit: Option<&'static str>,
-    /// Where the kernel says it.
+    /// The kernel field or file.
     source: &'static str,
     /// What it is.
     help: &'static str,
@@ -82,8 +82,8 @@ impl Table {
     }
 }
 
-/// A text as Python has names of the system: bytes that are not UTF-8 are lone surrogates, so that `os.fsencode()`
-/// gives the bytes back.
+/// Text in Python's form for names of the system: invalid bytes are lone surrogates, so that
+/// `os.fsencode()` restores the bytes.
 fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match std::str::from_utf8(bytes) {
         Ok(s) => Ok(PyString::new(py, s).into_any()),
@@ -162,7 +162,7 @@ fn column_values<'py>(
 
 #[pymethods]
 impl Table {
-    /// The table itself, as it never changes.
+    /// The table itself, because it never changes.
     fn __copy__(slf: Py<Self>) -> Py<Self> {
         slf
     }
@@ -227,7 +227,7 @@ impl Table {
         })?;
         Ok(list)
     }
-    /// Why a value is None or only the beginning; None: it is all there.
+    /// Why a value is None or incomplete. None: it is complete.
     fn why(&self, row: isize, column: &str) -> PyResult<Option<&'static str>> {
         let at = self.place(column)?;
         let rows = self.rows as isize;
@@ -239,8 +239,8 @@ impl Table {
         let found = lacks.binary_search_by_key(&(row as u32), |(r, _)| *r);
         Ok(found.ok().map(|i| lacks[i].1.name()))
     }
-    /// Which rows of a column lack the value, or have only its beginning, and why. `absent` says whether those are among
-    /// them that just do not have it.
+    /// The rows of a column whose value is missing or incomplete, and why. `absent`: include tasks
+    /// that cannot have the value.
     #[pyo3(signature = (column, absent=false))]
     fn lacks<'py>(
         &self,
@@ -255,7 +255,8 @@ impl Table {
             .try_for_each(|(row, why)| rows.set_item(row, why.name()))?;
         Ok(rows)
     }
-    /// How many values are lacking in which column, and why. What a task just does not have is not among them.
+    /// How many values are missing in each column, and why. Values that a task cannot have do not
+    /// count.
     #[getter]
     fn missing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -275,28 +276,29 @@ impl Table {
         }
         Ok(all)
     }
-    /// Tasks that the condition leaves out since it is not known whether they match: (column, why, how many).
+    /// Tasks that the condition leaves out because it is not known whether they match: (column,
+    /// why, how many).
     #[getter]
     fn left_out(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.made.left.iter().map(|(column, why, n)| (*column, why.name(), *n)).collect()
     }
-    /// Process ids that were asked for and are not there.
+    /// Requested process ids that do not exist.
     #[getter]
     fn nobody(&self) -> Vec<u32> {
         self.made.nobody.clone()
     }
-    /// What a person should know of the answer.
+    /// Remarks about the answer for users.
     #[getter]
     fn caveats(&self) -> Vec<&str> {
         self.made.caveats.iter().map(|(text, _)| text.as_str()).collect()
     }
-    /// Who answered what, why, and in how many seconds.
+    /// The engines with their groups, reasons and seconds.
     #[getter]
     fn served(&self) -> Vec<(&'static str, &str, &str, f64)> {
         let served = self.made.served.iter();
         served.map(|(e, g, w, t)| (*e, g.as_str(), w.as_str(), t.as_secs_f64())).collect()
     }
-    /// Is everything there that was asked for?
+    /// Is the answer complete?
     #[getter]
     fn complete(&self) -> bool {
         let amiss = |l: &(u32, Missing)| l.1.is_amiss();
@@ -306,7 +308,7 @@ impl Table {
             && !self.made.caveats.iter().any(|(_, lack)| *lack)
             && !self.made.lacks.iter().flatten().any(amiss)
     }
-    /// The errno of a walk that ended early, so that rows are lacking; 0: it did not.
+    /// The errno of a walk that ended early, so that rows are missing. 0: it did not.
     #[getter]
     fn errno(&self) -> i32 {
         self.made.errno
@@ -322,14 +324,14 @@ impl Table {
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         arrow::schema(py, &self.made.shared, false)
     }
-    /// The same rows, whose text is given to Arrow as the bytes that the kernel has.
+    /// The same rows, but Arrow gets text as the kernel's bytes.
     #[getter]
     fn binary(slf: Py<Self>) -> Binary {
         Binary { table: slf }
     }
 }
 
-/// A table whose text is given to Arrow as bytes.
+/// A table whose text is bytes for Arrow.
 #[pyclass(frozen, module = "taskdiag")]
 #[derive(Debug)]
 pub struct Binary {

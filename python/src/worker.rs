@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a request without the GIL, in such a way that Ctrl-C ends it.
 //!
-//! Python runs the handlers of signals in the main thread and between two steps of Python code. A request that is made
-//! from the main thread therefore runs in another one, while the main thread looks for signals every 50 ms. If a handler
-//! raises, the request is told to end, and the exception goes on. Other threads get no signals and do the work
-//! themselves.
+//! Python runs the handlers of signals in the main thread and between two steps of Python code. A
+//! request that is made from the main thread therefore runs in another one, while the main thread
+//! looks for signals every 50 ms. If a handler raises, the request is stopped, and the exception
+//! goes on. Other threads get no signals and do the work themselves.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 /// How long Ctrl-C may wait before it is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the two threads share.
+/// The state that the two threads share.
 struct Place<F, T> {
     state: Mutex<(Option<F>, Option<thread::Result<T>>)>,
     done: Condvar,
@@ -27,10 +27,10 @@ impl<F: FnOnce() -> T, T> Place<F, T> {
     fn lock(&self) -> MutexGuard<'_, (Option<F>, Option<thread::Result<T>>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Does the work, if nobody else has taken it.
+    /// Does the work, if no other thread has taken it.
     fn work(&self) {
         let Some(work) = self.lock().0.take() else { return };
-        // What a panic leaves behind is dropped: nobody looks at it.
+        // Data from before a panic is dropped without being used.
         let result = catch_unwind(AssertUnwindSafe(work));
         self.lock().1 = Some(result);
         self.done.notify_all();
@@ -43,8 +43,8 @@ impl<F: FnOnce() -> T, T> Place<F, T> {
     }
 }
 
-/// Runs `work`. `stop` is called where a signal handler raises, and `work` has to end soon after that. Its result is
-/// dropped then.
+/// Runs `work`. If a signal handler raises, `stop` is called, and `work` must end soon after that.
+/// Its result is dropped then.
 pub fn run<T, F>(py: Python<'_>, work: F, stop: impl FnOnce()) -> PyResult<T>
 where
     T: Send + 'static,
@@ -58,7 +58,7 @@ where
     let place = Arc::new(Place { state: Mutex::new((Some(work), None)), done: Condvar::new() });
     let other = Arc::clone(&place);
     if thread::Builder::new().name(String::from("taskdiag")).spawn(move || other.work()).is_err() {
-        // There may be no more threads. Without one, Ctrl-C waits for the answer.
+        // If no thread can be started, Ctrl-C waits for the answer.
         py.detach(|| place.work());
     }
     let result = loop {

@@ -13,14 +13,14 @@ class Error(Exception):
 
 
 class NoSuchProcess(Error, ProcessLookupError):
-    """The one process that the call is about is not there, or may not be seen. `pid` is its number."""
+    """The requested process does not exist, or you may not see it. `pid` is its number."""
 
     __module__ = "taskdiag"
     pid: int
 
 
 class Hidden(Error):
-    """The process is there, and this engine cannot see it. `pid` and `engine` say which."""
+    """The process exists, but this engine cannot see it. `pid` and `engine` have the details."""
 
     __module__ = "taskdiag"
     pid: int
@@ -37,7 +37,7 @@ class Unavailable(Error):
 
 
 class Unsupported(Error):
-    """The engine works, and does not provide these groups of values."""
+    """The engine works, but does not provide these groups of values."""
 
     __module__ = "taskdiag"
     engine: str
@@ -45,13 +45,13 @@ class Unsupported(Error):
 
 
 class SettingError(Error, ValueError):
-    """The environment (TASKDIAG_ENGINE) says something that makes no sense."""
+    """The environment variable TASKDIAG_ENGINE has an invalid value."""
 
     __module__ = "taskdiag"
 
 
 class QueryError(Error, ValueError):
-    """A column, condition or other argument makes no sense. For a condition, the text shows the place."""
+    """A column, condition or other argument is invalid. For a condition, the text marks the place."""
 
     __module__ = "taskdiag"
 
@@ -63,6 +63,6 @@ class SystemCallError(Error, OSError):
 
 
 class StreamError(Error):
-    """The bytes of an answer are not complete and well formed, which is a fault of taskdiag or of the kernel."""
+    """The bytes of an answer are incomplete or malformed, which is a bug of taskdiag or of the kernel."""
 
     __module__ = "taskdiag"

@@ -46,7 +46,7 @@ class Column:
     def unit(self) -> str | None: ...
     @property
     def source(self) -> str:
-        """Where the kernel says it: a file of /proc, or a member of a struct."""
+        """The source: a file of /proc, or a member of a struct of the kernel."""
     @property
     def help(self) -> str: ...
     @property
@@ -82,7 +82,7 @@ class Table:
     def schema(self) -> list[Column]: ...
     @property
     def complete(self) -> bool:
-        """Is everything there that was asked for?"""
+        """Is the answer complete?"""
     @property
     def missing(self) -> dict[str, dict[str, int]]:
         """How many values are lacking in which column, and why: denied, vanished, blocked, truncated, unsupported ...
@@ -91,31 +91,31 @@ class Table:
         """Why rows lack the value of a column, or have only its beginning, by the number of the row. With `absent`, rows
         are there that just do not have it."""
     def why(self, row: int, column: str) -> str | None:
-        """Why a value is None, or only the beginning of a text. None: it is all there."""
+        """Why a value is None or incomplete. None: it is complete."""
     @property
     def left_out(self) -> list[tuple[str, str, int]]:
-        """Tasks that the condition leaves out since it is not known whether they match: (column, why, how many)."""
+        """Tasks that the condition leaves out because it is not known whether they match: (column, why, how many)."""
     @property
     def nobody(self) -> list[int]:
-        """Process ids that were asked for and are not there."""
+        """Requested process ids that do not exist."""
     @property
     def caveats(self) -> list[str]:
-        """What a person should know of the answer."""
+        """Remarks about the answer."""
     @property
     def served(self) -> list[tuple[str, str, str, float]]:
-        """Who answered: (engine, groups of values, why this engine, seconds)."""
+        """The engines that answered: (engine, groups of values, why this engine, seconds)."""
     @property
     def errno(self) -> int:
-        """The errno of a walk that ended early, so that rows are lacking. 0: it did not."""
+        """The errno of a walk that ended early, so that rows are missing. 0: it did not."""
     @property
     def binary(self) -> Binary:
-        """The same rows, whose text is given to Arrow as the bytes that the kernel has."""
+        """The same rows, but Arrow gets text as the kernel's bytes."""
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_schema__(self) -> object: ...
 
 @final
 class Binary:
-    """A table whose text is given to Arrow as bytes."""
+    """A table whose text is bytes for Arrow."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_schema__(self) -> object: ...
@@ -128,20 +128,20 @@ class Changes:
     def began(self) -> Table: ...
     @property
     def ended(self) -> Table:
-        """The rows that are gone, as they were."""
+        """The rows that are gone, with their last values."""
     @property
     def stayed(self) -> Table:
-        """The rows that are in both, as they are, with columns delta_... for the growth of counters."""
+        """The rows that are in both, with their current values, and columns delta_... for the growth of counters."""
     @property
     def unknown(self) -> int:
-        """Tasks whose start time is not known, so that it cannot be told whether they are the same."""
+        """Tasks whose start time is not known, so that they cannot be compared."""
     @property
     def interval(self) -> float:
         """Seconds between the two answers."""
 
 @final
 class Session:
-    """Asks the same again and again. The programs stay loaded, so that only the first answer pays for that.
+    """Repeats a request. The BPF programs stay loaded, so that only the first answer pays for loading them.
 
     `deltas` says which counters `changes()` compares: time (delta_time, delta_pcpu), faults (delta_minflt,
     delta_majflt), io (delta_read_bytes, delta_write_bytes), switches (delta_nvcsw, delta_nivcsw).
@@ -163,7 +163,7 @@ class Session:
     def changes(self) -> Changes | None:
         """What changed between the last two answers. None before there are two."""
     def close(self) -> None:
-        """Lets go of the engines."""
+        """Closes the engines."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

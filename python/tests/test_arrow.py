@@ -233,7 +233,7 @@ def test_pyarrow():
 
 
 def _utf8(value):
-    """Text as Arrow has it."""
+    """Text in Arrow's form."""
     if isinstance(value, str):
         return os.fsencode(value).decode("utf-8", "replace")
     if isinstance(value, list):

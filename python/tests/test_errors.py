@@ -46,9 +46,9 @@ def test_a_process_that_is_not_there(start):
         ({"columns": "pid", "max_rss": 0}, "bytes"),
         ({"columns": "pid", "max_rss": -5}, "bytes"),
         ({"columns": "pid", "max_rss": 2**70}, "bytes"),
-        ({"columns": "pid", "pids": -1}, "-1 is no process id"),
-        ({"columns": "pid", "pids": 2**32}, "4294967296 is no process id"),
-        ({"columns": "pid", "pids": [1, -7]}, "-7 is no process id"),
+        ({"columns": "pid", "pids": -1}, "-1 is not a process id"),
+        ({"columns": "pid", "pids": 2**32}, "4294967296 is not a process id"),
+        ({"columns": "pid", "pids": [1, -7]}, "-7 is not a process id"),
     ],
 )
 def test_arguments_that_make_no_sense(options, says):

@@ -166,7 +166,7 @@ def test_a_thread_is_no_process():
     thread.join()
 
 
-def test_what_is_denied():
+def test_denied_values_raise_access_denied():
     """Another user may not look into this process."""
     if os.geteuid():
         pytest.skip("root: only root becomes another user")
@@ -250,7 +250,8 @@ def until(is_true):
         assert time.monotonic() < end
         time.sleep(0.01)
 
-# /proc is of a namespace below. Each of these numbers is that of a child of ours, too, which nothing may happen to.
+# /proc is of a namespace below. Each of these numbers is that of a child of ours, too, which
+# nothing may happen to.
 for pid in range(3, 7):
     p = psutil.Process(pid)
     if p.name() != "sleep" or p.cmdline() != ["sleep", "3002"]:
@@ -424,7 +425,8 @@ def test_children_that_began_in_the_same_tick(monkeypatch):
     monkeypatch.setattr(_columns.Here, "ask", lambda here, columns: table)
     for ticks in range(1, 10_000):
         p._ident = (p.pid, ticks / _columns.TICKS)
-        # A process that began before its parent has got it later, or is the child of another one with this pid.
+        # A process that began before its parent has got it later, or is the child of another one
+        # with this pid.
         assert [c.pid for c in p.children()] == [7], ticks
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The same request again and again: from the third time on, what it loaded stays loaded, and nothing of that may be seen but
+"""Repeated requests: from the third time on, their programs stay loaded, and nothing of that may be seen but
 the time. Each test is a process of its own, since it does to itself what a program may do."""
 
 import os
@@ -84,7 +84,7 @@ except taskdiag.Unavailable:
     assert out.strip() == {"procfs": "0", "bpf": "unavailable"}[engine]
 
 
-def test_what_is_not_asked_again_is_not_kept(engine):
+def test_requests_that_are_not_repeated_are_not_kept(engine):
     run(engine, """
 more = len(kept())
 for _ in range(2):

@@ -12,7 +12,8 @@ from conftest import until
 
 import taskdiag
 
-# A request for the sums over these mappings takes a while: most machines read 100,000 of them in 0.1 to 1 s.
+# A request for the sums over these mappings takes a while: most machines read 100,000 of them in
+# 0.1 to 1 s.
 PAGES = 12_000
 SLOW = "pid,address,rss,pss,perms"
 
@@ -94,7 +95,7 @@ class Observer:
 
 
 def test_other_threads_run_meanwhile(many_mappings, whole):
-    def they_run():
+    def the_requests_run():
         seen = []
         with Observer(whole, lambda: seen.append(1)):
             table = ask(many_mappings)
@@ -102,7 +103,7 @@ def test_other_threads_run_meanwhile(many_mappings, whole):
         return len(seen) > 2
 
     # On a busy machine the other thread may not get a processor in time.
-    until(they_run)
+    until(the_requests_run)
 
 
 class Alarm(Exception):
@@ -115,11 +116,12 @@ def raises(*_):
 
 @pytest.mark.parametrize(("number", "handler", "error"), [
     (signal.SIGALRM, raises, Alarm),
-    # A shell starts what is in its background with SIGINT ignored, so that Python does not set its handler.
+    # A shell starts what is in its background with SIGINT ignored, so that Python does not set its
+    # handler.
     (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
 ], ids=["alarm", "ctrl-c"])
 def test_a_signal_ends_a_request(many_mappings, whole, number, handler, error):
-    def it_ends():
+    def the_request_ends():
         before, sent = bytes_read(), []
 
         def send():
@@ -138,7 +140,7 @@ def test_a_signal_ends_a_request(many_mappings, whole, number, handler, error):
 
     old = signal.signal(number, handler)
     try:
-        until(it_ends)
+        until(the_request_ends)
     finally:
         signal.signal(number, old)
     # Nothing is broken by it.
@@ -148,7 +150,7 @@ def test_a_signal_ends_a_request(many_mappings, whole, number, handler, error):
 def test_a_handler_that_does_not_raise_ends_nothing(many_mappings, whole):
     seen, observers = [], []
 
-    def it_runs_amid_the_request():
+    def the_handler_runs_amid_the_request():
         with Observer(whole, lambda: os.kill(os.getpid(), signal.SIGALRM)) as observer:
             observers.append(observer)
             table = ask(many_mappings)
@@ -157,7 +159,7 @@ def test_a_handler_that_does_not_raise_ends_nothing(many_mappings, whole):
 
     old = signal.signal(signal.SIGALRM, lambda *_: seen.append(observers[-1].is_amid()))
     try:
-        until(it_runs_amid_the_request)
+        until(the_handler_runs_amid_the_request)
     finally:
         signal.signal(signal.SIGALRM, old)
 

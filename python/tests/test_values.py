@@ -94,7 +94,7 @@ def test_a_zombie_has_no_program_and_no_memory(engine, start):
     assert table.why(0, "s") is None
 
 
-def test_what_may_not_be_read_is_none_and_not_zero(start):
+def test_denied_values_are_none_and_not_zero(start):
     if os.getuid() != 0:
         pytest.skip("root: only root can start a process as another user, who then may not look at us")
     script = (
@@ -178,7 +178,8 @@ def test_memory_against_proc(start):
         with open(f"/proc/{child.pid}/smaps_rollup") as f:
             return {line.split(":")[0]: int(line.split()[1]) << 10 for line in f if line.endswith("kB\n")}
 
-    # Other processes that map the same files change what is shared. So this is repeated until nothing changes meanwhile.
+    # Other processes that map the same files change what is shared. So this is repeated until
+    # nothing changes meanwhile.
     answers = []
 
     def is_quiet():
@@ -236,7 +237,7 @@ def test_no_pids_are_no_processes(ask):
 def test_several_pids_of_which_one_is_not_there(start):
     answers = []
 
-    def nobody_has_its_pid():
+    def its_pid_is_free():
         gone = start(WAIT)
         gone.kill()
         gone.wait()
@@ -244,7 +245,7 @@ def test_several_pids_of_which_one_is_not_there(start):
         # A pid may be used again at once, if others begin processes all the time.
         return not os.path.exists(f"/proc/{gone.pid}")
 
-    until(nobody_has_its_pid)
+    until(its_pid_is_free)
     gone, table = answers[-1]
     assert table["pid"] == [os.getpid()]
     assert table.nobody == [gone.pid]

@@ -9,27 +9,27 @@ use taskdiag::Choice;
 use crate::moment::At;
 use crate::output::Format;
 
-/// What was typed.
+/// The parsed arguments.
 #[derive(Debug)]
 pub struct Args {
     /// Statements, instead of those of standard input.
     pub commands: Vec<String>,
     /// How results are written.
     pub format: Format,
-    /// Who answers about what runs.
+    /// The engine for live tables.
     pub choice: Choice,
-    /// Where tables come from.
+    /// The sources of tables.
     pub places: Places,
     /// Are the tables those of osquery?
     pub osquery: bool,
 }
 
-/// Where tables come from, besides what runs.
+/// The sources of tables, in addition to live ones.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// A recording.
     pub recording: Option<PathBuf>,
-    /// The moment of it that is meant; `None`: all.
+    /// The chosen moment. `None`: all.
     pub at: Option<At>,
     /// A directory of `taskdiag convert`.
     pub lake: Option<PathBuf>,
@@ -64,7 +64,7 @@ fn command() -> Command {
                 .value_name("DIR")
                 .value_hint(ValueHint::DirPath)
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("The tables are what 'taskdiag record' wrote there, with the columns ts and host"),
+                .help("Query the recording of 'taskdiag record' in this directory, with the columns ts and host"),
         )
         .arg(
             Arg::new("at")
@@ -88,7 +88,7 @@ fn command() -> Command {
                 .value_name("DIR")
                 .value_hint(ValueHint::DirPath)
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("The tables are the Parquet files that 'taskdiag convert' wrote below it"),
+                .help("Query the Parquet files that 'taskdiag convert' wrote below this directory"),
         )
         .arg(
             Arg::new("osquery")
@@ -101,7 +101,7 @@ fn command() -> Command {
                 .long("engine")
                 .value_name("ENGINE")
                 .value_parser(|text: &str| text.parse::<Choice>())
-                .help("Who answers about what runs: auto, kernel, bpf, service, procfs"),
+                .help("The engine for live tables: auto, kernel, bpf, service, procfs"),
         )
         .after_help(
             "Tables: processes, threads, files, sockets, maps, memory, namespaces. 'describe TABLE' lists columns.\n\
@@ -116,8 +116,7 @@ fn command() -> Command {
 impl Args {
     /// From the arguments of the program.
     ///
-    /// # Errors
-    /// They do not make sense, or ask for help.
+    /// # Errors They are wrong, or ask for help.
     pub fn parse() -> Result<Args, Box<clap::Error>> {
         let m = command().try_get_matches().map_err(Box::new)?;
         let path = |id: &str| m.get_one::<PathBuf>(id).cloned();

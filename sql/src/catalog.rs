@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The schemas: `live`, `recording`, `lake` and `osquery`. A table is made when a statement names it, so that a start
-//! is short.
+//! The schemas: `live`, `recording`, `lake` and `osquery`. A table is made when a statement names
+//! it, so that a start is short.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub struct View {
 const VIEWS: &str = include_str!("views/taskdiag.sql");
 const OSQUERY: &str = include_str!("views/osquery.sql");
 
-/// The views of a file, each `create view NAME as` with a query that a semicolon at the end of a line ends.
+/// The views of a file, each `create view NAME as` with a query that a semicolon at the end of a
+/// line ends.
 fn views(text: &'static str) -> Vec<View> {
     let view = |statement: &'static str| {
         let begin = statement.find("create view ")?;
@@ -35,7 +36,7 @@ fn views(text: &'static str) -> Vec<View> {
     text.split(";\n").filter_map(view).collect()
 }
 
-/// What the tables of a schema are made of.
+/// The source of a schema's tables.
 #[derive(Clone, Debug)]
 enum Made {
     Tables(Source),
@@ -46,7 +47,7 @@ enum Made {
 pub struct Schema {
     made: Made,
     views: Vec<View>,
-    /// What statements have added.
+    /// Tables that statements have added.
     added: MemorySchemaProvider,
     /// Where views are planned.
     session: SessionContext,
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Schema {
 impl Schema {
     /// The tables of a source.
     pub fn tables(session: &SessionContext, source: Source) -> Schema {
-        // Over all moments of a recording, the view would add up what was at different times.
+        // Over all moments of a recording, the view would add up rows of different times.
         let views = if matches!(source, Source::Live) { views(VIEWS) } else { Vec::new() };
         Schema::new(session, Made::Tables(source), views)
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the program ends. The exit codes are those of the command, which `taskdiag help exit-codes` lists.
+//! How the program ends. The exit codes are those of the command, which `taskdiag help exit-codes`
+//! lists.
 
 use std::io::Write;
 
@@ -8,10 +9,10 @@ use taskdiag::field::escape;
 /// The program's name in messages.
 pub const NAME: &str = "taskdiag-sql";
 
-/// Why the program, or a statement of the shell, ends early or with less than it was asked.
+/// Why the program, or a statement of the shell, ends early or with an incomplete answer.
 #[derive(Debug)]
 pub enum Exit {
-    /// Help or version was asked for, or clap found a usage error: it prints both itself.
+    /// Help or version was requested, or clap found a usage error: it prints both itself.
     Clap(Box<clap::Error>),
     /// The arguments or the SQL do not make sense.
     Usage(String),
@@ -19,9 +20,9 @@ pub enum Exit {
     NoRow,
     /// The output could not be written.
     Output(std::io::Error),
-    /// The reader of the output went away; it has seen what it wanted.
+    /// The reader of the output is gone, as head is after its last line.
     ClosedPipe,
-    /// The answer lacks something; each line says what.
+    /// The answer is incomplete; each line says what is missing.
     Partial(Vec<String>),
     /// Ctrl-C ended it.
     Stopped,
@@ -48,11 +49,11 @@ impl Exit {
             Exit::Stopped => 130,
         }
     }
-    /// Says on standard error what there is to say.
+    /// Prints the messages on standard error.
     pub fn say(&self) {
         match self {
             Exit::Clap(e) => {
-                // Where nobody reads it, there is nobody to tell.
+                // A write error is ignored.
                 let _ = e.print();
             }
             Exit::NoRow | Exit::ClosedPipe => {}
@@ -64,7 +65,8 @@ impl Exit {
     }
 }
 
-/// A line on standard error. Others chose the names in it, so what is not printable is escaped.
+/// A line on standard error. Names in it are chosen by others, so unprintable characters are
+/// escaped.
 pub fn say(line: &str) {
     let mut text = format!("{NAME}: ").into_bytes();
     escape(&mut text, line.as_bytes());

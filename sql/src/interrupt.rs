@@ -4,10 +4,10 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 
-/// What hears Ctrl-C. It also knows one that was pressed before somebody waits.
+/// Receives Ctrl-C, even if it was pressed before the wait for it.
 static LISTENER: Mutex<Option<Signal>> = Mutex::const_new(None);
 
-/// What happens at Ctrl-C now.
+/// The current effect of Ctrl-C.
 fn action() -> Option<libc::sigaction> {
     // SAFETY: all of it may be zero, and the call only fills it in.
     unsafe {
@@ -16,12 +16,12 @@ fn action() -> Option<libc::sigaction> {
     }
 }
 
-/// Is Ctrl-C ignored, as for what a shell runs in the background? It stays so.
+/// Is Ctrl-C ignored, as in background jobs of a shell? Then it stays ignored.
 fn is_ignored() -> bool {
     action().is_some_and(|now| now.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Does `what`, and puts the handler of Ctrl-C back, if that has set another one.
+/// Runs a function, and restores the handler of Ctrl-C if the function has replaced it.
 pub fn keep<T>(what: impl FnOnce() -> T) -> T {
     let before = action();
     let result = what();
@@ -32,10 +32,10 @@ pub fn keep<T>(what: impl FnOnce() -> T) -> T {
     result
 }
 
-/// From now on Ctrl-C does not end the program, and what was pressed before counts no more.
+/// From now on, Ctrl-C does not end the program, and earlier presses are forgotten.
 pub async fn catch() {
     if !is_ignored() {
-        // Where no handler can be set, it ends the program as it does without one.
+        // If no handler can be set, Ctrl-C ends the program as usual.
         *LISTENER.lock().await = signal(SignalKind::interrupt()).ok();
     }
 }

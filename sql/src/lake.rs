@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Parquet files of `taskdiag convert`, of one host or many, as tables. DataFusion reads them: it looks only into the
-//! directories, files and row groups that a query needs.
+//! The Parquet files of `taskdiag convert`, of one host or many, as tables. DataFusion reads them:
+//! it looks only into the directories, files and row groups that a query needs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use datafusion::logical_expr::{Expr, cast, ident};
 
 use crate::exit::Exit;
 
-/// The tables, by what files are named after.
+/// The tables, by the names of their files.
 const TABLES: [&str; 6] = ["processes", "threads", "sockets", "files", "mapped_files", "maps"];
 
 /// The table with the hour as a number.
@@ -34,7 +34,7 @@ fn with_numbers(
     Ok(context.read_table(table)?.select(columns)?.into_view())
 }
 
-/// How many directories are one in another: that of the date, the hour and the host.
+/// The number of nested directories: date, hour and host.
 const DEPTH: usize = 3;
 
 /// Is there a file of this table?
@@ -67,7 +67,8 @@ pub async fn add(context: &SessionContext, catalog: &str, path: &Path) -> Result
         }
         let url = ListingTableUrl::parse(format!("{}/{name}*.parquet", directory.display()))
             .map_err(failed)?;
-        // DataFusion looks for a value in the path as it would write it. The hour 3 is 03 there, so it is text up to the view.
+        // DataFusion compares path values as it would write them. The hour 3 is 03 in the path, so
+        // it is text below the view.
         let columns = ["date", "hour", "host"].map(|name| (name.to_owned(), DataType::Utf8));
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
             .with_file_extension(".parquet")

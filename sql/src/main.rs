@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SQL over the processes of this machine, over recordings of them, and over the Parquet files of many hosts.
-//! `docs/sql.md` explains it.
+//! SQL over the processes of this machine, over recordings of them, and over the Parquet files of
+//! many hosts. `docs/sql.md` explains it.
 //!
-//! DataFusion parses, plans and computes. This program gives it tables, which are made by the library `taskdiag`: what of
-//! a query decides who is asked for what is in `tables/`.
+//! DataFusion parses, plans and computes. This program gives it tables, which are made by the
+//! library `taskdiag`: what of a query decides who is asked for what is in `tables/`.
 
 mod args;
 mod catalog;
@@ -36,7 +36,7 @@ fn main() {
             exit.code()
         }
     };
-    // A request may still be under way in a thread that nobody waits for.
+    // A request may still be running in a thread that is not waited for.
     std::process::exit(code);
 }
 

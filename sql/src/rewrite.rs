@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes of a parsed statement before DataFusion sees it.
 //!
-//! `user` is a column here, which the parser takes for a function. With `--osquery`, statements are read as SQLite reads
-//! them: LIKE does not look at case, text in double quotes that names no column is text, a query in the place of a value has
-//! one row, and some functions of SQLite and osquery become those of DataFusion that do the same.
+//! `user` is a column here, which the parser takes for a function. With `--osquery`, statements are
+//! read as SQLite reads them: LIKE does not look at case, text in double quotes that names no
+//! column is text, a query in the place of a value has one row, and some functions of SQLite and
+//! osquery become those of DataFusion that do the same.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -28,7 +29,8 @@ pub fn columns(statement: &mut Statement) {
     });
 }
 
-/// Makes a statement of SQLite one of DataFusion. `is_column` tells whether a table has a column of this name.
+/// Makes a statement of SQLite one of DataFusion. `is_column` tells whether a table has a column of
+/// this name.
 pub fn sqlite(statement: &mut Statement, is_column: &dyn Fn(&str) -> bool) {
     let aliases = aliases(statement);
     change(statement, &mut |expr| match expr {
@@ -57,8 +59,8 @@ pub fn sqlite(statement: &mut Statement, is_column: &dyn Fn(&str) -> bool) {
     });
 }
 
-/// Of a query in the place of a value, SQLite takes the first row, and DataFusion refuses one that may have several. Where
-/// there is one row, which is what is meant, the smallest of its value is that value.
+/// For a subquery used as a value, SQLite takes the first row, and DataFusion refuses one that may
+/// have several rows. If there is one row, as intended, its smallest value is that value.
 fn first_row(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     if let [SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }] =
@@ -125,7 +127,7 @@ fn aliases(statement: &Statement) -> HashSet<String> {
         }
     }
     let mut all = Aliases(HashSet::new());
-    // It visits all, so how it ended says nothing.
+    // It visits everything, so its result carries no information.
     let _ = match inner(statement) {
         Some(Inner::Statement(statement)) => statement.visit(&mut all),
         Some(Inner::Query(query)) => query.visit(&mut all),

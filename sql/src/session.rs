@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A session: schemas, statements, and what is said about their results.
+//! A session: schemas, statements, and messages about their results.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -41,14 +41,14 @@ pub struct Session {
     pub schema: &'static str,
 }
 
-/// What a statement came to.
+/// The result of a statement.
 #[derive(Debug, Default)]
 pub struct Ran {
-    /// How many rows there were; `None`: it was no query.
+    /// The number of rows. `None`: it was not a query.
     pub rows: Option<usize>,
-    /// What the rows lack, a line each, and whether the answer is partial for it.
+    /// Messages about missing values, and whether the answer is partial because of each.
     pub remarks: Vec<String>,
-    /// Is something lacking that was asked for?
+    /// Is the answer incomplete?
     pub is_partial: bool,
 }
 
@@ -67,7 +67,7 @@ impl Session {
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, schema)
             .with_information_schema(true)
-            // Where no statement has begun yet, as for the views below.
+            // No statement has begun yet, as for the views below.
             .with_extension(Arc::new(Statement::new(choice)));
         let context = SessionContext::new_with_config(config);
         let failed = |e: DataFusionError| Exit::Failed(e.to_string());
@@ -93,11 +93,11 @@ impl Session {
     }
     /// The statements of a text.
     ///
-    /// # Errors
-    /// It is no SQL.
+    /// # Errors It is not valid SQL.
     pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>, Exit> {
         let usage = |e: DataFusionError| Exit::Usage(message(&e));
-        // The generic dialect allows a comma behind the last column, and so takes `pid, offset` for a list of one.
+        // The generic dialect allows a comma after the last column, and so reads `pid, offset` as a
+        // list of one.
         let dialect: &dyn Dialect =
             if self.osquery { &SQLiteDialect {} } else { &PostgreSqlDialect {} };
         let mut parser = DFParserBuilder::new(sql).with_dialect(dialect).build().map_err(usage)?;
@@ -111,10 +111,9 @@ impl Session {
         }
         Ok(statements)
     }
-    /// Runs a statement, and writes what it gives.
+    /// Runs a statement, and writes its result.
     ///
-    /// # Errors
-    /// It cannot be run, or not to its end.
+    /// # Errors It cannot be run, or fails midway.
     pub async fn run(
         &self,
         parsed: Parsed,
@@ -198,11 +197,11 @@ impl Session {
         let all = tables.iter().map(|t| self.columns_now(&format!("osquery.{t}")));
         all.flatten().collect()
     }
-    /// As [`columns`](Self::columns), for who does not wait: no table of ours does.
+    /// As [`columns`](Self::columns), without async: none of our tables waits.
     fn columns_now(&self, table: &str) -> Vec<String> {
         futures::executor::block_on(self.columns(table))
     }
-    /// Why a statement cannot be planned, with what might have been meant.
+    /// Why a statement cannot be planned, with a suggestion.
     fn unplanned(&self, error: &DataFusionError) -> Exit {
         let cause = error.find_root();
         if let DataFusionError::SchemaError(e, _) = cause
@@ -238,8 +237,9 @@ impl Session {
     }
 }
 
-/// The threads that compute a statement. A join may compute for minutes without a pause, and can be left behind only then.
-/// So nobody waits for the threads of a statement that was stopped, and the next one has others.
+/// The threads that compute a statement. A join may compute for minutes without a point at which it
+/// can be stopped. So the threads of a stopped statement are abandoned, and the next one gets new
+/// ones.
 struct Workers(Option<Runtime>);
 
 impl Workers {
@@ -281,7 +281,7 @@ impl Drop for Workers {
     }
 }
 
-/// What this machine calls itself.
+/// The host name of this machine.
 fn own_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
@@ -300,11 +300,11 @@ fn message(error: &DataFusionError) -> String {
     }
 }
 
-/// Why a query that was planned does not go on.
+/// Why a planned query fails.
 fn unanswered(error: &DataFusionError) -> Exit {
     match error.find_root() {
         DataFusionError::External(e) if e.is::<NoAnswer>() => Exit::Failed(e.to_string()),
-        // What is known only when values are there, such as a division by zero.
+        // Errors that depend on values, such as a division by zero.
         DataFusionError::ArrowError(e, _) => Exit::Usage(e.to_string()),
         DataFusionError::Execution(text) => Exit::Usage(text.clone()),
         other => Exit::Failed(other.to_string()),

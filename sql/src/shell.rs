@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simple shell: lines are edited, names are completed with the tabulator, and a statement ends with a semicolon.
+//! A simple shell: lines are edited, names are completed with the tabulator, and a statement ends
+//! with a semicolon.
 
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -76,7 +77,7 @@ struct Names<'s> {
 }
 
 impl Names<'_> {
-    /// What may stand at the end of a line: columns of tables that it names, tables, and words of SQL.
+    /// Completions for the end of a line: columns of its tables, tables, and words of SQL.
     fn complete(&self, line: &str, pos: usize) -> (usize, Vec<String>) {
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
         let start = line[..pos].rfind(|c| !is_part(c)).map_or(0, |i| i + 1);
@@ -126,7 +127,7 @@ impl Highlighter for Names<'_> {}
 impl Validator for Names<'_> {}
 impl Helper for Names<'_> {}
 
-/// The file of the history, which only its owner may read. `None`: there is no place for it.
+/// The file of the history, which only its owner may read. `None`: there is no directory for it.
 fn history() -> Option<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
     let state = std::env::var_os("XDG_STATE_HOME")
@@ -147,7 +148,7 @@ fn history() -> Option<PathBuf> {
 pub fn run(session: &Session, runtime: &Runtime, mut format: Format) -> Result<(), Exit> {
     let failed = |e: ReadlineError| Exit::Failed(format!("the terminal cannot be read: {e}"));
     let config = Config::builder().completion_type(CompletionType::List).build();
-    // It would hear Ctrl-C also while a statement runs.
+    // It would receive Ctrl-C even while a statement runs.
     let editor = interrupt::keep(|| Editor::<Names<'_>, FileHistory>::with_config(config));
     let mut editor = editor.map_err(failed)?;
     editor.set_helper(Some(Names { session, runtime, tables: session.tables() }));
@@ -156,11 +157,11 @@ pub fn run(session: &Session, runtime: &Runtime, mut format: Format) -> Result<(
         // A history that cannot be read is empty.
         let _ = editor.load_history(file);
     }
-    println!("taskdiag-sql {}: .help says what can be typed", env!("CARGO_PKG_VERSION"));
+    println!("taskdiag-sql {}: .help lists the commands", env!("CARGO_PKG_VERSION"));
     let mut text = String::new();
     loop {
         let prompt = if text.is_empty() { "sql> " } else { "  -> " };
-        // While a line is edited, Ctrl-C is a key. From its end on, it is meant for the statement.
+        // While a line is edited, Ctrl-C is a key. After that, it stops the statement.
         runtime.block_on(interrupt::catch());
         match editor.readline(prompt) {
             Ok(line) => {
@@ -182,7 +183,7 @@ pub fn run(session: &Session, runtime: &Runtime, mut format: Format) -> Result<(
                     format = Format::from_name(name).unwrap_or(format);
                 }
                 ["help"] => print!("{HELP}"),
-                _ => say("this is no command; .help lists them"),
+                _ => say("there is no such command; .help lists them"),
             }
             text.clear();
             continue;
@@ -193,7 +194,7 @@ pub fn run(session: &Session, runtime: &Runtime, mut format: Format) -> Result<(
             }
             continue;
         }
-        // It is a convenience, and not worth an error.
+        // The history is only a convenience, so an error is ignored.
         let _ = editor.add_history_entry(typed);
         if let Some(file) = &history {
             let _ = editor.append_history(file);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the system knows besides processes, and queries about processes are joined with: users, groups, and the time, as
-//! tables of osquery.
+//! What the system knows besides processes, and queries about processes are joined with: users,
+//! groups, and the time, as tables of osquery.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::Result;
 
-/// The calls go through a list that the C library has once.
+/// The calls iterate over a list that the C library has only once.
 static LIST: Mutex<()> = Mutex::new(());
 
 /// The text at a pointer of the C library.
@@ -19,7 +19,8 @@ fn text(at: *const libc::c_char) -> String {
     if at.is_null() {
         return String::new();
     }
-    // SAFETY: entries of the C library end with a NUL, and stay as they are until the next call, which the lock keeps away.
+    // SAFETY: entries of the C library end with a NUL, and stay valid until the next call, which
+    // the lock prevents.
     unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
 }
 
@@ -65,8 +66,8 @@ pub fn user_groups() -> Result<Arc<dyn TableProvider>> {
     let _one = LIST.lock().unwrap_or_else(PoisonError::into_inner);
     let mut users: Vec<(String, i64)> = Vec::new();
     let mut pairs = BTreeSet::new();
-    // SAFETY: the lock is held, so nobody else in this program moves through the lists. The members of a group are pointers
-    // to text, of which the last one is null.
+    // SAFETY: the lock is held, so nobody else in this program moves through the lists. The members
+    // of a group are pointers to text, of which the last one is null.
     unsafe {
         libc::setpwent();
         while let Some(entry) = libc::getpwent().as_ref() {

@@ -69,7 +69,7 @@ fn a_directory_without_such_files_is_refused() {
 }
 
 #[test]
-fn what_convert_writes_is_read() {
+fn files_written_by_convert_are_read() {
     let taskdiag = std::env::var("TASKDIAG_ARROW").expect(
         "TASKDIAG_ARROW names a taskdiag that was built with the feature arrow: 'make sql' builds one and runs the tests",
     );

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of what runs: values against /proc, what is asked of the machine, and how statements fail.
+//! Tables of what runs: values against /proc, what is asked of the machine, and how statements
+//! fail.
 
 mod common;
 
@@ -255,7 +256,7 @@ fn statements_come_from_standard_input() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_mistake() {
     for (sql, want) in [
         ("select", "Expected"),
         ("selec 1", "Expected"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queries as people write them for osquery. These are our own, of the shapes that published packs have: incident response,
-//! reverse shells, deleted programs, odd paths, listening ports, environments. `docs/sql.md` says how published ones fared.
+//! Queries as people write them for osquery. These are our own, of the shapes that published packs
+//! have: incident response, reverse shells, deleted programs, odd paths, listening ports,
+//! environments. `docs/sql.md` says how published ones fared.
 
 mod common;
 
@@ -52,7 +53,7 @@ const RUN: &[&str] = &[
     "SELECT u.username, ug.gid, g.groupname FROM users u JOIN user_groups ug ON ug.uid = u.uid JOIN groups g ON g.gid = ug.gid;",
 ];
 
-/// Queries that do not run, and what is said about it.
+/// Queries that do not run, and their errors.
 const DO_NOT_RUN: &[(&str, &str)] = &[
     (
         "SELECT p.name, h.sha256 FROM processes p JOIN hash h ON p.path = h.path;",

@@ -97,7 +97,7 @@ fn one_moment_of_a_recording() {
 }
 
 #[test]
-fn what_was_not_recorded_is_said() {
+fn values_that_were_not_recorded_are_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_str().expect("UTF-8");
     let empty = run(&["--recording", path, "-c", "select 1"]);

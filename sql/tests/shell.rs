@@ -100,7 +100,7 @@ fn statements_names_and_commands() {
     shell.line("sql> ", "select 'x' as y;\r");
     shell.wait("{\"y\": \"x\"}");
     shell.line("sql> ", ".nosuch\r");
-    shell.wait("this is no command");
+    shell.wait("there is no such command");
     shell.line("sql> ", ".help\r");
     shell.wait("The tabulator completes names");
     shell.line("sql> ", ".quit\r");

@@ -53,8 +53,8 @@ static struct fuse_attr attr_of(uint64_t node)
 static int *asked;
 
 /*
- * A directory with a file and a directory "dir". Whoever reads the file, lists "dir",
- * or looks for the name "lost" waits.
+ * A directory with a file and a directory "dir". A process that reads the file, lists "dir", or
+ * looks for the name "lost" waits.
  */
 static _Noreturn void serve(int fuse)
 {
@@ -202,10 +202,9 @@ static void *mapper(void *arg)
 }
 
 /*
- * Another process reads the page, which does not come, through /proc/PID/mem, and
- * holds the lock for reading. (Since commit 7f7ccc2ccc2e in v4.17, the kernel does
- * not read arguments from files.) A thread wants to map something, so it waits for
- * the lock, and all readers wait behind it.
+ * Another process reads the page, which does not come, through /proc/PID/mem, and holds the lock
+ * for reading. (Since commit 7f7ccc2ccc2e in v4.17, the kernel does not read arguments from files.)
+ * A thread wants to map something, so it waits for the lock, and all later readers wait for it.
  */
 static void held_lock(int argc, char **argv)
 {

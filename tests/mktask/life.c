@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States of living and dying: which tasks exist, which wait for others, and how many threads there are. */
+/* States of living and dying: which tasks exist, which wait for others, and how many threads there
+ * are. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -400,8 +401,8 @@ static void storm(int argc, char **argv)
 	}
 }
 
-/* How many programs a new process becomes, one after the other, and how long the arguments of each are: so long that a reader
- * is often in the middle of them. */
+/* How many programs a new process becomes, one after the other, and how long the arguments of each
+ * are: so long that a reader is often in the middle of them. */
 enum { NEW_PROGRAMS = 5, NEW_ARGS = 16, NEW_ARG_LEN = 100000 };
 
 static void *exec_new(void *left)
@@ -415,7 +416,8 @@ static void *exec_new(void *left)
 	exec_again(self_exe(), argv, "new-programs");
 }
 
-/* New processes all the time. A thread of each becomes the next program, some times, and then it ends. */
+/* New processes all the time. A thread of each becomes the next program, some times, and then it
+ * ends. */
 static void new_programs(int argc, char **argv)
 {
 	char left[16];
@@ -448,7 +450,7 @@ const struct state life_states[] = {
 	{ "zombie", zombie, "ended, not waited for" },
 	{ "leader-gone", leader_gone, "the leader called pthread_exit, three threads live on" },
 	{ "exec-thread", exec_thread, "exec by a thread that is not the leader" },
-	{ "exec-for-ever", exec_for_ever, "exec by a thread that is not the leader, again and again" },
+	{ "exec-for-ever", exec_for_ever, "repeated exec by a thread that is not the leader" },
 	{ "new-programs", new_programs, "short-lived processes that exec by a thread, all the time" },
 	{ "stopped", stopped, "SIGSTOP" },
 	{ "traced-running", traced_running, "ptraced, not stopped" },

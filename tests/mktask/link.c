@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States about the identity of open files: their links, their locks, and the mounts that their paths lead through. */
+/* States about the identity of open files: their links, their locks, and the mounts that their
+ * paths lead through. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -100,8 +101,9 @@ static void locks(int argc, char **argv)
 }
 
 /*
- * elsewhere-dir DIR: in a mount namespace of its own, with another file system at DIR, it has a file, a
- * mapping and its working directory there: paths that lead to other files for everybody else.
+ * elsewhere-dir DIR: in a mount namespace of its own, with another file system at DIR, it has a
+ * file, a mapping and its working directory there: paths that lead to other files for everybody
+ * else.
  */
 static void elsewhere_dir(int argc, char **argv)
 {
@@ -123,7 +125,8 @@ static void elsewhere_dir(int argc, char **argv)
 	hold();
 }
 
-/* unmounted DIR: a file on a file system that was lazily unmounted from DIR, in the first mount namespace. */
+/* unmounted DIR: a file on a file system that was lazily unmounted from DIR, in the first mount
+ * namespace. */
 static void unmounted(int argc, char **argv)
 {
 	const char *dir = directory(argc, argv);
@@ -136,7 +139,8 @@ static void unmounted(int argc, char **argv)
 	hold();
 }
 
-/* copied-mounts DIR: in a copy of our mount namespace, a file on a file system that is mounted below DIR. */
+/* copied-mounts DIR: in a copy of our mount namespace, a file on a file system that is mounted
+ * below DIR. */
 static void copied_mounts(int argc, char **argv)
 {
 	char *below = in_dir(directory(argc, argv), "below");
@@ -175,7 +179,8 @@ static int sharer(void *arg)
 	forever();
 }
 
-/* sharers: two processes with one memory and one table of open files, and one with copies of both. */
+/* sharers: two processes with one memory and one table of open files, and one with copies of both.
+ * */
 static void sharers(int argc, char **argv)
 {
 	enum { SIZE = 1 << 20 };
@@ -207,7 +212,8 @@ static void *bystander(void *arg)
 	forever();
 }
 
-/* wanderer DIR [dead]: a thread whose working directory is DIR, which is not that of its process. */
+/* wanderer DIR [dead]: a thread whose working directory is DIR, which is not that of its process.
+ * */
 static void wandering(int argc, char **argv)
 {
 	const char *dir = directory(argc, argv);

@@ -137,7 +137,8 @@ static void cmdline(int argc, char **argv)
 	exec_again(self_exe(), args, "cmdline");
 }
 
-/* Processes of one user that share arguments of BYTES, which costs the user only the memory of one. */
+/* Processes of one user that share arguments of BYTES, which costs the user only the memory of one.
+ * */
 static void crowd(int argc, char **argv)
 {
 	enum { PIECE = 120000 };
@@ -154,7 +155,8 @@ static void crowd(int argc, char **argv)
 			die("%s is not a number and a user", argv[n - 1]);
 		must(setresgid(uid, uid, uid));
 		must(setresuid(uid, uid, uid));
-		/* A change of credentials takes away that the memory can be dumped, and that this process dies with its parent. */
+		/* A change of credentials takes away that the memory can be dumped, and that this process dies
+		 * with its parent. */
 		must(prctl(PR_SET_DUMPABLE, 1));
 		die_with_parent();
 		ids();
@@ -240,7 +242,8 @@ static void cmdline_none(int argc, char **argv)
 	hold();
 }
 
-/* The process names a whole mapping as its arguments, which may be larger than all memory. Only its begin and end are in memory. */
+/* The process names a whole mapping as its arguments, which may be larger than all memory. Only its
+ * begin and end are in memory. */
 static void cmdline_mapped(int argc, char **argv)
 {
 	size_t len = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, there = 8 << 20;
@@ -274,7 +277,8 @@ static void cmdline_wiped(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ "soon", "all", "gone", NULL }, "cmdline-wiped");
 }
 
-/* As setproctitle(3), with a text that is longer than the arguments and goes on into the environment. */
+/* As setproctitle(3), with a text that is longer than the arguments and goes on into the
+ * environment. */
 static void cmdline_rewritten(int argc, char **argv)
 {
 	static const char title[] = "title: 15 jobs, 3 idle; long";

@@ -43,7 +43,8 @@ static long long timeval_ns(struct timeval t)
 	return t.tv_sec * 1000000000LL + t.tv_usec * 1000LL;
 }
 
-/* Reports the values that the kernel gives the caller by system calls, just before it goes to sleep. */
+/* Reports the values that the kernel gives the caller by system calls, just before it goes to
+ * sleep. */
 static void usage_facts(void)
 {
 	struct rusage self, children;
@@ -276,9 +277,10 @@ static void swap(int argc, char **argv)
 }
 
 /*
- * swap-parts FILE: half of an object is paged out. It is mapped whole; a long and a short part of it are
- * mapped read-only; and it is mapped privately and writable, with copies of some pages, a few of which are
- * paged out, too. Another object, of which nothing is paged out, is mapped in parts and privately.
+ * swap-parts FILE: half of an object is paged out. It is mapped whole; a long and a short part of
+ * it are mapped read-only; and it is mapped privately and writable, with copies of some pages, a
+ * few of which are paged out, too. Another object, of which nothing is paged out, is mapped in
+ * parts and privately.
  */
 static void swap_parts(int argc, char **argv)
 {

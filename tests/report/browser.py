@@ -39,7 +39,8 @@ class Browser:
         to_browser, self.to = os.pipe()
         self.back, from_browser = os.pipe()
 
-        # Chromium reads from descriptor 3 and writes to 4. Copies above them come first, since a pipe may have these numbers.
+        # Chromium reads from descriptor 3 and writes to 4. Copies above them come first, since a
+        # pipe may have these numbers.
         def pipes():
             ours = [os.dup(fd) for fd in (to_browser, from_browser)]
             high = [os.dup2(fd, n) for fd, n in zip(ours, (60, 61))]

@@ -1,5 +1,5 @@
-//! Counts time on a busy machine. A test that waits for something gives it more time if many tasks want each
-//! processor. tools/test-runner counts in the same way.
+//! Counts time on a busy machine. A test that waits for something gives it more time if many tasks
+//! want each processor. tools/test-runner counts in the same way.
 
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,9 @@ impl Patience {
     }
 }
 
-/// Waits until a child that was just started is the program that it was started as, and sleeps. `spawn()` returns in the middle of
-/// execve(2), when the child has neither its new name and arguments nor its libraries.
+/// Waits until a child that was just started is the program that it was started as, and sleeps.
+/// `spawn()` returns in the middle of execve(2), when the child has neither its new name and
+/// arguments nor its libraries.
 ///
 /// # Panics
 /// If that does not happen.

@@ -1,5 +1,5 @@
-//! Runs the built `taskdiag` program in odd surroundings. Cargo gives a test only the paths of its own
-//! crate's programs, so the program is built here, once, into the directory of this test.
+//! Runs the built `taskdiag` program in odd surroundings. Cargo gives a test only the paths of its
+//! own crate's programs, so the program is built here, once, into the directory of this test.
 
 use std::fmt;
 use std::fs::File;
@@ -25,8 +25,8 @@ pub fn taskdiag() -> &'static PathBuf {
     PATH.get_or_init(|| built("taskdiag-cli", "taskdiag", "TASKDIAG_BIN", PROFILE))
 }
 
-/// The path of the service, which is built now if it is not up to date. On machines without cargo, `TASKDIAGD_BIN` names
-/// it.
+/// The path of the service, which is built now if it is not up to date. On machines without cargo,
+/// `TASKDIAGD_BIN` names it.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -35,8 +35,9 @@ pub fn taskdiagd() -> &'static PathBuf {
     PATH.get_or_init(|| built("taskdiagd", "taskdiagd", "TASKDIAGD_BIN", PROFILE))
 }
 
-/// The path of the drop-in for libproc2, which is built as the program is; in a release with its own profile, since a panic
-/// must not end the program that it is loaded into. On machines without cargo, `TASKDIAG_PROCPS_LIB` names it.
+/// The path of the drop-in for libproc2, which is built as the program is; in a release with its
+/// own profile, since a panic must not end the program that it is loaded into. On machines without
+/// cargo, `TASKDIAG_PROCPS_LIB` names it.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -51,7 +52,8 @@ pub fn dropin() -> &'static PathBuf {
 /// The directory of the profile that the tests themselves are built with.
 const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
-/// The path that the variable names, or else of this file of a package of the workspace, which is built.
+/// The path that the variable names, or else of this file of a package of the workspace, which is
+/// built.
 fn built(package: &str, file: &str, var: &str, profile: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(var) {
         return path.into();
@@ -72,7 +74,8 @@ fn built(package: &str, file: &str, var: &str, profile: &str) -> PathBuf {
 /// How the program ended.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// The exit code, or `None` if a signal ended it. 126 means that the surroundings could not be made.
+    /// The exit code, or `None` if a signal ended it. 126 means that the surroundings could not be
+    /// made.
     pub code: Option<i32>,
     /// The standard output.
     pub stdout: String,
@@ -302,7 +305,8 @@ impl Sandbox {
                 ok(libc::setrlimit(*resource as _, &limit).into())?;
             }
             if let Some(uid) = self.user {
-                // These are the calls themselves, because the library's wrappers signal other threads.
+                // These are the calls themselves, because the library's wrappers signal other
+                // threads.
                 ok(libc::syscall(libc::SYS_setgroups, 0, 0))?;
                 ok(libc::syscall(libc::SYS_setresgid, uid, uid, uid))?;
                 ok(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
@@ -345,8 +349,8 @@ fn copy_for_everyone() -> tempfile::TempDir {
     let everyone = std::fs::Permissions::from_mode(0o755);
     let dir =
         tempfile::Builder::new().permissions(everyone.clone()).tempdir().expect("a directory");
-    // Another process makes the copy. A test that forks while we write would keep the file open for writing,
-    // and such a file cannot be executed.
+    // Another process makes the copy. A test that forks while we write would keep the file open for
+    // writing, and such a file cannot be executed.
     let copied = Command::new("install").arg("-m755").arg(taskdiag()).arg(dir.path()).status();
     assert!(copied.expect("install runs").success(), "taskdiag is not copied");
     dir

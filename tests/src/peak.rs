@@ -3,7 +3,8 @@
 use std::mem::MaybeUninit;
 use std::process::Command;
 
-/// Runs a program to its end. Returns its wait status, and the most memory that it had resident, in bytes.
+/// Runs a program to its end. Returns its wait status, and the most memory that it had resident, in
+/// bytes.
 #[expect(clippy::zombie_processes, reason = "wait4() tells the memory, which wait() does not")]
 pub fn run(command: &mut Command) -> (i32, usize) {
     let child = command.spawn().expect("the program is there");

@@ -1,5 +1,5 @@
-//! Checks one state on every engine with every strategy: the facts of mktask must be in each answer,
-//! and the answers must be the same.
+//! Checks one state on every engine with every strategy: the facts of mktask must be in each
+//! answer, and the answers must be the same.
 
 use taskdiag::{EngineId, Group, Reason, Request, Strategy};
 
@@ -63,7 +63,8 @@ const BYTE_FACTS: &[(&str, &str)] = &[
     ("exe", "paths.exe"),
 ];
 
-/// The requests whose answers must have this task: those about it, and if `wide` those about all tasks.
+/// The requests whose answers must have this task: those about it, and if `wide` those about all
+/// tasks.
 fn requests(m: &Mktask, wide: bool) -> Vec<(Strategy, u32)> {
     let mut all = vec![(Strategy::One, m.pid()), (Strategy::Thread, m.pid())];
     if wide {
@@ -84,8 +85,8 @@ pub fn ask(engine: Source, strategy: Strategy, pid: u32) -> Answer {
     read(engine, &req).unwrap_or_else(|e| panic!("{engine}/{strategy} of {pid}: {e}"))
 }
 
-/// Makes the state and checks it: its facts in every answer, then `check` on every answer, then each
-/// engine against the others.
+/// Makes the state and checks it: its facts in every answer, then `check` on every answer, then
+/// each engine against the others.
 ///
 /// # Panics
 /// On any difference, and if nothing was compared.
@@ -93,8 +94,8 @@ pub fn parity(test: &str, args: &[&str], check: impl Fn(&Mktask, &Answer, &Task)
     check_state(test, args, true, check);
 }
 
-/// [`parity`] without the requests about all tasks, which take longer the more tasks the machine has. It
-/// is for further states of the same kind.
+/// [`parity`] without the requests about all tasks, which take longer the more tasks the machine
+/// has. It is for further states of the same kind.
 ///
 /// # Panics
 /// As [`parity`].

@@ -1,8 +1,9 @@
 //! The facts about the tasks of `tests/vm/storm`, and the check of an answer against them.
 //!
-//! The storm writes into its file `truth` which directories it renames, and which tasks are its sentinels. A sentinel
-//! changes its values all the time, but each value names the sentinel (see `tests/vm/storm/sentinels.c`). So a value in an
-//! answer is either one that this task could have had, or it is wrong.
+//! The storm writes into its file `truth` which directories it renames, and which tasks are its
+//! sentinels. A sentinel changes its values all the time, but each value names the sentinel (see
+//! `tests/vm/storm/sentinels.c`). So a value in an answer is either one that this task could have
+//! had, or it is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -69,7 +70,8 @@ impl Found {
         self.wrong.extend(other.wrong);
     }
 
-    /// Called at the end. A kind of value that was missing more often than it was there counts as wrong.
+    /// Called at the end. A kind of value that was missing more often than it was there counts as
+    /// wrong.
     pub fn judge(&mut self) {
         for (kind, lost) in &self.lost {
             let there = self.values.get(kind).copied().unwrap_or_default();
@@ -81,7 +83,8 @@ impl Found {
 }
 
 impl Truth {
-    /// Read the file `truth` in the directory of a storm, or `None` if it does not exist (yet, or any more).
+    /// Read the file `truth` in the directory of a storm, or `None` if it does not exist (yet, or
+    /// any more).
     ///
     /// # Panics
     /// If the storm cannot have written such a file.
@@ -117,7 +120,8 @@ impl Truth {
         self.parent
     }
 
-    /// The part of a path below the directories that are renamed, or `None` if the path does not lead through them.
+    /// The part of a path below the directories that are renamed, or `None` if the path does not
+    /// lead through them.
     fn below<'a>(&self, path: &'a str) -> Option<&'a str> {
         let mut rest = path.strip_prefix(self.base.as_str())?.strip_prefix('/')?;
         for names in &self.levels {
@@ -140,7 +144,8 @@ impl Truth {
         parts.is_some_and(|(dir, name)| name == format!("prog-{n}") && self.is_place(n, dir))
     }
 
-    /// Is this path a file of this sentinel? If `which` is given, only the file with that number counts.
+    /// Is this path a file of this sentinel? If `which` is given, only the file with that number
+    /// counts.
     fn is_file(&self, n: u32, which: Option<u32>, path: &str) -> bool {
         let of = |i: u32| path.strip_suffix(&format!("/f-{n}-{i}"));
         let mut dirs = (0..FILES).filter(|i| which.is_none_or(|w| w == *i)).filter_map(of);
@@ -330,8 +335,9 @@ impl<'a> Look<'a> {
                 v.reason(Group::Cgroup).map_or("no reason".into(), |r| r.to_string()),
             );
         }
-        // fork(2) adds a task to the list of tasks before it moves it from the machine's first cgroup to its parent's
-        // (copy_process(), cgroup_post_fork()). /proc shows that, too. A sentinel itself has long been forked.
+        // fork(2) adds a task to the list of tasks before it moves it from the machine's first
+        // cgroup to its parent's (copy_process(), cgroup_post_fork()). /proc shows that, too. A
+        // sentinel itself has long been forked.
         let may_be_in_fork = !t.sentinels.contains_key(&v.tgid());
         for (hierarchy, path) in v.cgroups().filter(|c| c.0 == 0 && t.cgroups) {
             if may_be_in_fork && path.strip_prefix(b":").unwrap_or(path) == b"/" {
@@ -348,7 +354,8 @@ impl<'a> Look<'a> {
         self.mappings(n);
     }
 
-    /// The task whose message has this list. If the list is shared, that is another task of the same sentinel.
+    /// The task whose message has this list. If the list is shared, that is another task of the
+    /// same sentinel.
     fn owner(&mut self, group: Group, kind: &'static str) -> Option<TaskView<'a>> {
         if !self.view.asked().has(group) {
             return None;
@@ -472,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mostly_lost_is_wrong() {
+    fn values_that_are_mostly_missing_are_wrong() {
         let mut found = Found::default();
         found.values.insert("cwd", 10);
         found.lost.insert("cwd", 10);

@@ -186,7 +186,8 @@ fn without_proc() {
         Some(0 | 3) => assert!(ran.stdout.lines().count() > 3, "{ran}"),
         _ => no_answer(&ran, &["/proc"]),
     }
-    // It is told of what only /proc has, and is not told to use an engine that is already in use.
+    // The message is about values that only /proc has, and does not suggest an engine that is
+    // already in use.
     for args in [&["memory"][..], &["maps", "-x", "1"], &["memory", "-p", "1,2"]] {
         let ran = sandbox.run(args);
         no_answer(&ran, &["no proc filesystem is mounted"]);

@@ -1,12 +1,13 @@
-//! A program may fork at any time, also while one of its threads makes the program's first request. The child has a copy of what that
-//! thread had begun, and nobody who would finish it.
+//! A program may fork at any time, also while one of its threads makes the program's first request.
+//! The child has a copy of what that thread had begun, and nobody who would finish it.
 
 use std::time::{Duration, Instant};
 
 use taskdiag::{Choice, EngineId, Groups, Request, query_with};
 use taskdiag_tests::{engines, skip};
 
-/// How often the program forks while each engine makes its first request. What is found out then takes a few ms, of which a few µs may matter.
+/// How often the program forks while each engine makes its first request. What is found out then
+/// takes a few ms, of which a few µs may matter.
 const TIMES: [(EngineId, u32); 2] = [(EngineId::Bpf, 500), (EngineId::Procfs, 100)];
 /// A child that has not answered after this time waits for ever.
 const LONG: Duration = Duration::from_secs(60);
@@ -18,9 +19,11 @@ fn ask(engine: EngineId) -> bool {
     query_with(&request, Choice::Only(engine)).is_ok_and(|a| a.tasks().len() == 1)
 }
 
-/// Runs `work` in a child and returns whether it says true. `None`: it did not end in time, and was killed.
+/// Runs `work` in a child and returns whether it says true. `None`: it did not end in time, and was
+/// killed.
 fn in_child(work: impl FnOnce() -> bool) -> Option<bool> {
-    // SAFETY: the child runs `work`, which is what this test is about, and ends without running anything else of the parent's.
+    // SAFETY: the child runs `work`, which is what this test is about, and ends without running
+    // anything else of the parent's.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
@@ -49,7 +52,8 @@ fn in_child(work: impl FnOnce() -> bool) -> Option<bool> {
     }
 }
 
-/// Makes the first request of a process in a thread, and forks after a while. Does the child get an answer?
+/// Makes the first request of a process in a thread, and forks after a while. Does the child get an
+/// answer?
 fn first_request_and_fork(engine: EngineId, after: Duration) -> Option<bool> {
     in_child(move || {
         let first = std::thread::spawn(move || ask(engine));

@@ -1,5 +1,5 @@
-//! Tests that nothing waits for a task. The lock of its memory may be held, or its pages may not come, and
-//! the rest of the answer is there in time all the same.
+//! Tests that nothing waits for a task. The lock of its memory may be held, or its pages may not
+//! come, and the rest of the answer is there in time all the same.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -68,7 +68,8 @@ fn a_held_lock_stops_nobody_else() {
                     other => panic!("{a}: {g} is {other:?}"),
                 }
             }
-            // A walk over all pages needs the lock on every kernel, and smaps needs it before Linux 7.
+            // A walk over all pages needs the lock on every kernel, and smaps needs it before Linux
+            // 7.
             if groups.has(Group::Rollup) {
                 assert_eq!(t.reason(Group::Rollup), Some(Reason::Blocked), "{a}: rollup");
             }
@@ -76,7 +77,8 @@ fn a_held_lock_stops_nobody_else() {
                 assert!(major() >= 7, "{a}: vma_stat was not blocked");
                 assert!(!rows::<VmaStat>(&t).is_empty(), "{a}: vma_stat is empty");
             }
-            // If all tasks are asked for, tasks of other tests or of other users may be blocked, too.
+            // If all tasks are asked for, tasks of other tests or of other users may be blocked,
+            // too.
             let is_blocked =
                 |t: &TaskView<'_>| Group::ALL.iter().any(|g| t.reason(*g) == Some(Reason::Blocked));
             let all = a.snapshot.tasks().filter(is_blocked).count() as u64;
@@ -128,7 +130,7 @@ fn the_program_ends_while_the_lock_is_held() {
 
 /// A process that is free again is read again, also by a process that has left threads behind.
 #[test]
-fn what_is_released_is_read_again() {
+fn a_released_process_is_read_again() {
     let dir = tempfile::tempdir().expect("dir");
     let Some(m) = held(&dir) else { return };
     let source = *engines().last().expect("one at least");

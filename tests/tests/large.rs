@@ -1,5 +1,5 @@
-//! Tests tasks whose values together are larger than the buffer of an engine: no value is cut, and none runs
-//! into the next.
+//! Tests tasks whose values together are larger than the buffer of an engine: no value is cut, and
+//! none runs into the next.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -45,8 +45,8 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
     Ok(idle)
 }
 
-/// A request that is ended between two runs of the BPF program has only whole tasks, and says that it was
-/// ended.
+/// A request that is ended between two runs of the BPF program has only whole tasks, and says that
+/// it was ended.
 #[test]
 fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     let (counts, stopped) = (Arc::new(Watch::new()), Arc::new(Watch::new()));
@@ -89,8 +89,8 @@ fn allow_files(n: u64) -> bool {
     }
 }
 
-/// A task whose files fill the output is continued in the next run, even if a task before it waits for its
-/// command line.
+/// A task whose files fill the output is continued in the next run, even if a task before it waits
+/// for its command line.
 #[test]
 fn files_go_on_beside_a_command_line_that_waits() {
     const NAME: &str = "files_go_on_beside_a_command_line_that_waits";
@@ -132,8 +132,8 @@ fn files_go_on_beside_a_command_line_that_waits() {
     }
 }
 
-/// There are more files than the smallest memory can hold. The list of a task is continued in a later run,
-/// and the tasks after it are there, too.
+/// There are more files than the smallest memory can hold. The list of a task is continued in a
+/// later run, and the tasks after it are there, too.
 #[test]
 fn a_list_of_files_goes_on_in_a_later_run() {
     const NAME: &str = "a_list_of_files_goes_on_in_a_later_run";
@@ -175,13 +175,13 @@ fn a_list_of_files_goes_on_in_a_later_run() {
             for t in snapshot.tasks() {
                 let told = t.owner(Group::Fd).is_some_and(|o| o.list::<Fd>().is_some())
                     || t.reason(Group::Fd).is_some();
-                assert!(told, "{what}: nothing is said of {}", t.pid());
+                assert!(told, "{what}: no mark for {}", t.pid());
             }
         }
     }
 }
 
-/// What an engine tells of the entries of one descriptor of this process, by a value of each.
+/// The entries of one descriptor of this process in an answer, by a value of each.
 fn details(engine: &mut Bpf, fd: u32, value: usize) -> (Vec<u64>, Option<Reason>) {
     let request = Request::one(std::process::id(), Groups::FD);
     let answer = engine.run(&request).expect("an answer");
@@ -191,7 +191,7 @@ fn details(engine: &mut Bpf, fd: u32, value: usize) -> (Vec<u64>, Option<Reason>
     (all.map(|d| d.raw.value[value]).collect(), task.reason(Group::Fd))
 }
 
-/// An epoll file whose entries take many runs is told of whole, each entry once.
+/// An epoll file whose entries take many runs is listed completely, each entry once.
 #[test]
 fn an_epoll_file_with_very_many_entries() {
     const NAME: &str = "an_epoll_file_with_very_many_entries";
@@ -226,7 +226,8 @@ fn an_epoll_file_with_very_many_entries() {
     }
 }
 
-/// An inotify file with more watches than a run may skip is told of as far as that goes, and the answer says so.
+/// An inotify file with more watches than a run may skip is listed up to that limit, and the answer
+/// says so.
 #[test]
 fn an_inotify_file_with_very_many_watches() {
     const NAME: &str = "an_inotify_file_with_very_many_watches";
@@ -235,12 +236,13 @@ fn an_inotify_file_with_very_many_watches() {
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(NAME, "no BPF here");
     }
-    // The time of a run decides how many are told, and an emulated processor comes to some hundred or thousand in it.
+    // The time of a run decides how many are listed, and an emulated processor reaches some hundred
+    // or thousand in it.
     let is_emulated = std::env::var_os("TASKDIAG_EMULATED").is_some();
     if is_emulated {
         skip(
             NAME,
-            "an emulated processor does not tell how many watches a run comes to, only whether what is told is right",
+            "an emulated processor does not show how many watches a run reaches, only whether the listed ones are right",
         );
     }
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
@@ -267,7 +269,7 @@ fn an_inotify_file_with_very_many_watches() {
             seen.dedup();
             assert_eq!(seen.len(), told, "{engine:?}: each once");
             match reason {
-                None => assert_eq!(told, watches, "{engine:?}: all, since nothing else is said"),
+                None => assert_eq!(told, watches, "{engine:?}: all, because there is no mark"),
                 Some(Reason::Truncated) => assert!(
                     if is_emulated {
                         (1..watches).contains(&told)
@@ -308,8 +310,8 @@ fn five_tasks_with_all_the_groups_there_can_be() {
     }
 }
 
-/// A process has so many mappings that loading a program is worth it, which is noticed before it is read.
-/// Each mapping is there once and in order, whichever engine answers.
+/// A process has so many mappings that loading a program is worth it, which is noticed before it is
+/// read. Each mapping is there once and in order, whichever engine answers.
 #[test]
 fn one_process_with_50_000_mappings() {
     // The number is odd, so that neither end can be merged with its neighbour.

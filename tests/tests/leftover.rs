@@ -1,5 +1,6 @@
-//! Tests that nothing is left behind: no descriptor, thread or BPF object after a request, and a bpf request
-//! makes no inode in /proc. This is one test, so that none of its own parts runs beside another.
+//! Tests that nothing is left behind: no descriptor, thread or BPF object after a request, and a
+//! bpf request makes no inode in /proc. This is one test, so that none of its own parts runs beside
+//! another.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,18 +17,23 @@ fn count(dir: &str) -> usize {
     std::fs::read_dir(dir).expect("it is there").count()
 }
 
-/// Waits until there are this many. They may go a moment later: a thread that was taken for stuck on a slow
-/// machine ends when its read does, and closes its files then.
+/// Waits until there are this many. They may go a moment later: a thread that was taken for stuck
+/// on a slow machine ends when its read does, and closes its files then.
 fn settles(dir: &str, want: usize, what: &str) {
     let mut wait = Patience::new(Duration::from_secs(10));
     while count(dir) != want && !wait.is_over() {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(count(dir), want, "{what}; the threads of this process:\n{}", what_threads_do());
+    assert_eq!(
+        count(dir),
+        want,
+        "{what}; the threads of this process:\n{}",
+        states_of_our_threads()
+    );
 }
 
 /// Says what each thread of this process does, for people.
-fn what_threads_do() -> String {
+fn states_of_our_threads() -> String {
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");
     let tell = |dir: std::path::PathBuf| {
@@ -91,8 +97,8 @@ fn settled_proc_inodes() -> i64 {
 
 #[test]
 fn nothing_is_left_behind() {
-    // This comes before the first request, because the kernel shows a thread for a moment after it was
-    // waited for.
+    // This comes before the first request, because the kernel shows a thread for a moment after it
+    // was waited for.
     let threads = count("/proc/self/task");
     let m = Mktask::start(&["family", "40"]).expect("always possible");
     for engine in engines() {
@@ -101,15 +107,16 @@ fn nothing_is_left_behind() {
     inodes();
 }
 
-/// Other programs load BPF programs, too, and may keep them. Those were begun once, and what requests of ours leave is left by each
-/// round of them.
+/// Other programs load BPF programs, too, and may keep them. Those were begun once, and what
+/// requests of ours leave is left by each round of them.
 const ROUNDS: usize = 4;
 
 fn objects(engine: Source, m: &Mktask, threads: usize) {
     let mut all = Vec::new();
     loop {
         let left = objects_left(engine, m, threads);
-        // What is kept from the first round on would not be new in the next one, and would be mapped here.
+        // What is kept from the first round on would not be new in the next one, and would be
+        // mapped here.
         let maps = std::fs::read_to_string("/proc/self/maps").expect("it is there");
         let mapped: Vec<&str> = maps.lines().filter(|l| l.contains("bpf")).collect();
         assert!(mapped.is_empty(), "after {engine}: {mapped:?}");
@@ -146,8 +153,8 @@ fn objects_left(engine: Source, m: &Mktask, threads: usize) -> BTreeSet<(u32, u3
         skip("BPF objects that are left", "no right to list them");
         return BTreeSet::new();
     };
-    // The kernel frees objects a moment later, and other programs may make some. Those that are there now
-    // must go, and those that come later are not ours.
+    // The kernel frees objects a moment later, and other programs may make some. Those that are
+    // there now must go, and those that come later are not ours.
     let mut left = &bpf_objects().expect("as before") - &before;
     let mut wait = Patience::new(Duration::from_secs(10));
     while !left.is_empty() && !wait.is_over() {
@@ -157,8 +164,8 @@ fn objects_left(engine: Source, m: &Mktask, threads: usize) -> BTreeSet<(u32, u3
     left
 }
 
-/// A request on the bpf engine makes no inode in /proc. A request on procfs makes some, which shows that the
-/// measurement works.
+/// A request on the bpf engine makes no inode in /proc. A request on procfs makes some, which shows
+/// that the measurement works.
 fn inodes() {
     let name = "/proc inodes of a request";
     if !engines().contains(&BPF) {
@@ -183,7 +190,8 @@ fn inodes() {
         let why = format!("200 new processes on procfs make {procfs} more: not to be measured");
         return skip(name, &why);
     }
-    // On a busy machine some come from others nearly each time. Those of a request would come each time.
+    // On a busy machine some come from others nearly each time. Those of a request would come each
+    // time.
     let mut patience = Patience::new(Duration::from_secs(20));
     let mut all = Vec::new();
     loop {

@@ -1,5 +1,6 @@
-//! Compares the engines on the whole machine as it is: they must say the same about everything that runs
-//! here. Values that change between readings are left out, so this runs on a busy machine, too.
+//! Compares the engines on the whole machine as it is: they must say the same about everything that
+//! runs here. Values that change between readings are left out, so this runs on a busy machine,
+//! too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +11,10 @@ use taskdiag_tests::{Source, Task, engines, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
-/// A difference counts if it is there in each of this many rounds. If none is left that was in all rounds,
-/// the remaining rounds are skipped. There are so many because a process of another test that changes all the time may look the same
-/// before and after an answer, and be another one in it, several times in a row.
+/// A difference counts if it is there in each of this many rounds. If none is left that was in all
+/// rounds, the remaining rounds are skipped. There are so many because a process of another test
+/// that changes all the time may look the same before and after an answer, and be another one in
+/// it, several times in a row.
 const ROUNDS: usize = 10;
 
 /// The tasks that are the same ones in all three answers.
@@ -65,7 +67,8 @@ fn whole_machine(strategy: Strategy) {
             tasks = tasks.max(common.len());
             let mut keys = BTreeSet::new();
             for d in round.differences {
-                // The key says which field is wrong, because the values may differ from round to round.
+                // The key says which field is wrong, because the values may differ from round to
+                // round.
                 let key = d.split(':').next().unwrap_or(&d).to_string();
                 keys.insert(key);
                 seen.entry(d).or_default();

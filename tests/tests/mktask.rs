@@ -1,4 +1,5 @@
-//! Tests mktask itself: each state can be made here, or mktask says why not, and nothing of it stays.
+//! Tests mktask itself: each state can be made here, or mktask says why not, and nothing of it
+//! stays.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ fn state(pid: u32) -> Option<char> {
     text.get(close + 2).map(|b| char::from(*b))
 }
 
-/// The start time of a task in ticks, because its pid alone may belong to another task by now. `None` if the
-/// task has gone.
+/// The start time of a task in ticks, because its pid alone may belong to another task by now.
+/// `None` if the task has gone.
 fn began(pid: u32) -> Option<String> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let close = text.iter().rposition(|b| *b == b')')?;

@@ -1,4 +1,5 @@
-//! Requests in two steps give the same as one request, on each engine, and the second step asks for the tasks that pass only.
+//! Requests in two steps give the same as one request, on each engine, and the second step asks for
+//! the tasks that pass only.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -130,7 +131,7 @@ fn threads_of_few_processes() {
 }
 
 #[test]
-fn who_stops_it_gets_an_answer_that_says_so() {
+fn a_stopped_request_returns_a_marked_answer() {
     let stopped = Arc::new(Watch::new());
     stopped.stop();
     let query = query("pid,args,uid", "comm == cat");

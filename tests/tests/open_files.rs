@@ -1,5 +1,6 @@
-//! Tests `taskdiag files` on each engine with selections: which sockets and which files they mean. What is right is what
-//! the kernel says of the file itself (stat, fdinfo, the socket's own options).
+//! Tests `taskdiag files` on each engine with selections: which sockets and which files they mean.
+//! What is right is what the kernel says of the file itself (stat, fdinfo, the socket's own
+//! options).
 
 use serde_json::Value;
 use taskdiag::{EngineId, Group};

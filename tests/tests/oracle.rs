@@ -1,5 +1,5 @@
-//! Compares with programs that users trust today: `ps` of procps and the `procfs` crate, on states of mktask
-//! and on everything that runs here.
+//! Compares with programs that users trust today: `ps` of procps and the `procfs` crate, on states
+//! of mktask and on everything that runs here.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,7 +9,8 @@ use taskdiag::Strategy;
 use taskdiag_tests::state::ask;
 use taskdiag_tests::{Mktask, Task, Value, engines, skip};
 
-/// How often a comparison is repeated before a difference counts. Other processes change what is shared.
+/// How often a comparison is repeated before a difference counts. Other processes change what is
+/// shared.
 const TRIES: usize = 20;
 
 /// The states that are compared.
@@ -270,7 +271,8 @@ fn the_procfs_crate_agrees_on_the_whole_machine() {
 
 /// Whether the difference is about a value that does not change for most tasks.
 fn lasts(difference: &str) -> bool {
-    // Some tests start and end threads all the time, and their states are compared by `the_procfs_crate_agrees`.
+    // Some tests start and end threads all the time, and their states are compared by
+    // `the_procfs_crate_agrees`.
     let counts = [
         "io.",
         "statm.",

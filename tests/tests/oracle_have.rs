@@ -1,5 +1,5 @@
-//! Compares mappings, open files and sockets with programs that users trust today: pmap, lsof, lsfd, ss and
-//! psutil, on the states of mktask that have one of each kind.
+//! Compares mappings, open files and sockets with programs that users trust today: pmap, lsof,
+//! lsfd, ss and psutil, on the states of mktask that have one of each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -115,8 +115,8 @@ fn pmap() {
     }
 }
 
-/// A table of mappings: for each address, the words before the last column by their headers. Columns after
-/// one that may have several words are left out.
+/// A table of mappings: for each address, the words before the last column by their headers.
+/// Columns after one that may have several words are left out.
 fn table(text: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
     let mut lines = text.lines().skip_while(|l| !l.trim_start().starts_with("Address"));
     let headers: Vec<&str> = lines.next().expect("a header").split_whitespace().collect();
@@ -136,8 +136,8 @@ fn table(text: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
         .collect()
 }
 
-/// Compares every column of pmap -X. Numbers that other processes change are left out, because they may map
-/// the same library meanwhile.
+/// Compares every column of pmap -X. Numbers that other processes change are left out, because they
+/// may map the same library meanwhile.
 #[test]
 fn pmap_of_everything() {
     const MAY_CHANGE: [&str; 7] = [
@@ -197,8 +197,8 @@ fn files_of_lsof() {
         let (mut inodes, mut names) = (0, 0);
         for r in &list {
             let w = &want[&num(r, "fd").expect("it is known")];
-            // For some sockets lsof shows a protocol in its node column and has another number in this
-            // field.
+            // For some sockets lsof shows a protocol in its node column and has another number in
+            // this field.
             if let (Some(i), Some(n)) = (w.get(&'i').and_then(|i| i.parse().ok()), num(r, "inode"))
             {
                 assert_eq!(n, i, "{a}: {r:?} and {w:?}");

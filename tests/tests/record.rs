@@ -1,5 +1,5 @@
-//! `taskdiag record` in bad times: killed at any moment, told to end, beside another one, and on a full disk. No frame may be
-//! lost but the one that was being written.
+//! `taskdiag record` in bad times: killed at any moment, told to end, beside another one, and on a
+//! full disk. No frame may be lost but the one that was being written.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -37,13 +37,14 @@ impl Recorder {
         mut before: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
     ) -> Recorder {
         let mut command = Command::new(taskdiag());
-        // Few groups make small frames, of which a small disk has room for some on a machine with many processes, too.
+        // Few groups make small frames, of which a small disk has room for some on a machine with
+        // many processes, too.
         command.args(["record", "--every", "100ms", "-g", "base,stat"]).arg(dir);
         command.stdin(Stdio::null()).stderr(File::create(&said).expect("there is room"));
         let prepare = move || {
             for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-                // SAFETY: no handler is installed. A shell without job control starts programs with SIGINT ignored, and
-                // taskdiag leaves ignored signals so.
+                // SAFETY: no handler is installed. A shell without job control starts programs with
+                // SIGINT ignored, and taskdiag leaves ignored signals so.
                 unsafe { libc::signal(signal, libc::SIG_DFL) };
             }
             before()
@@ -91,8 +92,9 @@ fn check(dir: &Path) -> (usize, u64) {
     (recording.len(), recording.damage().iter().map(|d| d.bytes).sum())
 }
 
-/// Waits until there are more frames than this, and nothing else. Returns how many there are. A frame that is being written, or did
-/// not fit and is about to be cut off, is seen in part for a moment.
+/// Waits until there are more frames than this, and nothing else. Returns how many there are. A
+/// frame that is being written, or did not fit and is about to be cut off, is seen in part for a
+/// moment.
 fn whole_frames(dir: &Path, than: usize) -> usize {
     let mut wait = Patience::new(Duration::from_secs(20));
     loop {
@@ -122,7 +124,8 @@ fn killed_again_and_again() {
         assert!(reading > before && frames >= reading, "{before}, {reading}, {frames}, {torn}");
         before = frames;
     }
-    // The last frame's end is cut off, which a kill does only rarely: the next one goes on all the same.
+    // The last frame's end is cut off, which a kill does only rarely: the next one goes on all the
+    // same.
     let recording = Recording::open(&dir).expect("it opens");
     let day = fs::read_dir(&dir).expect("it is there").map(|e| e.expect("it is there").path());
     let newest =
@@ -131,7 +134,7 @@ fn killed_again_and_again() {
     file.set_len(file.metadata().expect("it is there").len() - 3).expect("it is cut");
     assert_eq!(check(&dir).0, recording.len() - 1);
     let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
-    recorder.wait_for("cut off a frame");
+    recorder.wait_for("removed an incomplete frame");
     recorder.wait_for("recording to");
     recorder.signal(libc::SIGTERM);
     assert_eq!(recorder.end().0, Some(0));
@@ -174,8 +177,8 @@ const FITS: usize = 8;
 /// The size of the file system, of which all but some is taken at first.
 const DISK: u64 = 32 << 20;
 
-/// Gives this process a small file system of its own at `dir`, with all of it taken but for `free` bytes. Makes system calls
-/// only.
+/// Gives this process a small file system of its own at `dir`, with all of it taken but for `free`
+/// bytes. Makes system calls only.
 fn small_disk(dir: &CString, ballast: &CString, free: u64) -> io::Result<()> {
     let call = |rc: i32| if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc) };
     // SAFETY: all strings live across the calls, and the descriptor is ours.
@@ -232,14 +235,15 @@ fn a_full_disk() {
             let root = PathBuf::from(format!("/proc/{}/root", recorder.child.id()));
             root.join(path.strip_prefix("/").expect("it is absolute"))
         };
-        recorder.wait_for("answers are lost until this is mended");
+        recorder.wait_for("answers are lost until this is fixed");
         assert!(recorder.said().contains("No space left"), "{}", recorder.said());
         // A reader finds all frames, and nothing half-written.
         let dir = inside(&disk.join("r"));
         let full = whole_frames(&dir, 0);
         std::thread::sleep(Duration::from_millis(250));
         fs::remove_file(inside(&disk.join("ballast"))).expect("it is there");
-        // A smaller frame may still have had room, so that it has said this before. So frames are counted, too.
+        // A smaller frame may still have had room, so that it has said this before. So frames are
+        // counted, too.
         recorder.wait_for("recording again");
         whole_frames(&dir, full + FITS);
         recorder.signal(libc::SIGTERM);
@@ -253,7 +257,7 @@ fn a_full_disk() {
     assert!(recorder.said().contains("No space left"), "{}", recorder.said());
 }
 
-/// A recording is for its owner only, so other users are told what helps.
+/// A recording is for its owner only, so other users get a hint.
 #[test]
 fn another_user_is_told_what_helps() {
     // SAFETY: it only asks who we are.

@@ -40,7 +40,7 @@ impl Page {
     fn rows(&self, table: &str) -> &[Value] {
         self.0[table]["rows"].as_array().expect("a table")
     }
-    /// A value of a row: a number, or the word that it stands for, or nothing if it is not known.
+    /// A value of a row: a number, a word, or none if it is not known.
     fn value(&self, table: &str, row: &Value, name: &str) -> Value {
         let columns = self.0[table]["columns"].as_array().expect("a table");
         let at = columns.iter().position(|c| c["name"] == name);
@@ -495,7 +495,7 @@ fn a_recording_has_a_timeline() {
     assert_eq!(values(3, 1)[7], page.0["totals"]["nlwp"][0].as_f64());
     let rss: f64 = (0..lines(0)).filter_map(|line| values(0, line)[7]).sum();
     assert_eq!(Some(rss), page.0["totals"]["rss"][0].as_f64());
-    // Before the second answer, nobody knows what was used since the one before.
+    // Use since the previous answer is not known before the second one.
     for line in 0..lines(1) {
         assert_eq!(values(1, line)[0], None);
     }

@@ -141,7 +141,8 @@ fn the_brake() {
     let conf = |text, mode, uid| Sandbox::new().conf(text, mode, uid);
     let pulled = conf("# A bug of this kernel.\nengine = procfs\n", 0o644, 0);
     is_braked(&pulled, COMMANDS, "/etc/taskdiag.conf says 'engine = procfs'");
-    // The brake wins over everything that a caller says, and the caller is told if there is no answer.
+    // The brake wins over everything that a caller sets, and the caller gets an error if there is
+    // no answer.
     is_braked(&pulled.clone().env("TASKDIAG_ENGINE", "bpf"), FEW, "/etc/taskdiag.conf");
     let ran = without_bpf(&pulled).run(&["ps", "--engine", "auto", "--stats"]);
     assert_eq!(engine_of(&ran), ["procfs"], "{ran}");
@@ -150,21 +151,21 @@ fn the_brake() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran}");
         assert!(ran.stderr.contains("/etc/taskdiag.conf"), "{ran}");
     }
-    // Nothing is said if it works as intended.
+    // There is no message if it works as intended.
     let ran = pulled.run(&["ps", "-o", "pid"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
-/// Whoever else could have written the file can turn BPF off with it, and cannot turn BPF on.
+/// Another user who could write the file can turn BPF off with it, but not on.
 #[test]
 fn a_brake_that_cannot_be_trusted() {
     if !is_root("a_brake_that_cannot_be_trusted") {
         return;
     }
     for (text, mode, uid, word) in [
-        ("engine = auto\n", 0o666, 0, "others than root may write to it"),
-        ("engine = auto\n", 0o664, 0, "others than root may write to it"),
-        ("engine = auto\n", 0o644, 65534, "others than root may write to it"),
+        ("engine = auto\n", 0o666, 0, "users other than root may write to it"),
+        ("engine = auto\n", 0o664, 0, "users other than root may write to it"),
+        ("engine = auto\n", 0o644, 65534, "users other than root may write to it"),
         ("engine = bpf\n", 0o644, 0, "line 1"),
         ("engine = procfs\nengines = all\n", 0o644, 0, "line 2"),
     ] {
@@ -229,7 +230,7 @@ fn a_start_with_more_rights() {
     let is_refused = |dir: &tempfile::TempDir| {
         let (code, out, err) = start(dir, &[]);
         assert_eq!((code, out.as_str()), (Some(4), ""), "{err}");
-        assert!(err.contains("more rights than who starts it"), "{err}");
+        assert!(err.contains("more rights than the user who starts it"), "{err}");
     };
     is_refused(&copy(0o4755));
     is_refused(&copy(0o2755));
@@ -252,8 +253,8 @@ fn a_start_with_more_rights() {
 /// A caller who may use BPF and trace nobody sees through BPF what /proc denies, although procfs is cheaper for
 /// one process. Others get what /proc shows, and nobody tries BPF for them.
 #[test]
-fn what_proc_denies_is_asked_of_bpf() {
-    let test = "what_proc_denies_is_asked_of_bpf";
+fn groups_denied_by_proc_come_from_bpf() {
+    let test = "groups_denied_by_proc_come_from_bpf";
     if !is_root(test) || !has_bpf(test) {
         return;
     }

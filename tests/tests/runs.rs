@@ -1,7 +1,8 @@
-//! Tests that no run of a BPF program holds a processor for longer than it should, whatever ordinary users do: the
-//! longest run by the processor time of the thread that makes it.
+//! Tests that no run of a BPF program holds a processor for longer than it should, whatever
+//! ordinary users do: the longest run by the processor time of the thread that makes it.
 //!
-//! The scenes are smaller than they could be. `TASKDIAG_LONG=1` makes them as large as an ordinary user can.
+//! The scenes are smaller than they could be. `TASKDIAG_LONG=1` makes them as large as an ordinary
+//! user can.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -23,8 +24,8 @@ use taskdiag_tests::{Mktask, Source, skip};
 
 /// What a run may take. It ends after a millisecond; the rest is for what cannot be interrupted.
 const LONGEST_US: u128 = 1_500;
-/// So many answers are asked for, and the median of their longest runs counts. A host that takes the processor away makes
-/// some longer, so this is done again up to ROUNDS times.
+/// So many answers are asked for, and the median of their longest runs counts. A host that takes
+/// the processor away makes some longer, so this is done again up to ROUNDS times.
 const ANSWERS: usize = 5;
 const ROUNDS: usize = 8;
 
@@ -50,12 +51,12 @@ fn ask(engine: &mut Bpf, request: &Request) -> Snapshot {
     Snapshot::parse(answer.stream).expect("a stream")
 }
 
-/// Asks with each program and compares the longest run. `holds` looks at an answer, so that a run is not short because
-/// something is left out.
+/// Asks with each program and compares the longest run. `holds` looks at an answer, so that a run
+/// is not short because something is left out.
 ///
-/// The kernel calls the program for kernels before 6.8 once for each task, and lets others run between two calls. All of
-/// these are in one read(2), so that program is only measured where one process is asked about and the machine has few
-/// others.
+/// The kernel calls the program for kernels before 6.8 once for each task, and lets others run
+/// between two calls. All of these are in one read(2), so that program is only measured where one
+/// process is asked about and the machine has few others.
 fn runs_end_soon(what: &str, request: &Request, holds: impl Fn(&Snapshot)) {
     type Make = fn() -> Bpf;
     let programs: [(&str, Make); 2] = [("newer", Bpf::untried), ("legacy", Bpf::legacy)];

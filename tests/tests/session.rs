@@ -1,4 +1,5 @@
-//! Sessions: a request that is repeated with the program kept loaded, and what changed between two answers.
+//! Sessions: a request that is repeated with the program kept loaded, and what changed between two
+//! answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -43,8 +44,8 @@ fn choices() -> Vec<EngineId> {
     ids.collect()
 }
 
-/// Sessions keep files of all processes open. Where the tests of this file run in one process, a test that counts such files runs
-/// without the others.
+/// Sessions keep files of all processes open. Where the tests of this file run in one process, a
+/// test that counts such files runs without the others.
 static SESSIONS: RwLock<()> = RwLock::new(());
 
 #[test]
@@ -194,15 +195,16 @@ fn more_tasks_than_before_are_all_there() {
     }
 }
 
-/// A thread that calls exec becomes the first one of its process, with its pid. The walk may be anywhere meanwhile. The walk
-/// is seldom at the wrong place: the storms of `make test-vm`, where it is slower, met it once in ten minutes.
+/// A thread that calls exec becomes the first one of its process, with its pid. The walk may be
+/// anywhere meanwhile. The walk is seldom at the wrong place: the storms of `make test-vm`, where
+/// it is slower, met it once in ten minutes.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once() {
     is_there_once_in_execs(Bpf::untried);
 }
 
-/// The same with the kernel's own walk. It takes a task by its number, and an exec may give the number to another task before the
-/// program runs for it.
+/// The same with the kernel's own walk. It takes a task by its number, and an exec may give the
+/// number to another task before the program runs for it.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once_in_a_walk_of_the_kernel() {
     is_there_once_in_execs(Bpf::legacy);
@@ -234,8 +236,9 @@ fn is_there_once_in_execs(engine: fn() -> Bpf) {
     }
 }
 
-/// A thread that began after the request may become the first one of its process while the walk looks at it, with the start time of
-/// the process. The walk must not take it for a process that began after the request: it would end there.
+/// A thread that began after the request may become the first one of its process while the walk
+/// looks at it, with the start time of the process. The walk must not take it for a process that
+/// began after the request: it would end there.
 #[test]
 fn processes_behind_one_that_execs_from_a_thread_are_there() {
     if !engines().contains(&Source::KeptBpf) {
@@ -262,8 +265,9 @@ fn processes_behind_one_that_execs_from_a_thread_are_there() {
     }
 }
 
-/// A process that begins while a request runs is not in the answer. If it were, it would be there twice when a thread of it calls
-/// exec while the walk rests in it, because the walk could not tell it from a later process with the same pid.
+/// A process that begins while a request runs is not in the answer. If it were, it would be there
+/// twice when a thread of it calls exec while the walk rests in it, because the walk could not tell
+/// it from a later process with the same pid.
 #[test]
 fn a_process_that_begins_during_a_request_is_not_there_twice() {
     if !engines().contains(&Source::KeptBpf) {
@@ -301,8 +305,8 @@ fn held_max() -> usize {
     (limit.rlim_cur / 2).min(8192) as usize
 }
 
-/// How many files of these processes this process keeps open. Other processes begin and end meanwhile, so a number of all open files
-/// would say nothing.
+/// How many files of these processes this process keeps open. Other processes begin and end
+/// meanwhile, so a number of all open files would say nothing.
 fn held_files(of: &[u32]) -> usize {
     let fds = std::fs::read_dir("/proc/self/fd").expect("it is mine");
     let links: BTreeSet<PathBuf> =
@@ -315,8 +319,9 @@ fn held_files(of: &[u32]) -> usize {
     files.filter(is_held).count()
 }
 
-/// Asserts that a session needs at most `most` system calls of its first answer for a later one. A process that begins or ends
-/// meanwhile costs more than one that stays, so a few answers may be dearer.
+/// Asserts that a session needs at most `most` system calls of its first answer for a later one. A
+/// process that begins or ends meanwhile costs more than one that stays, so a few answers may cost
+/// more.
 fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
     let mut later = Vec::new();
     let mut patience = Patience::new(Duration::from_secs(5));

@@ -11,7 +11,8 @@ use taskdiag_tests::busy::{Patience, crowd, wait_for_sleep};
 use taskdiag_tests::cli::{Ran, Sandbox, taskdiag};
 use taskdiag_tests::{Ended, Mktask, skip};
 
-/// No command takes longer than this, counted as on a machine that has nothing else to do. It waits two seconds for a sign of life.
+/// No command takes longer than this, counted as on a machine that has nothing else to do. It waits
+/// two seconds for a sign of life.
 const SOON: Duration = Duration::from_secs(58);
 
 /// A mount that does not answer as long as this value lives.
@@ -115,7 +116,8 @@ fn an_interrupt_ends_the_waiting_at_once() {
     let (lost, dir) = (stuck.path("lost"), stuck.path(""));
     let readers = [vec!["ps", "--from", &lost], vec!["files", &lost]];
     for args in writers(&lost, &dir).into_iter().chain(readers) {
-        // Some begin to wait when they have an answer about the machine. It is tried until it was interrupted in time.
+        // Some begin to wait when they have an answer about the machine. It is tried until it was
+        // interrupted in time.
         let mut was_in_time = false;
         for after in [300, 600, 1200, 2400].map(Duration::from_millis) {
             let sandbox = stuck.sandbox().interrupt_after(after);
@@ -159,8 +161,8 @@ fn places() {
     }
 }
 
-/// If the server of a mount is gone, users ask who keeps the mount busy. The kernel's own knowledge is
-/// enough to answer.
+/// If the server of a mount is gone, users ask who keeps the mount busy. The kernel's own knowledge
+/// is enough to answer.
 #[test]
 fn the_mount_itself() {
     let Some(stuck) = Stuck::new("stuck: the mount itself") else { return };
@@ -184,7 +186,8 @@ fn the_mount_itself() {
     assert!(!ran.stderr.contains("does not answer"), "{ran}");
 }
 
-/// A name that ends in the kernel's mark of deleted files has to be looked up. It leads below the mount, which does not answer.
+/// A name that ends in the kernel's mark of deleted files has to be looked up. It leads below the
+/// mount, which does not answer.
 #[test]
 fn names_below_it() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -232,7 +235,8 @@ fn ctrl_c() {
     let Some(stuck) = Stuck::new("stuck: Ctrl-C") else { return };
     let (lost, x) = (stuck.path("lost"), stuck.path("x"));
     for args in [&["files", &lost][..], &["ps", "--from", &x]] {
-        // On a busy machine it may not have begun by then, or may have given up, so it is tried again.
+        // On a busy machine it may not have begun by then, or may have given up, so it is tried
+        // again.
         let mut all = Vec::new();
         let mut patience = Patience::new(Duration::from_secs(20));
         for ms in [500, 1000, 1500, 2000, 4000].into_iter().cycle() {
@@ -259,7 +263,8 @@ impl Waits {
     fn start(args: &[&str], input: Stdio) -> Waits {
         let mut command = Command::new(taskdiag());
         command.args(args).env("NO_COLOR", "1").env_remove("TASKDIAG_ENGINE").stdin(input);
-        // SAFETY: a plain system call. The signal may be ignored if the test runs in the background of a shell.
+        // SAFETY: a plain system call. The signal may be ignored if the test runs in the background
+        // of a shell.
         unsafe {
             command.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
@@ -290,8 +295,8 @@ fn fifo(dir: &tempfile::TempDir) -> String {
     path
 }
 
-/// What may be said where a machine is so busy that the program's helper does not even begin in two seconds. Then the test is
-/// repeated.
+/// What may be said where a machine is so busy that the program's helper does not even begin in two
+/// seconds. Then the test is repeated.
 const TOO_BUSY: &str = "its file system does not answer";
 
 /// The program waits for input that may be slow, and says so. Ctrl-C ends it.
@@ -307,7 +312,7 @@ fn a_pipe_without_a_writer() {
             waits.end();
             continue;
         }
-        assert!(first.contains("nothing has come for 2 s"), "{first}");
+        assert!(first.contains("no data for 2 s"), "{first}");
         assert!(first.contains(&path), "{first}");
         // SAFETY: our own child, which nobody has waited for.
         unsafe { libc::kill(waits.child.id() as libc::pid_t, libc::SIGINT) };
@@ -325,7 +330,8 @@ fn bytes_in(pipe: &File) -> libc::c_int {
     n
 }
 
-/// Input that pauses for longer than two seconds after its begin is read to its end, and nothing is said.
+/// Input that pauses for longer than two seconds after its start is read to its end, without a
+/// message.
 #[test]
 fn a_slow_pipe() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -343,7 +349,8 @@ fn a_slow_pipe() {
     let mut patience = Patience::new(Duration::from_secs(15));
     let mut all = Vec::new();
     loop {
-        // The begin is there before the program is. One end is opened for both, since an open of one end waits for the other.
+        // The begin is there before the program is. One end is opened for both, since an open of
+        // one end waits for the other.
         let both = File::options().read(true).write(true).open(&path).expect("a pipe");
         let mut writer = File::options().write(true).open(&path).expect("it has a reader");
         let input = File::open(&path).expect("it has a writer");
@@ -359,7 +366,8 @@ fn a_slow_pipe() {
         let _ = writer.write_all(rest);
         drop(writer);
         all.push(slow.end());
-        // On a busy machine the helper may take two seconds to begin or to pass on what it has read. It cannot do so each time.
+        // On a busy machine the helper may take two seconds to begin or to pass on what it has
+        // read. It cannot do so each time.
         if all.last() == Some(&whole) {
             return;
         }

@@ -1,4 +1,5 @@
-//! Tests what tasks have used, on every engine and strategy: CPU time, faults, switches, I/O, memory.
+//! Tests what tasks have used, on every engine and strategy: CPU time, faults, switches, I/O,
+//! memory.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -32,11 +33,12 @@ fn cpu_time_and_faults() {
     });
 }
 
-/// A process that just began has not used more CPU time than its threads can. Its age and its CPU time are
-/// not read at the same moment.
+/// A process that just began has not used more CPU time than its threads can. Its age and its CPU
+/// time are not read at the same moment.
 #[test]
 fn young_processes() {
-    // The walk over these is long, so that the two moments are far apart for what it reaches after them.
+    // The walk over these is long, so that the two moments are far apart for what it reaches after
+    // them.
     let crowd = || Mktask::start(&["threads", "3000"]).expect("always possible");
     let mut before = crowd();
     // It also ends by itself.
@@ -186,8 +188,8 @@ fn swap() {
     });
 }
 
-/// Compares SWAP with smaps, which looks at each page. Half of each of two regions was swapped out. Pages in
-/// the kernel's swap cache are still resident.
+/// Compares SWAP with smaps, which looks at each page. Half of each of two regions was swapped out.
+/// Pages in the kernel's swap cache are still resident.
 fn swap_group(m: &Mktask, source: Source) {
     if !engines_with(Group::Swap).contains(&source) {
         return;
@@ -209,8 +211,9 @@ fn swap_group(m: &Mktask, source: Source) {
     }
 }
 
-/// Compares parts of an object and private copies of its pages with smaps, page by page. If the kernel tells
-/// of copies (Linux 6.7), the sums must be equal. Otherwise they must be within the bounds of the answer.
+/// Compares parts of an object and private copies of its pages with smaps, page by page. If the
+/// kernel reports copies (Linux 6.7), the sums must be equal. Otherwise they must be within the
+/// bounds of the answer.
 #[test]
 fn swap_of_parts() {
     let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,8 +237,8 @@ fn swap_of_parts() {
             skip("swap of parts of shared memory", "it needs root");
             continue;
         };
-        // The sum is the whole object, half of the long part, all of the short one, and the pages of the
-        // private one that are not copies.
+        // The sum is the whole object, half of the long part, all of the short one, and the pages
+        // of the private one that are not copies.
         assert!(shmem > half + half / 2 + small + half / 2, "{a}: {shmem} of {half}");
         if bound == 0 {
             assert_eq!(anon + shmem, all, "{a}");

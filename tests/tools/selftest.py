@@ -19,7 +19,8 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
-# This number is in the arguments of the processes that these tests start, because others may run the tests at the same time.
+# This number is in the arguments of the processes that these tests start, because others may run
+# the tests at the same time.
 NUMBER = str(os.getpid())
 LIMITS = """
 limit_s = 30
@@ -202,7 +203,8 @@ class Witness(unittest.TestCase):
             skip(f"nobody can write to the kernel's log here: {e}")
         code, said = self.call("after", "--of-programs")
         self.assertEqual((code, line in said), (1, True), said)
-        # A line of a program does not count as one of the kernel. The kernel may have written other lines meanwhile.
+        # A line of a program does not count as one of the kernel. The kernel may have written other
+        # lines meanwhile.
         self.assertNotIn(line, self.call("after")[1])
         # Lines that were there before are not new.
         self.call("before")
@@ -257,7 +259,7 @@ class Witness(unittest.TestCase):
         self.assertEqual(w.judge(before, after, lines[:4], (w.KERNEL,)).bad, [])
         # Lines were overwritten unread, and the machine was started again.
         self.assertIn("1 lines", w.judge(before, after, lines[1:], (w.KERNEL,)).unknown[0])
-        self.assertIn("started anew", w.judge(before, {**after, "boot": "c"}, [], (w.KERNEL,)).bad[0])
+        self.assertIn("restarted meanwhile", w.judge(before, {**after, "boot": "c"}, [], (w.KERNEL,)).bad[0])
 
     def test_knows_each_kind_of_complaint(self):
         is_complaint = witness_module().is_complaint

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A file system whose server takes requests and never answers. Whoever looks into it waits in the kernel, and no signal ends that.
+"""A file system whose server takes requests and never answers. A process that looks into it waits in the kernel, and no signal ends that.
 
 It is FUSE, served by a thread of this process, in a mount namespace that the process must have for itself. The waits end when
 the mount is removed by force, or the process ends.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Sends random and mutated requests to /proc/task_diag for a bounded time. Nothing may crash, hang or leak, which the
- * kernel's own checks tell. It knows the format a little, so that it gets past the first check.
+ * Sends random and mutated requests to /proc/task_diag for a bounded time. Nothing may crash, hang
+ * or leak, which the kernel's own checks tell. It knows the format a little, so that it gets past
+ * the first check.
  *
  * usage: fuzz_request SECONDS SEED
- * Prints the seed, the counts of accepted and refused requests, and the bytes read. The exit code is 4 if there is no
- * /proc/task_diag here, and 1 if no request at all was accepted, so that next to nothing was tested.
+ * Prints the seed, the counts of accepted and refused requests, and the bytes read. The exit code
+ * is 4 if there is no /proc/task_diag here, and 1 if no request at all was accepted, so that next
+ * to nothing was tested.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,11 +1,12 @@
-//! Leaves the lines of the source out of an object. The compiler writes them for messages of the verifier, which nobody
-//! reads here, because the messages are not asked for. They are more than half of the type information that each
-//! load gives to the kernel.
+//! Removes line information from an object. The compiler adds it for messages of the verifier,
+//! which are not requested here. It is more than half of the type information that each load passes
+//! to the kernel.
 //!
-//! An object is an ELF file. `.BTF` has types and all strings, `.BTF.ext` says which line of the source an instruction
-//! comes from. Both become shorter in place. Documentation/bpf/btf.rst of the kernel has the layouts.
+//! An object is an ELF file. `.BTF` has types and all strings, and `.BTF.ext` has the source line
+//! of each instruction. Both become shorter in place. Documentation/bpf/btf.rst of the kernel has
+//! the layouts.
 //!
-//! libbpf then warns that it finds no line for the main program. That is meant.
+//! libbpf then warns that it finds no line for the main program, which is expected.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ mod elf {
     pub const SIZE: usize = 0x20;
 }
 
-/// A header of `.BTF` or `.BTF.ext` says how long it is here.
+/// The offset of the length in a header of `.BTF` or `.BTF.ext`.
 const HEADER_LEN_AT: usize = 4;
 
 fn number(bytes: &[u8], at: usize, len: usize) -> Result<usize, String> {
@@ -40,7 +41,7 @@ fn set_word(bytes: &mut [u8], at: usize, n: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Where a section is, and where its header is.
+/// The offsets of a section and of its header.
 fn section(object: &[u8], wanted: &[u8]) -> Result<(std::ops::Range<usize>, usize), String> {
     let table = number(object, elf::SECTIONS_AT, 8)?;
     let size = number(object, elf::SECTION_SIZE_AT, 2)?;
@@ -86,7 +87,8 @@ fn names_of_types(btf: &[u8], mut at: usize, end: usize) -> Result<Vec<usize>, S
     Ok(names)
 }
 
-/// The places of the names in a part of `.BTF.ext` that has records for each section. `in_record` are their places in a record.
+/// The places of the names in a part of `.BTF.ext` that has records for each section. `in_record`
+/// are their places in a record.
 fn names_of_part(
     ext: &[u8],
     at: usize,
@@ -111,7 +113,7 @@ fn names_of_part(
     Ok(names)
 }
 
-/// Leaves the lines and the strings that only they have out of the object.
+/// Removes the lines, and the strings that only they use, from the object.
 pub fn strip(object: &mut [u8]) -> Result<(), String> {
     let (btf_at, btf_header) = section(object, b".BTF")?;
     let (ext_at, _) = section(object, b".BTF.ext")?;

@@ -1,11 +1,13 @@
-//! Compiles `bpf/*.bpf.c` and makes light skeletons of them. A light skeleton has the loader program and its
-//! data as libbpf makes them, in one file that the crate taskdiag-bpf includes. With `--check`, it compares
-//! with the files that are checked in instead of writing them. With `--gap N --out DIR`, it makes programs for
-//! tests in DIR that wait for N rounds between the load of a pointer and its use (`GAP()` in the sources).
+//! Compiles `bpf/*.bpf.c` and makes light skeletons of them. A light skeleton has the loader
+//! program and its data as libbpf makes them, in one file that the crate taskdiag-bpf includes.
+//! With `--check`, it compares with the files that are checked in instead of writing them. With
+//! `--gap N --out DIR`, it makes programs for tests in DIR that wait for N rounds between the load
+//! of a pointer and its use (`GAP()` in the sources).
 //!
-//! A light skeleton needs no libbpf, no ELF and no BTF parser at run time. The kernel itself can run
-//! the loader program, which creates the maps, relocates against the running kernel and loads
-//! the programs. Only one compiler gives the same bytes from the sources, so its version is fixed here.
+//! A light skeleton needs no libbpf, no ELF and no BTF parser at run time. The kernel itself can
+//! run the loader program, which creates the maps, relocates against the running kernel and loads
+//! the programs. Only one compiler gives the same bytes from the sources, so its version is fixed
+//! here.
 
 mod lines;
 
@@ -21,7 +23,7 @@ const CLANG: &str = "clang-19";
 /// What to make.
 #[derive(Default)]
 struct Options {
-    /// Compare with what is there.
+    /// Compare with the checked-in files.
     check: bool,
     /// Rounds to wait between the load of a pointer and its use.
     gap: Option<u32>,
@@ -86,13 +88,13 @@ fn run(bpf: &Path, o: &Options) -> Result<(), String> {
             let have = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             if have != made {
                 return Err(format!(
-                    "{} is not what the sources give; run `make bpf` and commit it",
+                    "{} differs from the sources; run `make bpf` and commit it",
                     path.display()
                 ));
             }
             println!("{name}: as checked in ({} bytes)", made.len());
         } else if fs::read(&path).is_ok_and(|have| have == made) {
-            // The file is left as it was, because a new time would make everything be built again.
+            // The file is left unchanged, because a new time stamp would rebuild everything.
             println!("{name}: {} bytes, unchanged", made.len());
         } else {
             fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -105,7 +107,8 @@ fn run(bpf: &Path, o: &Options) -> Result<(), String> {
 
 fn compile(bpf: &Path, name: &str, gap: Option<u32>) -> Result<Vec<u8>, String> {
     let object = env::temp_dir().join(format!("taskdiag-{}-{name}.bpf.o", std::process::id()));
-    // It runs in bpf/ with relative names and mapped prefixes, so that no path of this machine is in the object.
+    // It runs in bpf/ with relative names and mapped prefixes, so that no path of this machine is
+    // in the object.
     let status = Command::new(CLANG)
         .current_dir(bpf)
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
@@ -129,10 +132,11 @@ fn compile(bpf: &Path, name: &str, gap: Option<u32>) -> Result<Vec<u8>, String> 
     bytes
 }
 
-/// Makes a file. It has "TDLSKEL2", the lengths of data and instructions, the numbers of maps and programs, and
-/// the length of the names, all as u32. Then come the name of each map in 16 bytes, the data, the instructions,
-/// and the names that the program looks for in the kernel, each ended by NUL. Names of functions end in "()". The
-/// order is that of `struct bpf_loader_ctx`, as the loader expects it: maps, then programs.
+/// Makes a file. It has "TDLSKEL2", the lengths of data and instructions, the numbers of maps and
+/// programs, and the length of the names, all as u32. Then come the name of each map in 16 bytes,
+/// the data, the instructions, and the names that the program looks for in the kernel, each ended
+/// by NUL. Names of functions end in "()". The order is that of `struct bpf_loader_ctx`, as the
+/// loader expects it: maps, then programs.
 fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
     use libbpf_sys as sys;
     let err = |what: &str| format!("{name}: {what} failed: {}", std::io::Error::last_os_error());
@@ -205,10 +209,10 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The names of the structs and unions in a program's types, and of the kernel functions that it calls, which
-/// get "()" behind. Each name is there once. libbpf has made those functions look like the program's own by
-/// now, but only they begin with "bpf_". Three underscores begin a suffix that tells variants of a type apart
-/// and is not part of its name.
+/// The names of the structs and unions in a program's types, and of the kernel functions that it
+/// calls, which get "()" behind. Each name is there once. libbpf has made those functions look like
+/// the program's own by now, but only they begin with "bpf_". Three underscores begin a suffix that
+/// distinguishes variants of a type and is not part of its name.
 ///
 /// # Safety
 /// `btf` belongs to an open object.
@@ -238,9 +242,10 @@ unsafe fn kernel_names(btf: *const libbpf_sys::btf) -> BTreeSet<Vec<u8>> {
     names
 }
 
-/// When it fails, the loader closes an fd for each function of the object, as if each were a program. It takes
-/// them from a list on its stack that has room for 32, and the kernel refuses a loader that reads beyond.
-/// Only the programs have an fd there, so the reads beyond become zeros, which are not closed.
+/// When it fails, the loader closes an fd for each function of the object, as if each were a
+/// program. It takes them from a list on its stack that has room for 32, and the kernel refuses a
+/// loader that reads beyond. Only the programs have an fd there, so the reads beyond become zeros,
+/// which are not closed.
 fn no_closes_beyond_stack(insns: &[u8]) -> Vec<u8> {
     // r1 = *(u32 *)(r10 + off), r1 = 0
     const LOAD: [u8; 2] = [0x61, 0xa1];

@@ -1,15 +1,17 @@
-//! The BPF programs of taskdiag, compiled, as data. The crate [`taskdiag`] loads them; you need this crate only to
-//! look at them.
+//! The BPF programs of taskdiag, compiled, as data. The crate [`taskdiag`] loads them; you need
+//! this crate only to look at them.
 //!
-//! Each program is a *light skeleton*: a small loader program that creates the maps and relocates the real program
-//! against the types of the running kernel. The format of the files is described at `light_skeleton()` in
-//! `bpf/gen/src/main.rs`. The C sources are in the directory `bpf` of this crate. `make bpf-check` compiles them
-//! again and fails if one byte of the checked-in programs differs.
+//! Each program is a *light skeleton*: a small loader program that creates the maps and relocates
+//! the real program against the types of the running kernel. The format of the files is described
+//! at `light_skeleton()` in `bpf/gen/src/main.rs`. The C sources are in the directory `bpf` of this
+//! crate. `make bpf-check` compiles them again and fails if one byte of the checked-in programs
+//! differs.
 //!
-//! This crate has no code that runs. It does not decide which program is loaded, and it calls no bpf(2).
+//! This crate has no code that runs. It does not decide which program is loaded, and it calls no
+//! bpf(2).
 //!
-//! The compiled programs and their sources are licensed `GPL-2.0-only OR BSD-2-Clause`. The Rust code is licensed
-//! `MIT OR Apache-2.0`, like the rest of taskdiag.
+//! The compiled programs and their sources are licensed `GPL-2.0-only OR BSD-2-Clause`. The Rust
+//! code is licensed `MIT OR Apache-2.0`, like the rest of taskdiag.
 //!
 //! [`taskdiag`]: https://docs.rs/taskdiag
 
@@ -23,21 +25,24 @@ macro_rules! skeleton {
 /// The program that answers all groups of the BPF engine. It needs Linux 6.8 or newer.
 pub const SNAPSHOT: &[u8] = skeleton!("snapshot.lskel");
 
-/// The same program without paths, mappings, files, namespaces and control groups. It loads in the shortest time.
+/// The same program without paths, mappings, files, namespaces and control groups. It loads in the
+/// shortest time.
 pub const LITE: &[u8] = skeleton!("lite.lskel");
 
-/// The same program without namespaces and control groups, because their types are expensive to look up.
+/// The same program without namespaces and control groups, because their types are expensive to
+/// look up.
 pub const MORE: &[u8] = skeleton!("more.lskel");
 
 /// The program for kernels from 6.1 to 6.7.
 pub const LEGACY: &[u8] = skeleton!("legacy.lskel");
 
-/// The header that lists the members of kernel structs that the programs read by offset (`bpf/offsets.h`).
-/// The engine reads the same text, so both sides have the same members in the same order.
+/// The header that lists the members of kernel structs that the programs read by offset
+/// (`bpf/offsets.h`). The engine reads the same text, so both sides have the same members in the
+/// same order.
 pub const OFFSETS: &str = include_str!("../bpf/offsets.h");
 
-/// What the programs may call, and what keeps alive the memory that a call follows (`docs/safety.md`). A test of
-/// `taskdiag` compares this list with the calls in the programs.
+/// What the programs may call, and what keeps alive the memory that a call follows
+/// (`docs/safety.md`). A test of `taskdiag` compares this list with the calls in the programs.
 pub const SAFETY: &str = include_str!("../safety.md");
 
 #[cfg(test)]

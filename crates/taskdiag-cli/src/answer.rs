@@ -21,14 +21,14 @@ use crate::progress::Progress;
 pub struct Source {
     /// A saved stream instead of this machine; `-` is standard input.
     pub from: Option<PathBuf>,
-    /// Which answer, if there is a recording.
+    /// The chosen moment, if the answer comes from a recording.
     #[cfg(feature = "record")]
     pub at: Option<crate::moment::At>,
     /// Which engine answers.
     pub engine: Choice,
     /// Limits for the request.
     pub limits: PageLimits,
-    /// Nothing is said of processes that were asked for and do not exist, as lsof does it.
+    /// Do not report requested processes that do not exist, as lsof does not, either.
     pub quiet: bool,
     /// Whether anything that is lacking is a failure.
     pub strict: bool,
@@ -76,8 +76,8 @@ impl Source {
         #[cfg(not(feature = "record"))]
         crate::saved::read(path).map_err(|e| crate::saved::unread(path, &e))
     }
-    /// An answer of this machine to these requests. It may take long, so progress is shown, and Ctrl-C
-    /// ends it early.
+    /// An answer of this machine to these requests. Shows progress if it takes long, and ends early
+    /// at Ctrl-C.
     pub fn ask(&self, mut plan: Plan) -> Result<Snapshot, Exit> {
         let watch = interrupt::watch();
         plan.requests(|r| {
@@ -98,7 +98,7 @@ impl Source {
     }
 }
 
-/// Reports pids that were asked for and do not exist.
+/// Reports requested pids that do not exist.
 fn say_missing(pids: &[u32]) {
     for pid in pids {
         say(format_args!("taskdiag: there is no process {pid}"));
@@ -120,10 +120,10 @@ pub fn pid_max() -> Option<u32> {
     std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
 }
 
-/// Print why there is no memory to show for pids that were asked for. What a saved answer does not have may be anything on
-/// this machine.
+/// Prints why requested pids have no memory to show. Not for saved answers, because the pids may
+/// belong to other processes on this machine.
 pub fn say_no_memory(snapshot: &Snapshot, select: &Selection, saved: bool) {
-    // A process may also have no row because no mapping of it meets the conditions.
+    // A process may also lack a row because none of its mappings match the conditions.
     let has_none = |t: &TaskView<'_>| {
         let mut groups = [Group::Vma, Group::VmaStat, Group::Rollup, Group::Statm].into_iter();
         groups.any(|g| t.reason(g) == Some(Reason::Absent))
@@ -137,7 +137,7 @@ pub fn say_no_memory(snapshot: &Snapshot, select: &Selection, saved: bool) {
                 "taskdiag: process {pid} has no memory: it is a kernel thread, or it has ended"
             ));
         } else if let Some(tgid) = process_of(*pid).filter(|tgid| !saved && tgid != pid) {
-            say(format_args!("taskdiag: {pid} is a thread of process {tgid}: ask for that one"));
+            say(format_args!("taskdiag: {pid} is a thread of process {tgid}: name that process"));
         }
     }
 }
@@ -148,17 +148,17 @@ fn process_of(pid: u32) -> Option<u32> {
     status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// The text for the error in DONE of a walk that ended early. It is a negative errno, but a saved answer may have any
-/// number.
+/// The message for the error in DONE of a walk that ended early. It should be a negative errno, but
+/// a saved answer may have any number.
 fn why_ended(error: i32) -> String {
     // MAX_ERRNO of the kernel.
     match error {
         -4095..0 => std::io::Error::from_raw_os_error(-error).to_string(),
-        _ => format!("for a reason that is not known ({error})"),
+        _ => format!("for an unknown reason ({error})"),
     }
 }
 
-/// The end of the program for this answer: complete, empty, or partial.
+/// How the program ends after this answer: complete, empty, or partial.
 pub fn verdict(
     snapshot: &Snapshot,
     empty: bool,
@@ -191,7 +191,7 @@ pub fn verdict_of(
     }
     if taskdiag::field::name_service_is_slow() {
         say(format_args!(
-            "taskdiag: the name service of this machine (see /etc/nsswitch.conf) does not answer in time, so numbers stand for some names"
+            "taskdiag: the name service of this machine (see /etc/nsswitch.conf) does not answer in time, so some names are shown as numbers"
         ));
     }
     let error = snapshot.stream().done().error;

@@ -1,9 +1,9 @@
-//! Lets a child process do work that may wait for a file system for ever, because a path that the user gives
-//! may lead to a mount whose server is gone. If the child does not answer, it is left behind.
+//! Lets a child process do work that may wait for a file system for ever, because a path from the
+//! user may lead to a mount whose server is gone. If the child does not answer, it is abandoned.
 //!
-//! A thread would not do. A call that waits for such a server often cannot even be killed, and a process
-//! does not end before all of its threads have. The child has none of our files but its input and two
-//! pipes, so nobody else has to wait for it. It ends with us, or when the file system answers.
+//! A thread would not do. A call that waits for such a server often cannot even be killed, and a
+//! process ends only after all of its threads. The child has none of our files but its input and
+//! two pipes, so no other process waits for it. It ends with us, or when the file system answers.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,11 +17,12 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::exit::say;
 
-/// If the child gives no sign of life for this time, it counts as stuck, unless it only waits for a processor.
+/// If the child sends nothing for this time, it counts as stuck, unless it only waits for a
+/// processor.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// It is not waited for longer than this while it waits for a processor.
+/// The longest wait for a child that waits for a processor.
 const STARVED: Duration = Duration::from_secs(30);
-/// So many entries of a directory are looked at.
+/// The number of entries of a directory that are looked at.
 const ENTRIES_MAX: usize = 10_000;
 /// How often the child gives a sign of life.
 const PULSE: Duration = Duration::from_millis(200);
@@ -38,7 +39,7 @@ const FAILED: i32 = 2;
 #[derive(Debug)]
 pub struct Child {
     last_pulse: Instant,
-    /// The output, if there can be no child and the work is done in this process.
+    /// The output, if no child can be started and this process does the work.
     here: Option<Vec<u8>>,
 }
 
@@ -53,17 +54,18 @@ impl Child {
         let mut message = [0; 8];
         message[..4].copy_from_slice(&what.to_ne_bytes());
         message[4..].copy_from_slice(&value.to_ne_bytes());
-        // SAFETY: the bytes live across the call. An error means that nobody reads, and is ignored.
+        // SAFETY: the bytes live across the call. An error means that the reader is gone, and is
+        // ignored.
         unsafe { libc::write(STATUS, message.as_ptr().cast(), message.len()) };
         self.last_pulse = Instant::now();
     }
-    /// Give a sign of life now and then.
+    /// Tell the parent now and then that the child is alive.
     pub fn is_busy(&mut self) {
         if self.last_pulse.elapsed() > PULSE {
             self.tell(BUSY, 0);
         }
     }
-    /// Say that the input may come slowly and late, because someone else writes it.
+    /// Tell the parent that the input may come slowly, because another process writes it.
     fn is_slow(&mut self) {
         self.tell(SLOW, 0);
     }
@@ -83,29 +85,31 @@ impl Write for Child {
     }
 }
 
-/// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does not answer, and the text why.
+/// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does
+/// not answer, and the text why.
 #[derive(Debug)]
 pub struct Aside {
     child: libc::pid_t,
     data: OwnedFd,
     status: OwnedFd,
-    /// The name of the input, as long as the user may have to be told that it is slow.
+    /// The name of the input, until data has come and no message about slow input is needed.
     name: Option<String>,
     is_slow: bool,
     silence: Silence,
 }
 
-/// How long nothing has come from the child, in times of [`PATIENCE`].
+/// The time since the child last sent something, in units of [`PATIENCE`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Silence {
     times: u32,
-    /// When it was last looked at, it could run.
+    /// At the last look, it could run.
     was_runnable: bool,
 }
 
 impl Silence {
-    /// Nothing has come for another time. Says why the child is not waited for any more, if so. What may have begun to wait for a
-    /// file system only since the last look is waited for once more.
+    /// Nothing has come for another period. Returns the reason if the child is given up. A child
+    /// that could run at the last look gets one more period, because it may have begun to wait for
+    /// a file system only since then.
     fn goes_on(&mut self, is_runnable: bool) -> Option<String> {
         self.times += 1;
         if !is_runnable && !std::mem::replace(&mut self.was_runnable, false) {
@@ -115,18 +119,19 @@ impl Silence {
         self.was_runnable = is_runnable;
         (PATIENCE * self.times >= STARVED).then(|| {
             format!(
-                "the process that reads it got too little of a processor for {} s",
+                "the process that reads it got too little processor time for {} s",
                 STARVED.as_secs()
             )
         })
     }
 }
 
-/// Can this child of ours run, so that it only waits for a processor? What /proc does not tell counts as no. A /proc of another pid
-/// namespace has another process with this number, which is no child of ours.
+/// Can this child run, so that it only waits for a processor? If /proc does not say, the answer is
+/// no. In a /proc of another pid namespace, another process has this number, which is not our
+/// child.
 fn is_runnable(child: libc::pid_t) -> bool {
     let stat = std::fs::read(format!("/proc/{child}/stat")).unwrap_or_default();
-    // The name may have spaces and parentheses in it.
+    // The name may contain spaces and parentheses.
     let after_name = stat.iter().rposition(|b| *b == b')').map_or(stat.len(), |at| at + 1);
     let mut words = stat[after_name..].split(|b| *b == b' ').filter(|w| !w.is_empty());
     let state = words.next();
@@ -145,10 +150,11 @@ fn start_with(
 ) -> io::Result<Aside> {
     let (data, data_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (status, status_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    // A larger pipe takes fewer turns for a large file. This size is the limit for users without rights.
+    // A larger pipe needs fewer rounds for a large file. This size is the limit for users without
+    // privileges.
     let _ = rustix::pipe::fcntl_setpipe_size(&data, 1 << 20);
-    // SAFETY: the program has one thread here. In tests it has more, but the C library keeps its own locks free, and the
-    // child takes no lock of Rust's.
+    // SAFETY: the program has one thread here. In tests it has more, but the C library keeps its
+    // own locks free, and the child takes no lock of Rust's.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -173,8 +179,8 @@ fn start_with(
 
 /// Called in the child: keeps the input and the two pipes, and makes it end with the parent.
 fn settle(input: Option<RawFd>, data: &OwnedFd, status: &OwnedFd) {
-    // SAFETY: plain system calls. The descriptors that are closed are not used any more. Those of the pipes are above 2,
-    // because the parent has 0 to 2 open.
+    // SAFETY: plain system calls. The descriptors that are closed are not used any more. The pipes
+    // have numbers above 2, because the parent has 0 to 2 open.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         for signal in [libc::SIGINT, libc::SIGPIPE] {
@@ -232,7 +238,7 @@ impl Aside {
         if ready == 0 {
             if let Some(name) = self.name.take() {
                 say(format_args!(
-                    "taskdiag: {name}: nothing has come for {} s; Ctrl-C ends the waiting",
+                    "taskdiag: {name}: no data for {} s; Ctrl-C stops waiting",
                     PATIENCE.as_secs()
                 ));
             }
@@ -252,7 +258,7 @@ impl Read for Aside {
         while !self.wait()? {}
         let n = retry_on_intr(|| rustix::io::read(&self.data, &mut *buf))?;
         if n > 0 {
-            // Data has come, so the user need not be told that it is slow.
+            // Data has come, so no message about slow input is needed.
             if self.is_slow {
                 self.name = None;
             }
@@ -267,7 +273,8 @@ impl Read for Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         self.kill();
-        // The child has mostly ended. If not even SIGKILL ends it, it is not waited for.
+        // The child has usually ended. It is not waited for, because sometimes not even SIGKILL
+        // ends it.
         for _ in 0..20 {
             // SAFETY: it is our own child, and the kernel writes no status.
             match unsafe { libc::waitpid(self.child, std::ptr::null_mut(), libc::WNOHANG) } {
@@ -278,7 +285,8 @@ impl Drop for Aside {
     }
 }
 
-/// The output of some work, and its result. If the child stops answering, the output up to then is returned.
+/// The output of some work, and its result. If the child stops answering, the output up to then is
+/// returned.
 pub fn ask(work: impl Fn(&mut Child) -> io::Result<()>) -> (Vec<u8>, io::Result<()>) {
     let mut said = Vec::new();
     match start(&work) {
@@ -294,11 +302,12 @@ pub fn ask(work: impl Fn(&mut Child) -> io::Result<()>) -> (Vec<u8>, io::Result<
     }
 }
 
-/// Does the file system answer that a path leads to? A child looks at the path, and at the directory that it is or is in, as far as
-/// they are there. This comes before a file is opened in this process, which could not even be interrupted.
+/// Does the file system of a path answer? A child looks at the path, and at the directory that it
+/// names or is in, if they exist. This comes before this process opens the file, because that could
+/// not even be interrupted.
 ///
 /// # Errors
-/// [`io::ErrorKind::TimedOut`], and why. Whatever else is wrong is left to those who open the file.
+/// [`io::ErrorKind::TimedOut`], and why. Opening the file reports any other error.
 pub fn answers(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (_, end) = ask(|to| {
@@ -321,7 +330,8 @@ pub fn answers(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The number of our descriptor that a path is a name of: `/dev/fd/63`, which is what a shell makes of `<(command)`.
+/// The number of our descriptor that a path names, as in `/dev/fd/63`, which a shell makes of
+/// `<(command)`.
 fn descriptor(path: &Path) -> Option<RawFd> {
     let text = path.to_str()?;
     let number = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"))?;
@@ -332,7 +342,7 @@ fn descriptor(path: &Path) -> Option<RawFd> {
 
 /// The bytes of a file, or of standard input for `-`.
 pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
-    // The child has no other descriptors of ours, and its /proc/self is another one.
+    // The child has none of our other descriptors, and its /proc/self is its own.
     let input = descriptor(path);
     let is_dash = path == Path::new("-");
     let name = match is_dash {
@@ -365,14 +375,15 @@ pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
             aside.name = Some(name);
             Ok(Box::new(aside))
         }
-        // There can be no child, so the file is read here. A descriptor is open here under its own path.
+        // No child could be started, so the file is read here. A path such as /dev/fd/63 is valid
+        // here.
         Err(_) if input.is_some() => Ok(Box::new(File::open(path)?)),
         Err(_) => Ok(Box::new(open()?)),
     }
 }
 
-/// Write all of a file to us. splice(2) is not used, because it holds the lock of the pipe while it reads the file, and we
-/// would wait for that lock.
+/// Write all of a file to us. splice(2) is not used, because it holds the lock of the pipe while it
+/// reads the file, and we would wait for that lock.
 fn pour(mut file: &File, to: &mut Child) -> io::Result<()> {
     let mut piece = vec![0; 1 << 18];
     loop {
@@ -429,7 +440,7 @@ mod tests {
         let often = look(&[true; 15]);
         assert!(often[..14].iter().all(Option::is_none), "{often:?}");
         assert!(often[14].as_ref().is_some_and(|w| w.contains("processor for 30 s")), "{often:?}");
-        // Now and then it can run.
+        // It can run at some of the looks.
         assert!(look(&[true, false].repeat(8)[..15]).last().is_some_and(Option::is_some));
     }
 }

@@ -1,5 +1,5 @@
-//! `ps m` and `-m`: a row for each process, and below it one for each of its threads. Columns of processes are `-` in the
-//! rows of threads, and the other way round, as in procps.
+//! `ps m` and `-m`: a row for each process, and below it one for each of its threads. Columns of
+//! processes are `-` in the rows of threads, and the other way round, as in procps.
 
 use std::collections::HashMap;
 use std::io;
@@ -104,7 +104,8 @@ impl<'a> Both<'a> {
         let thread_cx = Context::of(threads, true);
         Both { columns, cx, processes, tasks, threads, thread_cx, of }
     }
-    /// A row in which the columns `without` are `-`. Values whose text depends on the task are made text here.
+    /// A row in which the columns `without` are `-`. Values whose text depends on the task are made
+    /// text here.
     fn row(&self, cx: &Context, row: &Row<'_>, without: &[&str]) -> Sum {
         let value = |c: &Column| {
             if without.contains(&c.field.name) {

@@ -18,15 +18,15 @@ pub struct Column {
     pub header: String,
     /// Least width of the text column.
     pub width: usize,
-    /// Was the width asked for?
+    /// Was the width given by the user?
     pub fixed: bool,
     /// The field.
     pub field: &'static Field,
     /// The form of its text.
     pub form: TextForm,
-    /// The side that it is aligned to.
+    /// Its alignment.
     pub align: Align,
-    /// Is there no blank between it and the next column?
+    /// Does the next column follow without a blank?
     pub joined: bool,
 }
 
@@ -105,9 +105,7 @@ pub fn elsewhere(set: &Set, name: &str, spelling: &str) -> Option<Exit> {
 fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     let Some(named) = set.find(name) else {
         if let Some((_, instead)) = LACKING.iter().find(|(names, _)| names.contains(&name)) {
-            return Err(Exit::Usage(format!(
-                "there is no column '{name}' here, as ps has it: {instead}"
-            )));
+            return Err(Exit::Usage(format!("taskdiag lacks ps's column '{name}': {instead}")));
         }
         let lower = name.to_lowercase();
         let hint = nearest::hint(&lower, set.all_names().map(|n| n.name));
@@ -217,7 +215,9 @@ fn exactly(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
         out.push(c);
     }
     if out.is_empty() {
-        return Err(Exit::Usage("a list of columns needs at least one, as in pid,comm".to_owned()));
+        return Err(Exit::Usage(
+            "a list of columns needs at least one column, as in pid,comm".to_owned(),
+        ));
     }
     Ok(out)
 }
@@ -231,7 +231,8 @@ fn key(name: &str, field: &Field) -> String {
     }
 }
 
-/// The columns of one of our own views. Their headers are for people and are not used as keys.
+/// The columns of one of taskdiag's own views. Their headers are for people and are not used as
+/// keys.
 pub fn view(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     let mut columns = exactly(set, spec)?;
     for c in &mut columns {
@@ -248,8 +249,8 @@ pub fn fit_pids(columns: &mut [Column], largest: u32) {
     }
 }
 
-/// The columns of `taskdiag ps` if no others are asked for. For programs, the ids come first, and each time has only one
-/// form.
+/// The default columns of `taskdiag ps`. For programs, the ids come first, and each time has only
+/// one form.
 pub fn default_view(threads: bool, programs: bool) -> Vec<Column> {
     let tid = if threads { "tid," } else { "" };
     let view = match programs {

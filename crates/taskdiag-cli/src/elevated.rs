@@ -1,13 +1,13 @@
-//! Does the program have more rights than the user who starts it, because it is setuid, setgid, or has file
-//! capabilities? Then it does nothing, because everyone could read environments, open files and kernel
-//! memory through it.
+//! Does the program have more rights than the user who starts it, because it is setuid, setgid, or
+//! has file capabilities? Then it does nothing, because everyone could read environments, open
+//! files and kernel memory through it.
 
 use rustix::thread::{CapabilitySet, capabilities, capability_is_in_ambient_set};
 
 /// Why the program must not go on, or `None` if it has only the rights of its caller.
 ///
-/// The kernel reports such a start with AT_SECURE. It also sets AT_SECURE when a security module changes the domain of a
-/// service. That is allowed if no rights were gained.
+/// The kernel reports such a start with AT_SECURE. It also sets AT_SECURE when a security module
+/// changes the domain of a service. That is allowed if no rights were gained.
 pub fn reason() -> Option<&'static str> {
     // SAFETY: this reads a number that the kernel gave to the process at its start.
     if unsafe { libc::getauxval(libc::AT_SECURE) } == 0 {

@@ -8,24 +8,25 @@ use taskdiag::field::escape;
 use crate::interrupt;
 use crate::sink;
 
-/// Why the program ends early or with less than it was asked.
+/// Why the program ends early or with an incomplete answer.
 #[derive(Debug)]
 pub enum Exit {
-    /// Help or version was asked for, or clap found a usage error: it prints both itself.
+    /// Help or version was requested, or clap found a usage error: it prints both itself.
     Clap(Box<clap::Error>),
     /// The arguments do not make sense.
     Usage(String),
-    /// The expression of `--where` does not make sense: what is wrong, and the place below it.
+    /// The expression of `--where` is wrong: the message, and a line that marks the place.
     Where(taskdiag::view::FilterError),
-    /// The arguments do not make sense to the tool whose name was used, whose exit code that is.
+    /// The arguments are wrong for the tool whose name was used; this is the exit code of that
+    /// tool.
     Refused(String),
-    /// An exit code of another program; all was said.
+    /// The exit code of another program, which has printed all messages.
     Code(u8),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
     /// The output could not be written.
     Output(std::io::Error),
-    /// The reader of the output went away; it has seen what it wanted.
+    /// The reader of the output is gone, as head is after its last line.
     ClosedPipe,
     /// The answer lacks something. Whether that is a failure, [`Partial::code`] decides.
     Partial(Partial),
@@ -110,7 +111,7 @@ impl Partial {
 }
 
 impl Exit {
-    /// The same for who called this program by the name of another tool: wrong arguments have that tool's exit code.
+    /// The same for calls by the name of another tool: wrong arguments have that tool's exit code.
     pub fn into_refused(self) -> Exit {
         match self {
             Exit::Usage(text) => Exit::Refused(text),
@@ -155,10 +156,10 @@ pub const CODES: &[(u8, &str)] = &[
     ),
 ];
 
-/// The end of a command's `--help`: what is typed, and what for, and where the exit codes are told.
+/// The end of a command's `--help`: examples, and where to find the exit codes.
 pub fn examples(all: &[(&str, &str)]) -> String {
     let width = all.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
-    // Beside each other where all fit into a terminal of 80 columns. Otherwise the terminal would break the lines.
+    // In two columns if all lines fit into 80 cells, because the terminal would break longer lines.
     let is_beside = all.iter().all(|(_, what)| 2 + width + 2 + what.len() <= 80);
     let mut out = String::from("Examples:\n");
     for (typed, what) in all {
@@ -210,8 +211,8 @@ impl From<std::io::Error> for Exit {
     }
 }
 
-/// A line on standard error. Names of files and tasks in it are chosen by others, so what is not printable
-/// is escaped as in a table. That nobody reads it is no reason to fail: eprintln!() would.
+/// A line on standard error. Names of files and tasks in it are chosen by others, so unprintable
+/// characters are escaped as in a table. Errors of the write are ignored; eprintln!() would panic.
 pub fn say(line: std::fmt::Arguments<'_>) {
     if QUIET.load(Ordering::Relaxed) {
         return;
@@ -222,11 +223,11 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     write_error(&text);
 }
 
-/// Are remarks kept back?
+/// Are remarks suppressed?
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Do something, and keep remarks back meanwhile if `quiet`: procps does not make them. Why it failed, where
-/// it did, is said afterwards.
+/// Runs `f`, and suppresses remarks meanwhile if `quiet`, because procps has none. A failure is
+/// still reported afterwards.
 pub fn quietly<T>(quiet: bool, what: impl FnOnce() -> T) -> T {
     QUIET.store(quiet, Ordering::Relaxed);
     let result = what();
@@ -254,7 +255,7 @@ fn print(e: &clap::Error) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The bytes of a path as they are shown.
+/// A path as it is displayed.
 pub fn shown(path: &std::path::Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let mut out = Vec::new();
@@ -269,7 +270,7 @@ pub fn say_all<'l>(lines: impl IntoIterator<Item = &'l String>) {
     }
 }
 
-/// Say on stderr what there is to say, and give the exit code.
+/// Prints the messages on standard error, and returns the exit code.
 pub fn report(result: Result<(), Exit>) -> u8 {
     let Err(exit) = result else { return 0 };
     match exit {

@@ -1,6 +1,5 @@
-//! Ctrl-C: while an answer is made that someone watches, the first one ends the walk, and what is there is
-//! shown. A second one, or one at any other time, ends the program at once, and says what that means for
-//! the output.
+//! Ctrl-C: the first one during a request ends the walk, and the part that was read is shown. A
+//! second one, or one at any other time, ends the program at once, with a message about the output.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,20 +7,20 @@ use std::sync::{Arc, OnceLock};
 use signal_hook::consts::SIGINT;
 use taskdiag::Watch;
 
-/// The exit code after Ctrl-C: 128 + SIGINT, as shells have it.
+/// The exit code after Ctrl-C: 128 + SIGINT, as in shells.
 pub const CODE: u8 = 130;
 
 static WATCH: OnceLock<Arc<Watch>> = OnceLock::new();
 static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
-/// Nothing is there that could be shown.
+/// There is nothing to show yet.
 const BEFORE: u8 = 0;
-/// An answer is being made. The part of it that is there can be shown.
+/// An answer is being made. The part that was read so far can be shown.
 const ASKING: u8 = 1;
-/// The answer is there, and may be half written.
+/// The answer is complete, and may be half written.
 const WRITING: u8 = 2;
-/// One answer is written, and the next is not asked for yet.
+/// One answer is written, and the next one is not requested yet.
 const RESTING: u8 = 3;
-/// Another handler answers Ctrl-C.
+/// Another handler takes Ctrl-C.
 const HANDED_OVER: u8 = 4;
 
 fn on_signal() {
@@ -37,8 +36,8 @@ fn on_signal() {
     signal_hook::low_level::exit(i32::from(CODE));
 }
 
-/// From now on Ctrl-C is answered as this module says. Where it is ignored, as for what a shell runs in the
-/// background, it stays so; where no handler can be set, it ends the program as it does without one.
+/// From now on, Ctrl-C does what this module says. If it is ignored, as in background jobs of a
+/// shell, it stays ignored. If no handler can be set, Ctrl-C just ends the program.
 pub fn catch() {
     if !is_ignored(SIGINT) {
         // SAFETY: the handler only touches atomics and calls write() and _exit(), all safe in one.
@@ -63,17 +62,17 @@ pub fn watch() -> Arc<Watch> {
     watch.clone()
 }
 
-/// The answer is there: from now on Ctrl-C ends the program.
+/// The answer is complete: from now on, Ctrl-C ends the program.
 pub fn answered() {
     PHASE.store(WRITING, Ordering::Relaxed);
 }
 
-/// The output is whole until the next answer: Ctrl-C just ends the program.
+/// The output is complete until the next answer: Ctrl-C just ends the program.
 pub fn rest() {
     PHASE.store(RESTING, Ordering::Relaxed);
 }
 
-/// From now on another handler answers Ctrl-C, which has to give the terminal back.
+/// From now on, another handler takes Ctrl-C, because it has to restore the terminal.
 #[cfg(any(feature = "record", feature = "top"))]
 pub fn hand_over() {
     PHASE.store(HANDED_OVER, Ordering::Relaxed);

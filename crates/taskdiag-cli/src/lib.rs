@@ -45,13 +45,14 @@ mod wrong;
 use std::ffi::OsString;
 use std::io::Write as _;
 
-/// From now on Ctrl-C ends a walk and shows what was read so far, or says that nothing is shown.
+/// From now on, Ctrl-C ends a walk and shows what was read so far, or reports that nothing is
+/// shown.
 pub use interrupt::catch as catch_interrupts;
 
 /// Print that the program must not be started in this way. Returns the exit code.
 pub fn refuse(why: &str) -> u8 {
     exit::report(Err(exit::Exit::Failed(format!(
-        "it has more rights than who starts it ({why}), and would show everyone what is not theirs: remove \
+        "it has more rights than the user who starts it ({why}), and would show everyone the data of others: remove \
          the bit ('chmod u-s,g-s') or the capabilities ('setcap -r'), and use sudo"
     ))))
 }

@@ -1,6 +1,6 @@
-//! `--budget`, `--max-rss` and `--args`: how much of the machine's time and memory an answer may take. Walking the
-//! pages of a process takes milliseconds a GiB, for which it cannot change its mappings. Arguments may have megabytes,
-//! and cost their process nothing.
+//! `--budget`, `--max-rss` and `--args`: how much of the machine's time and memory an answer may
+//! take. A walk over the pages of a process takes milliseconds for each GiB, and the process cannot
+//! change its mappings meanwhile. Arguments may have megabytes, at no cost to their process.
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
@@ -10,7 +10,7 @@ use clap::{Arg, ArgMatches};
 use taskdiag::view::{parse_duration, parse_size};
 use taskdiag::{ByteLimits, Request};
 
-/// What was given.
+/// The given limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageLimits {
     /// Time for all walks over pages together.
@@ -26,10 +26,10 @@ pub struct PageLimits {
 /// The most bytes of the arguments of a process for commands that keep or send many answers, or show one line of them.
 pub const SHORT_TEXT: u32 = 4096;
 
-/// The room for lists of commands that keep many answers, or put one into a page.
+/// The space for lists in commands that keep many answers, or put one into a page.
 const FEWER_LISTS: u64 = 64 << 20;
 
-/// The room for text where somebody asked for more of it than a list usually has.
+/// The space for text if `--args` raises the limit.
 const MUCH_TEXT: u64 = 1 << 30;
 
 impl PageLimits {
@@ -50,11 +50,11 @@ impl PageLimits {
     /// The option for arguments.
     pub fn args_option() -> Arg {
         Arg::new("args").long("args").value_name("SIZE").value_parser(text_size).help(
-            "Read this much of the arguments and of the environment of each process, such as 1M, or all. Without this it \
+            "Read at most this much of the arguments and of the environment of each process, such as 1M, or all. Without this it \
              is 128 KiB, and all of a few processes that are named.",
         )
     }
-    /// From parsed options. A command need not have all of them.
+    /// From parsed options. A command may lack some of them.
     pub fn from_matches(m: &ArgMatches) -> PageLimits {
         PageLimits {
             budget: m.try_get_one::<Duration>("budget").ok().flatten().copied(),

@@ -1,4 +1,4 @@
-//! The program `taskdiag`. This file has only what a process of its own needs at its start and end. Everything
+//! The program `taskdiag`. This file only has what a process needs at its start and end. Everything
 //! else is in the library of this crate.
 
 #![cfg_attr(not(test), no_main)]
@@ -12,9 +12,9 @@ use std::os::unix::ffi::OsStrExt as _;
 #[global_allocator]
 static MEMORY: oom::OrEnd = oom::OrEnd;
 
-/// Called directly by the C library. This skips the start of Rust's runtime, which makes fifteen system calls, most of them
-/// to read the process's own mappings, so that an overflow of the stack could be told from other faults. The useful rest of
-/// that start is in [`like_rust`].
+/// The C library calls this directly. That skips the start of Rust's runtime with its fifteen
+/// system calls. Most of them read the process's own mappings, to recognize an overflow of the
+/// stack. The useful rest is in [`like_rust`].
 ///
 /// # Safety
 /// As for any `main`: `argv` has `argc` strings.
@@ -37,9 +37,10 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
     c_int::from(taskdiag_cli::run(argv))
 }
 
-/// The part of the start of Rust's runtime that is kept. It makes sure that standard input, output and error are open,
-/// because a file that is opened later would else take the place of one of them. And it makes a write an error, not a
-/// signal, if the reader has gone.
+/// The part of the start of Rust's runtime that is kept. It makes sure that standard input, output
+/// and error are open, because otherwise a file that is opened later would get one of their
+/// numbers. It also makes a write return an error instead of raising a signal if the reader is
+/// gone.
 fn like_rust() {
     let mut fds = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
     // SAFETY: the array has three entries, and these are plain system calls.
@@ -55,8 +56,9 @@ fn like_rust() {
     }
 }
 
-/// Make the allocator take memory from the system in large steps and keep it, because a command soon ends and each of its
-/// buffers would be mapped and unmapped separately. Unused parts take no memory. This is called before there are threads.
+/// Make the allocator take memory from the system in large steps and keep it, because a command
+/// soon ends and each of its buffers would be mapped and unmapped separately. Unused parts take no
+/// memory. This is called before there are threads.
 fn few_memory_calls() {
     #[cfg(target_env = "gnu")]
     for (what, bytes) in [
@@ -64,7 +66,8 @@ fn few_memory_calls() {
         (libc::M_TRIM_THRESHOLD, 1 << 26),
         (libc::M_MMAP_THRESHOLD, 1 << 20),
     ] {
-        // SAFETY: this sets a number in the allocator. If the allocator refuses it, nothing changes.
+        // SAFETY: this sets a number in the allocator. If the allocator refuses it, nothing
+        // changes.
         unsafe { libc::mallopt(what, bytes) };
     }
 }

@@ -157,7 +157,8 @@ fn columns(args: &MapsArgs, alone: bool) -> Result<Vec<Column>, Exit> {
         }
         (MapsView::Everything, _) => EVERYTHING,
     };
-    // Only the text of one process has a title that names it. Elsewhere each row needs the pid.
+    // Text about one process has a title that names it. In all other output, each row needs the
+    // pid.
     let view = if alone && text { view.to_owned() } else { format!("pid,{view}") };
     columns::view(&MAPS, &view)
 }
@@ -215,7 +216,7 @@ fn title(out: &mut Vec<u8>, cx: &Context, snapshot: &Snapshot, tasks: &[u32]) {
     out.push(b'\n');
 }
 
-/// Counts the values that tasks lack because some or all of their mappings are not in the answer.
+/// Counts missing values of tasks whose mappings are not all in the answer.
 fn count_gaps(all: &Mappings<'_>, columns: &[Column], cx: &Context, tally: &mut Tally) {
     let lacks = |t: &Row<'_>| {
         let there = matches!(t.each_map(|_| Err(())), Ok(true) | Err(()));

@@ -35,7 +35,7 @@ impl FromStr for At {
     }
 }
 
-/// `None`: it is not a time. An error is about a time that is none on the local clock, or two.
+/// `None`: it is not a time. An error is a time that the local clock shows never or twice.
 fn parse(text: &str) -> Option<Result<At, String>> {
     if let Some(ago) = text.strip_prefix('-') {
         return Some(Ok(At::Ago(limits::duration(ago).ok()?)));
@@ -87,8 +87,9 @@ fn unix(time: SystemTime) -> i64 {
 }
 
 impl At {
-    /// The moment that is meant. `newest` is the time of the last answer in the recording, and `every` the interval. A
-    /// time of the day is the last such time before the end of the interval after `newest`.
+    /// The moment that is meant. `newest` is the time of the last answer in the recording, and
+    /// `every` the interval. A time of the day is the last such time before the end of the interval
+    /// after `newest`.
     ///
     /// # Errors
     /// On the day that is meant, the local clock showed the time twice or never.
@@ -143,7 +144,8 @@ pub fn shown(time: SystemTime) -> String {
     DateTime::in_local(unix(time)).to_string()
 }
 
-/// The same with the name of the time zone: `2026-11-22 03:10:00 CET`. Whoever asked for a time in UTC would take it for that.
+/// The same with the name of the time zone: `2026-11-22 03:10:00 CET`. Without the name, a user who
+/// gave a time in UTC would read it as UTC.
 pub fn zoned(time: SystemTime) -> String {
     // SAFETY: a struct of integers and a pointer that may be null.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
@@ -154,7 +156,8 @@ pub fn zoned(time: SystemTime) -> String {
     match tm.tm_zone.is_null() {
         true => shown(time),
         false => {
-            // SAFETY: localtime_r() made it point to a name of a time zone, which stays until another zone is set.
+            // SAFETY: localtime_r() made it point to the name of a time zone, which stays valid
+            // until another zone is set.
             let zone = unsafe { std::ffi::CStr::from_ptr(tm.tm_zone) };
             format!("{} {}", shown(time), zone.to_string_lossy())
         }
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed() {
+    fn each_form_of_a_time_is_parsed() {
         for (text, want) in [
             ("03:10", At::Clock { time: (3, 10, 0), is_utc: false }),
             ("3:10:07", At::Clock { time: (3, 10, 7), is_utc: false }),

@@ -1,4 +1,4 @@
-//! Ends the program when memory is limited and used up, with a message and the exit code for "no answer".
+//! Ends the program if a memory limit is reached, with a message and the exit code for "no answer".
 //! Rust would abort, which looks like a fault of the program and leaves a core file.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,7 +1,7 @@
 //! `taskdiag --as pmap`: memory mappings in the form of procps `pmap`, byte by byte.
 //!
-//! `taskdiag maps` shows more, for more processes, and in other forms. This is for people and scripts that
-//! know pmap.
+//! `taskdiag maps` shows more, for more processes, and in other forms. This form is for people and
+//! scripts that know pmap.
 
 use std::io::Write as _;
 
@@ -65,7 +65,8 @@ fn process(out: &mut Vec<u8>, args: &PmapArgs, snapshot: &Snapshot) -> bool {
     there
 }
 
-/// Text in which bytes that are not printable ASCII become `?`, but a newline what the kernel writes for it.
+/// Text in which bytes that are not printable ASCII become `?`. A newline becomes the kernel's
+/// escape for it.
 fn ascii(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for b in bytes {

@@ -1,5 +1,5 @@
-//! Shows the progress of a long answer on a terminal: nothing for the first moment, and then a line on
-//! standard error that goes away when the answer is complete.
+//! Shows the progress of a long answer on a terminal: nothing for the first moment, and then a line
+//! on standard error that goes away when the answer is complete.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Show the progress of the request with this watch. If standard error is not a terminal, nothing is shown.
+    /// Show the progress of the request with this watch. If standard error is not a terminal,
+    /// nothing is shown.
     pub fn start(watch: Arc<Watch>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::default();
@@ -42,7 +43,7 @@ impl Progress {
                 bar.finish_and_clear();
             }
         };
-        // If there can be no thread, no progress is shown. The answer is the same.
+        // If no thread can be started, no progress is shown. The answer is the same.
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(show);
         Progress { thread: thread.ok().map(|t| (end, t)) }
     }
@@ -50,8 +51,8 @@ impl Progress {
 
 fn bar_of(total: u64) -> ProgressBar {
     let form = match total {
-        0 => "{spinner} {elapsed} (Ctrl-C: show what is there)",
-        _ => "{bar:30} {pos} of {len} processes, {elapsed} (Ctrl-C: show what is there)",
+        0 => "{spinner} {elapsed} (Ctrl-C: show what was read)",
+        _ => "{bar:30} {pos} of {len} processes, {elapsed} (Ctrl-C: show what was read)",
     };
     let style = ProgressStyle::with_template(form).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style)
@@ -61,7 +62,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.thread.take() {
             drop(end);
-            // A panic in that thread does not concern the answer.
+            // A panic in that thread does not affect the answer.
             let _ = thread.join();
         }
     }

@@ -65,7 +65,7 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
             if !c.fixed {
                 c.width = text::SHORT_SIGNALS;
             } else {
-                // A typed width was made that of all digits.
+                // A typed width was replaced by the width of all digits.
                 c.width -= text::ALL_SIGNALS - text::SHORT_SIGNALS;
                 if !c.header.is_empty() {
                     c.header = format!("{:>1$}", c.header.trim_start(), text::SHORT_SIGNALS);
@@ -120,11 +120,11 @@ fn snapshot(args: &PsArgs, terminal: &Terminal) -> Result<Snapshot, Exit> {
     exit::quietly(args.strict, || args.source.get(|| query.clone()))
 }
 
-/// The threads of all processes that may be shown.
+/// The threads of all processes of the selection.
 fn threads_of(args: &PsArgs, columns: &[Column], terminal: &Terminal) -> Result<Snapshot, Exit> {
     args.source.get(|| {
         let mut query = query(args, columns, terminal, true);
-        // The selection was applied to the processes, so their threads need no other one.
+        // The selection was applied to the processes, so their threads need none.
         if query.select.only_pids().is_none() {
             query.select = Selection::default();
         }
@@ -176,7 +176,7 @@ fn as_listed(rows: &[u32], listed: &[u32], mut pid: impl FnMut(&u32) -> Option<u
     rows
 }
 
-/// The rows in the order in which they began, as procps has children of a process.
+/// The rows sorted by start time, the order in which procps lists children of a process.
 fn by_start(mut rows: Vec<u32>, snapshot: &Snapshot) -> Vec<u32> {
     let tick = Tick::of(snapshot.stream().info());
     let start = |i: &u32| {

@@ -12,7 +12,7 @@ use crate::interrupt;
 use crate::moment::{self, At};
 use crate::saved;
 
-/// How many damaged places are named.
+/// The largest number of damaged places that are named.
 const NAMED: usize = 3;
 
 /// The saved answer of a file, or an answer of a recording: the last one, or the last one up to a time.
@@ -70,7 +70,7 @@ pub fn damage(recording: &Recording) -> Vec<Lack> {
     lines.into_iter().map(Lack::always).collect()
 }
 
-/// What a recorder took out of an answer, so that others' answers have room.
+/// What a recorder left out of an answer, to keep room for other users.
 pub fn cuts(cuts: &[Cut]) -> String {
     let mut parts: Vec<String> = cuts.iter().take(NAMED).filter_map(taken).collect();
     if cuts.len() > NAMED {
@@ -98,7 +98,7 @@ fn taken(cut: &Cut) -> Option<String> {
     }
 }
 
-/// Says what the recorder took out of an answer.
+/// Prints what the recorder left out of an answer.
 fn say_cuts(snapshot: &Snapshot) {
     let all = snapshot.stream().cuts();
     if !all.is_empty() {
@@ -140,7 +140,7 @@ fn say_gap(frame: &FrameInfo, time: SystemTime) {
     }
 }
 
-/// Says so if the newest frame is old.
+/// Prints a warning if the newest frame is old.
 fn say_age(recording: &Recording) {
     let (last, now) = (info(recording, recording.len() - 1), SystemTime::now());
     if last.is_stale_at(now) {
@@ -152,28 +152,28 @@ fn say_age(recording: &Recording) {
     }
 }
 
-/// The frame for a time. If it is damaged, the last whole one before it, and says so.
+/// The frame for a time. If it is damaged, the last intact one before it, with a message.
 fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
     let frame = whole(&open(path)?, at)?;
     interrupt::answered();
     Ok(frame)
 }
 
-/// The same, of a recording that is open.
+/// The same for an open recording.
 pub fn whole(recording: &Recording, at: Option<At>) -> Result<Frame, Exit> {
     let (number, time) = find(recording, at)?;
     if time.is_none() {
         say_age(recording);
     }
     let mut damaged = None;
-    // Where the clock was set back, some of the frames before are later.
+    // If the clock was set back, some earlier frames have later times.
     let is_due = |n: &usize| time.is_none_or(|time| info(recording, *n).time <= time);
     for n in (0..=number).rev().filter(is_due) {
         match recording.read(n) {
             Ok(frame) => {
                 match (damaged, time) {
                     (Some(why), _) => say(format_args!(
-                        "taskdiag: {why}; this is the last whole answer before, of {}",
+                        "taskdiag: {why}; this is the last whole answer before it, of {}",
                         moment::zoned(frame.info.time)
                     )),
                     (None, Some(time)) => say_gap(&frame.info, time),

@@ -1,19 +1,22 @@
-//! Writes a file so that nobody sees a part of it: under another name first, and under its own when it is complete.
+//! Writes a file so that no reader sees an incomplete one: it has another name until it is
+//! complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The most links that the kernel follows, too.
+/// The kernel also follows at most this many links.
 const LINKS_MAX: usize = 40;
 
-/// Calls `fill` to write a new file with this mode, and then gives it the name `path`. A file that was there is replaced, and
-/// stays as it was after an error. A symbolic link stays a link, and the file that it leads to is replaced.
+/// Calls `fill` to write a new file with this mode, and then gives it the name `path`. A file that
+/// was there is replaced, and stays as it was after an error. A symbolic link stays a link, and the
+/// file that it leads to is replaced.
 ///
 /// # Errors
-/// What the system or `fill` says, without the path. There is no other file left then. `InvalidInput`: there is something that is
-/// no regular file, such as a device or a pipe, or a link of another user. It stays as it is.
+/// The error of the system or of `fill`, without the path. No other file is left then.
+/// `InvalidInput`: the path is not a regular file, but for example a device, a pipe, or a link of
+/// another user. It stays as it is.
 pub fn replace(
     path: &Path,
     mode: u32,
@@ -21,8 +24,9 @@ pub fn replace(
 ) -> io::Result<()> {
     let path = &target(path)?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
-    // In the same directory, because rename(2) works within one file system only. The end of the name differs from that of
-    // `path`, since some directories are read by the ends of names: node_exporter reads all *.prom.
+    // In the same directory, because rename(2) works within one file system only. The end of the
+    // name differs from that of `path`, since some directories are read by the ends of names:
+    // node_exporter reads all *.prom.
     let mut part = name.to_owned();
     part.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(part);
@@ -39,7 +43,8 @@ pub fn replace(
 /// The file that is replaced: `path`, or what it leads to if it is a link.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    // With links followed by the kernel, because those of /proc/self/fd lead to what has no name.
+    // The kernel follows the links, because those in /proc/self/fd may lead to files without a
+    // name.
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return refused("it is not a regular file");
     }
@@ -52,7 +57,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
                 false => refused("it is not a regular file"),
             };
         }
-        // Whoever may make links in the directory could otherwise choose any file of root.
+        // Otherwise, a user who may create links in the directory could make root replace any file.
         if there.uid() != 0 && there.uid() != rustix::process::geteuid().as_raw() {
             return refused(
                 "it is a symbolic link of another user: remove it, or name what it leads to",
@@ -95,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_stays() {
+    fn devices_and_pipes_are_not_replaced() {
         let dir = tempfile::tempdir().expect("a directory");
         let (fifo, link) = (dir.path().join("fifo"), dir.path().join("link"));
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -1,4 +1,4 @@
-//! Saved answers: which groups one holds, so that every command can show it, and how it is read.
+//! Saved answers: the groups that each command needs in one, and how it is read.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -30,12 +30,12 @@ pub const COMMANDS: [(&str, Groups); 5] = {
 /// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what costs little.
 pub const RECORDED: Groups = Groups::CHEAP;
 
-/// What is saved where no groups are named.
+/// The groups that are saved by default.
 pub fn default_groups() -> Groups {
     COMMANDS.iter().fold(Groups::NONE, |all, (_, groups)| all | *groups)
 }
 
-/// How an answer is made that has these groups, for a user whose saved answer lacks some of them.
+/// The command that saves these groups, for a user whose saved answer lacks some of them.
 pub fn how_to_make(groups: Groups) -> String {
     let list = |default: Groups, rest: Groups| {
         let first = (!default.is_empty()).then_some("default");
@@ -61,7 +61,7 @@ pub fn how_to_make(groups: Groups) -> String {
     }
 }
 
-/// Why no threads can be shown of a saved answer that has none.
+/// The message if a saved answer has no threads.
 pub fn no_threads() -> Exit {
     let record = if cfg!(feature = "record") { " or 'taskdiag record --threads'" } else { "" };
     Exit::Failed(format!(
@@ -74,7 +74,7 @@ thread_local! {
     static STAND_IN: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-/// Use these bytes as the next saved stream in this thread, whatever file is named.
+/// Use these bytes as the next saved stream in this thread, instead of the named file.
 #[cfg(feature = "testing")]
 pub fn stand_in(bytes: &[u8]) {
     STAND_IN.set(Some(bytes.to_vec()));
@@ -92,7 +92,7 @@ pub fn read(path: &Path) -> Result<Snapshot, Error> {
     result
 }
 
-/// Why there is no saved answer.
+/// The error if a saved answer cannot be read.
 pub fn unread(path: &Path, e: &Error) -> Exit {
     let why = match e {
         Error::Io { source, .. } => source.to_string(),
@@ -101,7 +101,8 @@ pub fn unread(path: &Path, e: &Error) -> Exit {
     Exit::Failed(format!("--from {}: {why}{}", shown(path), rights(e)))
 }
 
-/// What helps if the kernel does not let this user read a saved answer or a recording, which are often for their owner only.
+/// A hint if this user may not read a saved answer or a recording, because often only the owner
+/// may.
 pub fn rights(e: &Error) -> &'static str {
     match e {
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {

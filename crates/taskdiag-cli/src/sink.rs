@@ -1,5 +1,5 @@
-//! Standard output with a large buffer of our own. That of the standard library is line-buffered, and would
-//! search for the end of each line again.
+//! Standard output with a large buffer of our own. That of the standard library is line-buffered,
+//! and would search for the end of each line again.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ pub struct Sink {
     full: usize,
 }
 
-/// The sizes of the first and of the largest piece. The first one is small, so that output begins soon. Larger ones save
-/// system calls for a large answer, but not so large that page faults would cost more, or that the text would leave the
-/// cache before it is written.
+/// The sizes of the first and of the largest piece. The first one is small, so that output begins
+/// soon. Larger ones save system calls for a large answer. Still larger ones would cost page
+/// faults, and the text would leave the cache before it is written.
 const FIRST: usize = 1 << 18;
 const LARGEST: usize = 1 << 21;
 

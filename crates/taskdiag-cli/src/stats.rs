@@ -1,4 +1,4 @@
-//! `--stats`: which engines answered, and at what cost.
+//! `--stats`: the engines that answered, and their cost.
 
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,17 @@
-//! The structs of `<libproc2/pids.h>`. They are the same in both binary interfaces of the library, but for the counts.
+//! The structs of `<libproc2/pids.h>`. They are the same in both binary interfaces of the library,
+//! but for the counts.
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// A binary interface of the library. The functions about processes have the same names, symbol versions and arguments in
-/// both, so only the file that was loaded tells which one a program expects.
+/// A binary interface of the library. The functions about processes have the same names, symbol
+/// versions and arguments in both, so only the file that was loaded tells which one a program
+/// expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abi {
     /// libproc2.so.0.
     So0,
-    /// libproc2.so.1. It has five items more, so that most have other numbers, and counts processes in disk sleep apart.
+    /// libproc2.so.1. It has five items more, so that most have other numbers, and counts processes
+    /// in disk sleep apart.
     So1,
 }
 
@@ -37,7 +40,8 @@ pub struct PidsStack {
     pub head: *mut PidsResult,
 }
 
-/// `struct pids_counts`: how many tasks there are, and in which states. The last number is not used in libproc2.so.0.
+/// `struct pids_counts`: how many tasks there are, and in which states. The last number is not used
+/// in libproc2.so.0.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PidsCounts([c_int; 7]);
@@ -75,7 +79,7 @@ pub const SELECT_PID: c_int = 0x10000;
 /// `enum pids_select_type`.
 pub const SELECT_PID_THREADS: c_int = 0x10001;
 
-/// `struct pids_info`, which only the library itself looks into.
+/// `struct pids_info`, which is opaque to callers.
 pub type PidsInfo = c_void;
 
 #[cfg(test)]

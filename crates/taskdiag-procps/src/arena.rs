@@ -1,5 +1,5 @@
-//! Memory for the strings of one fetch. The caller never frees a string, and the next fetch makes all of them void, so
-//! they are laid one behind the other and given up together.
+//! Memory for the strings of one fetch. The caller never frees a string, and all of them become
+//! invalid at the next fetch. So they are stored one after the other and freed together.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::{CStr, c_char};
@@ -8,7 +8,7 @@ use crate::memory::{grow, tried};
 
 /// Bytes of one piece.
 const PIECE: usize = 1 << 18;
-/// Longer strings have pieces of their own, which are freed when they are given up.
+/// Longer strings have their own pieces, which are freed when the arena is cleared.
 const LONG: usize = PIECE / 4;
 
 /// The memory.
@@ -17,16 +17,16 @@ pub struct Arena {
     pieces: Vec<Box<[u64]>>,
     /// The piece that is being filled.
     piece: usize,
-    /// How many words of it are taken.
+    /// The number of its words in use.
     taken: usize,
     long: Vec<Box<[u64]>>,
-    /// What a string is that had no memory.
+    /// The value of a string that could not be allocated.
     none: [u64; 1],
     is_short: bool,
 }
 
 impl Arena {
-    /// Gives all strings up, and keeps the memory.
+    /// Drops all strings, and keeps the memory.
     pub fn clear(&mut self) {
         self.piece = 0;
         self.taken = 0;
@@ -34,12 +34,12 @@ impl Arena {
         self.is_short = false;
     }
 
-    /// Had a string no memory since it was cleared? Such a string is empty.
+    /// Could a string not be allocated since the arena was cleared? Such a string is empty.
     pub fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Memory for this many words, with anything in it. `None`: there is no memory.
+    /// Uninitialized memory for this many words. `None`: there is no memory.
     fn words(&mut self, n: usize) -> Option<&mut [u64]> {
         if n > LONG / 8 {
             grow(&mut self.long, 1).ok()?;
@@ -59,7 +59,7 @@ impl Arena {
         Some(&mut self.pieces[self.piece][at..at + n])
     }
 
-    /// The same, or one word of zeroes for all that have no memory.
+    /// The same, or a shared word of zeroes if there is no memory.
     fn words_or_none(&mut self, n: usize) -> *mut u64 {
         if let Some(words) = self.words(n) {
             return words.as_mut_ptr();
@@ -69,11 +69,12 @@ impl Arena {
         self.none.as_mut_ptr()
     }
 
-    /// Copies a string and puts a NUL behind it. The caller of the library may write to it.
+    /// Copies a string and appends a NUL. The caller of the library may write to it.
     pub fn str(&mut self, text: &[u8]) -> *mut c_char {
         let to = self.words_or_none(text.len() / 8 + 1).cast::<u8>();
         if !self.is_short {
-            // SAFETY: the words have room for the text and one byte more, and they are not the text.
+            // SAFETY: the words have room for the text and one byte more, and they are not the
+            // text.
             unsafe {
                 to.copy_from_nonoverlapping(text.as_ptr(), text.len());
                 to.add(text.len()).write(0);
@@ -82,7 +83,8 @@ impl Arena {
         to.cast()
     }
 
-    /// Makes a list of strings, which ends with NULL, of a text in which each of them ends with NUL.
+    /// Makes a list of strings, which ends with NULL, of a text in which each of them ends with
+    /// NUL.
     pub fn strv(&mut self, text: &[u8]) -> *mut *mut c_char {
         let at = self.str(text);
         let ends = memchr_all(text);

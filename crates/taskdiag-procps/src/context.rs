@@ -1,4 +1,4 @@
-//! What stands behind a `struct pids_info` that this library gave out: the real one, and what is known besides.
+//! The data for a `struct pids_info` that this library handed out: the real one, and our own state.
 //!
 //! `reap` makes the rows of all tasks at once. `get` makes one row at a time, as the real library does, so that a walk over
 //! many processes with long arguments needs memory for one of them.
@@ -24,7 +24,7 @@ use crate::stats;
 use crate::text::Escape;
 use crate::tty::Ttys;
 
-/// What a task had used at the last fetch: clock ticks, major and minor faults.
+/// The counters of a task at the last fetch: clock ticks, major and minor faults.
 type Past = HashMap<u32, [u64; 3]>;
 
 /// A context.
@@ -45,9 +45,9 @@ pub struct Context {
     walk_sources: Sources,
     got: Rows,
     got_type: Option<c_int>,
-    /// Tasks that were given out before the items changed. They do not come again in this walk.
+    /// Tasks that were returned before the items changed. They are not returned again in this walk.
     passed: HashSet<u32>,
-    /// Is a walk to begin, or to go on with other items?
+    /// Must a walk begin, or go on with other items?
     is_stale: bool,
     common: Common,
     old: Option<Old>,
@@ -58,7 +58,7 @@ pub struct Context {
 // to memory of its own.
 unsafe impl Send for Context {}
 
-/// What is the same for all rows of a fetch.
+/// The data that all rows of a fetch share.
 #[derive(Default)]
 struct Fetch {
     threads: bool,
@@ -66,7 +66,7 @@ struct Fetch {
     cells: Vec<Cell>,
     /// The values that the real library has.
     old: Values,
-    /// Nothing may stay in memory after the call.
+    /// All memory must be freed after the call.
     is_limited: bool,
     /// Allocations may fail.
     is_guarded: bool,
@@ -89,11 +89,11 @@ struct Walk {
     order: Vec<u32>,
     /// How many of them are done.
     at: usize,
-    /// Does the real library give the rest?
+    /// Does the real library return the rest?
     is_passed_on: bool,
 }
 
-/// The items that a whole row of the real library has besides those that were asked.
+/// The items that are added to the requested ones in whole rows of the real library.
 const BESIDES: [Item; 4] = [Item::STATE, Item::TICS_ALL, Item::FLT_MAJ, Item::FLT_MIN];
 
 impl Context {
@@ -159,7 +159,8 @@ impl Context {
         self.reaped.retire();
         self.old = None;
         self.whole = None;
-        // The rest of a walk has the new items, as with the real library. It begins anew if there are more of them.
+        // The rest of a walk has the new items, as with the real library. It starts again if there
+        // are more of them.
         self.got.retire();
         let walk = self.walk.take();
         if grows {
@@ -190,7 +191,8 @@ impl Context {
         Ok(if self.reaped.len > 0 { &mut *self.fetch } else { null_mut() })
     }
 
-    /// The next task, and whether it is from here. If not, the real library gives it, and all that follow.
+    /// The next task, and whether we make its row. If not, the real library makes it, and all later
+    /// ones.
     pub fn get(&mut self, which: c_int) -> (*mut PidsStack, bool) {
         if self.got_type != Some(which) {
             self.got_type = Some(which);
@@ -281,7 +283,7 @@ impl Context {
         self.rest(walk, which)
     }
 
-    /// The next row of the real library whose task was not given out here.
+    /// The next row of the real library whose task was not returned yet.
     fn rest(&mut self, walk: &Walk, which: c_int) -> *mut PidsStack {
         let items = self.plan.as_ref().map_or(&[][..], |plan| &plan.items);
         let is_id = |item: &Item| match which {
@@ -322,7 +324,7 @@ impl Context {
         }))
     }
 
-    /// Asks the engines, and what else is needed before the first row.
+    /// Makes the requests, and prepares everything for the first row.
     fn begin(&mut self, which: c_int, walks: bool, rows: &mut Rows) -> Result<Fetch, Refused> {
         let plan = self.plan.as_ref().expect("the caller has looked");
         let threads = which == THREADS_TOO;
@@ -465,11 +467,11 @@ struct Maker<'a> {
     version: Version,
     plan: &'a Plan,
     fetch: &'a Fetch,
-    /// What tasks had used at the last fetch. `None`: nothing is compared with it.
+    /// The counters of tasks at the last fetch. `None`: no item needs them.
     past: Option<&'a Past>,
 }
 
-/// What is known of a row besides its values.
+/// Data about a row in addition to its values.
 struct Made {
     state: u8,
     used: Option<[u64; 3]>,
@@ -559,20 +561,20 @@ impl Maker<'_> {
     }
 }
 
-/// Where the value of an item comes from.
+/// The source of an item's value.
 #[derive(Clone, Copy)]
 enum Origin {
     /// It stays as it is.
     Nowhere,
     /// It is the difference to the last fetch.
     Difference,
-    /// The real library has it, at this place among the items that it was asked for.
+    /// The real library has it, at this index of its requested items.
     Real(usize),
     /// The records of the task.
     Task,
 }
 
-/// An item of the rows, with what is the same in all of them.
+/// A requested item, and the data that every row shares.
 struct Cell {
     item: Item,
     number: c_int,
@@ -724,7 +726,7 @@ mod tests {
             context.set(sets[seen.len() % 2].clone()).expect("it is set");
         }
         assert!(seen.contains(&1) && seen.contains(&std::process::id()), "{seen:?}");
-        // More items begin it anew.
+        // More items start it again.
         context.set(vec![Item::ID_PID, Item::ID_TGID, Item::ID_PPID]).expect("it is set");
         context.set(sets[0].clone()).expect("it is set");
         assert_eq!(next(&mut context).map(|row| row.0), seen.first().copied());

@@ -1,10 +1,13 @@
-//! The nine functions that take the place of those of libproc2. The other functions of the library stay its own.
+//! The nine functions that replace those of libproc2. The other functions of the library are not
+//! replaced.
 //!
-//! They are all here or none: the library calls some of them itself, through the table of symbols, so that it arrives
-//! here with contexts of its own. A context that was not given out here is passed through. `xtra_pids_val`, which programs
-//! call in debug builds, is not here: no version looks at the context that it gets, and libproc2.so.1 has one argument less.
+//! All nine must be here, because the library itself calls some of them through the symbol table,
+//! with its own contexts. A context that was not created here is passed through. `xtra_pids_val`,
+//! which programs call in debug builds, is not here: no version looks at the context that it gets,
+//! and libproc2.so.1 has one argument less.
 //!
-//! Nothing here ends the program. A panic, a failure of an engine, or too little memory makes the real library answer the call.
+//! Nothing here ends the program. A panic, a failure of an engine, or too little memory makes the
+//! real library answer the call.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint};
@@ -20,20 +23,22 @@ use crate::real::{Real, real};
 use crate::sources::Refused;
 use crate::stats;
 
-/// The contexts that were given out, by their address.
+/// The contexts that were created here, by address.
 static GIVEN: Mutex<Option<HashMap<usize, Box<Context>>>> = Mutex::new(None);
 
 fn with_given<T>(f: impl FnOnce(&mut HashMap<usize, Box<Context>>) -> T) -> T {
     f(GIVEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 
-/// The context behind a pointer, if it was given out here.
+/// The context of a pointer, if it was created here.
 ///
 /// # Safety
-/// No other thread uses the context, as the header demands, and the caller has no other reference to it.
+/// No other thread uses the context, as the header demands, and the caller has no other reference
+/// to it.
 unsafe fn ours<'a>(info: *mut PidsInfo) -> Option<&'a mut Context> {
     let at = with_given(|g| g.get_mut(&(info as usize)).map(|c| std::ptr::from_mut(&mut **c)))?;
-    // SAFETY: it lives until the caller gives it back, and the caller says that nobody else uses it.
+    // SAFETY: it lives until the caller gives it back, and the caller says that nobody else uses
+    // it.
     Some(unsafe { &mut *at })
 }
 
@@ -46,7 +51,7 @@ unsafe fn theirs(info: *mut PidsInfo) -> *mut PidsInfo {
     unsafe { ours(info) }.map_or(info, |c| c.info)
 }
 
-/// Must all be passed through? Then why.
+/// Why all calls must be passed through, if so.
 fn bypass(real: &Real) -> Option<&'static str> {
     static HIDES: OnceLock<bool> = OnceLock::new();
     if real.version.is_none() {
@@ -62,10 +67,10 @@ fn set_errno(number: c_int) {
     unsafe { *libc::__errno_location() = number };
 }
 
-/// Runs what may panic. Without the message that a panic prints.
+/// Runs code that may panic, without printing the message of a panic.
 fn quiet<T>(f: impl FnOnce() -> Result<T, Refused>) -> Option<T> {
     static HOOK: OnceLock<()> = OnceLock::new();
-    // This library has a copy of the standard library of its own, so the hook is nobody else's.
+    // This library has its own copy of the standard library, so no other code uses the hook.
     HOOK.get_or_init(|| std::panic::set_hook(Box::new(|_| {})));
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => Some(value),
@@ -136,7 +141,7 @@ pub unsafe extern "C" fn procps_pids_new(
     made
 }
 
-/// Counts a user of a context more.
+/// Adds a user of a context.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.
@@ -148,7 +153,7 @@ pub unsafe extern "C" fn procps_pids_ref(info: *mut PidsInfo) -> c_int {
     unsafe { (real.r#ref)(theirs(info)) }
 }
 
-/// Counts a user of a context less, and gives it up with the last one.
+/// Removes a user of a context, and frees it with the last one.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.
@@ -201,7 +206,7 @@ pub unsafe extern "C" fn procps_pids_reset(
     done
 }
 
-/// Says what is wrong if /proc is not there, and returns this process.
+/// Reports an error if /proc is missing, and returns this process.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.
@@ -212,7 +217,8 @@ pub unsafe extern "C" fn fatal_proc_unmounted(
 ) -> *mut PidsStack {
     let _host = memory::host();
     let Some(real) = real() else { return null_mut() };
-    // SAFETY: the arguments are those of the caller. It calls `procps_pids_select` here, with its own context.
+    // SAFETY: the arguments are those of the caller. It calls `procps_pids_select` here, with its
+    // own context.
     unsafe { (real.fatal)(theirs(info), return_self) }
 }
 
@@ -262,7 +268,8 @@ pub unsafe extern "C" fn procps_pids_reap(info: *mut PidsInfo, which: c_int) -> 
     unsafe { (real.reap)(theirs(info), which) }
 }
 
-/// Selects some tasks. The real library does it, because it reads the files of these tasks only, so that nothing can be gained.
+/// Selects some tasks. The real library does it, because it reads the files of these tasks only, so
+/// that nothing can be gained.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.
@@ -279,7 +286,7 @@ pub unsafe extern "C" fn procps_pids_select(
     unsafe { (real.select)(theirs(info), these, len, which) }
 }
 
-/// Sorts rows. It looks at the rows only, which are as those of the real library.
+/// Sorts rows. It only looks at the rows, which have the layout of the real library.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.

@@ -15,20 +15,22 @@ use crate::real::Version;
 use crate::text::{BUFFER, COMM, Escape, docker_id, in_escaped_parts, in_one, in_parts};
 use crate::tty::{self, Ttys};
 
-/// A task, as the answers have it.
+/// A task in the answers.
 #[derive(Debug)]
 pub struct Task<'a> {
     row: Row<'a>,
     /// The task that has the texts, which is its process.
     texts: TaskView<'a>,
-    /// The values of the whole process. They are there for a thread if the real library shows sums of its process.
+    /// The values of the whole process. They are there for a thread if the real library shows sums
+    /// of its process.
     stat: Option<&'a Stat>,
     io: Option<&'a Io>,
     /// Is it read from the files of a process, and not from those of a thread?
     is_process: bool,
-    /// Is it the thread that asks? It runs, even if it waits for the threads of an engine.
+    /// Is it the calling thread? It counts as running, even if it waits for the threads of an
+    /// engine.
     is_caller: bool,
-    /// How many threads it has, where those of an engine are among them.
+    /// The number of its threads, if those of an engine are among them.
     threads: Option<u32>,
 }
 
@@ -37,14 +39,14 @@ impl<'a> Task<'a> {
     pub fn new(view: TaskView<'a>, process: Option<TaskView<'a>>, is_process: bool) -> Task<'a> {
         let row = Row::new(view);
         let whole = process.filter(|_| is_process).map(Row::new);
-        // That answer has no sums where they are not wanted.
+        // That answer lacks sums if they are not needed.
         let stat = whole.as_ref().and_then(|w| w.stat).or(row.stat);
         let io = whole.as_ref().and_then(|w| w.io).or(row.io);
         let texts = process.unwrap_or(view);
         Task { stat, io, texts, row, is_process, is_caller: false, threads: None }
     }
-    /// Why there is no text, if the real library would take it for an empty one. A thread may have the text that the
-    /// first thread of its process, which has ended, does not have any more.
+    /// Why there is no text, if the real library would show it as empty. If the first thread of a
+    /// process has ended, another thread may still have the text.
     fn no_text(&self, reason: Option<Reason>) -> Option<()> {
         let is_same = self.texts.pid() == self.row.view.pid();
         match reason? {
@@ -70,19 +72,19 @@ impl<'a> Task<'a> {
     }
 }
 
-/// This process, with its ids as /proc has them, before an engine had threads in it. The threads of an engine are left
-/// out: a user of ps did not start them.
+/// This process, with its ids as /proc has them, before an engine had threads in it. The threads of
+/// an engine are left out: a user of ps did not start them.
 #[derive(Debug, Default)]
 pub struct Own {
     pub pid: Option<u32>,
-    /// The thread that asks.
+    /// The calling thread.
     caller: Option<u32>,
     /// All of them.
     pub threads: Vec<u32>,
 }
 
 impl Own {
-    /// What it is now.
+    /// Its current state.
     ///
     /// # Errors
     /// There is no memory for the list of its threads.
@@ -99,7 +101,7 @@ impl Own {
     }
 }
 
-/// What all values of a fetch have in common.
+/// The data that all values of a fetch share.
 #[derive(Debug)]
 pub struct Common {
     pub version: Version,
@@ -143,7 +145,7 @@ fn real(n: f64) -> u64 {
     n.to_bits()
 }
 
-/// Where the task has no such thing, or the caller may not see it, the real library leaves a zero.
+/// If the task has no such value, or the caller may not see it, the real library leaves a zero.
 fn zero(row: &Row<'_>, group: Group) -> Option<u64> {
     matches!(row.view.reason(group), Some(Reason::Absent | Reason::Denied)).then_some(0)
 }
@@ -190,14 +192,15 @@ pub fn fd_has_size() -> bool {
 }
 
 impl Common {
-    /// The name of the command as a result has it.
+    /// The name of the command in the form of a result.
     fn comm(&mut self, task: &Task<'_>) -> Option<()> {
         self.text.clear();
         self.escape.append(&mut self.text, task.row.comm?, COMM);
         Some(())
     }
 
-    /// Makes room for the values of the rows, whose buffers are as large as those of the real library.
+    /// Makes room for the values of the rows, whose buffers are as large as those of the real
+    /// library.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -213,19 +216,20 @@ impl Common {
         Ok(())
     }
 
-    /// The first bytes of the arguments as /proc/PID/cmdline has them. Empty where there are none.
+    /// The first bytes of the arguments, as in /proc/PID/cmdline. Empty if there are none.
     fn arguments(&mut self, task: &Task<'_>, most: usize) -> Option<()> {
         let blob = task.texts.cmdline();
         self.put(task, Group::Cmdline, blob, c"cmdline", most)
     }
 
-    /// The environment as /proc/PID/environ has it. Empty where there is none, and where the caller may not read it.
+    /// The environment, as in /proc/PID/environ. Empty if there is none, or if the caller may not
+    /// read it.
     fn environment(&mut self, task: &Task<'_>, most: usize) -> Option<()> {
         let blob = task.texts.environ();
         self.put(task, Group::Environ, blob, c"environ", most)
     }
 
-    /// Puts a text where it is made into a value.
+    /// Copies a text to the buffer where it is converted to a value.
     fn put(
         &mut self,
         task: &Task<'_>,
@@ -368,7 +372,7 @@ impl Common {
         if self.version.has_fine_uptime() {
             return Some((self.boot_ticks as f64 - start as f64).max(0.0));
         }
-        // A task that is younger than the fetch is very old to the real library.
+        // The real library treats a task that is younger than the fetch as very old.
         Some(self.boot_ticks.wrapping_sub(start) as f64)
     }
 
@@ -377,7 +381,7 @@ impl Common {
         real(if elapsed > 0.0 { f64::from(ticks as f32 * 100.0) / elapsed } else { 0.0 })
     }
 
-    /// The value of an item, as it is stored. `None`: something that it is made of is not known.
+    /// The value of an item, in its stored form. `None`: a part of it is not known.
     #[expect(clippy::too_many_lines, reason = "one line for each item")]
     pub fn value(&mut self, item: Item, task: &Task<'_>, arena: &mut Arena) -> Option<u64> {
         let row = &task.row;

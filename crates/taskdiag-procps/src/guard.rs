@@ -1,9 +1,9 @@
-//! Runs an engine in a thread of its own, which can be left where it is.
+//! Runs an engine in a separate thread, which can be abandoned.
 //!
-//! An engine allocates in many places, and in threads that it starts. Where an allocation fails, nothing can go on there, and
-//! nothing can be undone, since destructors of what is half made would not be safe. So each thread of the engine that gets no
-//! memory sleeps from then on, and the thread that waits for the engine returns without an answer. What the engine had stays
-//! where it is, and nobody looks at it again.
+//! An engine allocates in many places, and in threads that it starts. After a failed allocation,
+//! the thread can neither go on nor unwind, because destructors of half-made values would not be
+//! safe. So each thread of the engine that gets no memory sleeps for ever, and the thread that
+//! waits for the engine returns without an answer. The memory of the engine is never used again.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,17 +22,17 @@ pub enum Failed {
     Thread(io::Error),
 }
 
-/// That something has changed, for those who wait.
+/// Wakes the waiting threads after a change.
 static EVENT: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 
 fn event() -> MutexGuard<'static, ()> {
     EVENT.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many threads are guarded, or were left where they are.
+/// The number of threads that are guarded or abandoned.
 static GUARDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Is there a thread that may be left where it is?
+/// Is there a thread that may be abandoned?
 pub fn is_used() -> bool {
     GUARDED.load(Ordering::Acquire) > 0
 }
@@ -40,7 +40,8 @@ pub fn is_used() -> bool {
 /// The stack of the thread, as large as that of any thread of an engine.
 const STACK: usize = 2 << 20;
 
-/// Runs this, and returns what it returns. All signals are blocked there, because handlers of the host expect its own threads.
+/// Runs this, and returns what it returns. All signals are blocked there, because handlers of the
+/// host expect its own threads.
 pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
     if memory::is_short() {
         return Err(Failed::Memory);
@@ -65,7 +66,7 @@ pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resu
     loop {
         if let Some(done) = place.lock().unwrap_or_else(PoisonError::into_inner).take() {
             drop(held);
-            // It ends at once, and then nothing is left of it.
+            // It ends at once, and leaves nothing behind.
             let _ = thread.join();
             GUARDED.fetch_sub(1, Ordering::AcqRel);
             return Ok(done.unwrap_or_else(|panic| resume_unwind(panic)));
@@ -77,7 +78,7 @@ pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resu
     }
 }
 
-/// Stops this thread, which got no memory, and tells those who wait for it.
+/// Stops this thread, which got no memory, and wakes the threads that wait for it.
 pub fn stop() -> ! {
     {
         let _held = event();
@@ -115,7 +116,7 @@ mod tests {
     /// More than any address space has.
     const TOO_MUCH: usize = 1 << 46;
 
-    /// In a process of its own, because nothing is answered after it.
+    /// In a separate process, because no call is answered after it.
     #[test]
     fn an_engine_without_memory_is_left_where_it_is() {
         const CHILD: &str = "TASKDIAG_TEST_WITHOUT_MEMORY";

@@ -1,10 +1,12 @@
-//! The items of `enum pids_item`: what each is made of.
+//! The items of `enum pids_item` and their sources.
 //!
-//! This is what makes a tool pay only for what it asks. Each item names the groups of taskdiag, and the members of them,
-//! that it is made of. An item without a source here is got from the real library, for that item only.
+//! With this table, a tool only pays for the items that it requests. Each item names its groups of
+//! taskdiag, and their members. For an item without a source here, the real library is used, for
+//! that item only.
 //!
-//! The two binary interfaces have different numbers for most items, because the enum is in alphabetical order and got new
-//! members in between. So a number means nothing without the interface that it is of.
+//! The two binary interfaces have different numbers for most items, because the enum is in
+//! alphabetical order and got new members in between. So a number is meaningless without its
+//! interface.
 
 use std::ffi::c_int;
 
@@ -36,7 +38,7 @@ pub enum Kind {
     Strv,
 }
 
-/// What an item is made of.
+/// The source of an item.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     /// Groups of taskdiag.
@@ -45,11 +47,11 @@ pub struct Need {
     pub members: Members,
     /// What the real library reads.
     pub file: File,
-    /// How it is stored.
+    /// Its stored form.
     pub kind: Kind,
     /// Is it the difference to the last fetch?
     pub is_delta: bool,
-    /// Is it got from the real library?
+    /// Does it come from the real library?
     pub is_old: bool,
     /// Is it a sum over the threads in the row of a process, and of one thread in that of a thread?
     pub is_sum: bool,
@@ -146,7 +148,7 @@ macro_rules! items {
             /// All items in the order of libproc2.so.1.
             pub const ALL: &[Item] = &[$(Item::$name,)*];
 
-            /// What it is made of.
+            /// Its source.
             pub const fn need(self) -> Need {
                 match self { $(Item::$name => const { $need },)* }
             }
@@ -177,7 +179,7 @@ const SO0: [Item; IN_SO0] = {
     items
 };
 
-/// The number of each item in libproc2.so.0. Nobody asks there for those that it does not have.
+/// The number of each item in libproc2.so.0. Items that it does not have are never requested there.
 const SO0_NUMBERS: [c_int; Item::ALL.len()] = {
     let mut numbers = [-1; Item::ALL.len()];
     let mut number = 0;
@@ -243,8 +245,9 @@ items! {
     FLT_MIN stat(&["minflt"]).sum();
     FLT_MIN_C stat(&["minflt", "cminflt"]).sum();
     FLT_MIN_DELTA stat(&["minflt"]).delta();
-    // The real library takes the effective ids from the owner of the directory in /proc. The kernel makes them the effective ids of
-    // the task for directories of mode 0555, also if the process may not be dumped (task_dump_owner()).
+    // The real library takes the effective ids from the owner of the directory in /proc. The kernel
+    // makes them the effective ids of the task for directories of mode 0555, also if the process
+    // may not be dumped (task_dump_owner()).
     ID_EGID cred("egid").file(Other);
     ID_EGROUP cred("egid").file(Other).str();
     ID_EUID cred("euid").file(Other);

@@ -1,9 +1,10 @@
-//! A library for the dynamic linker to put in front of libproc2, so that unmodified `ps`, `top`, `pgrep` and others get
-//! their processes from taskdiag: `taskdiag run -- ps aux`, or for a whole machine `taskdiag dropin install`.
+//! A library that the dynamic linker puts before libproc2, so that unmodified `ps`, `top`, `pgrep`
+//! and others get their processes from taskdiag: `taskdiag run -- ps aux`, or for a whole machine
+//! `taskdiag dropin install`.
 //!
-//! It has the functions about processes of libproc2, and passes to the real library what it does not answer itself:
-//! calls for single processes, items without a source here, everything if the version is not known, and any call that
-//! fails here. `docs/dropin.md` explains it.
+//! It has the functions about processes of libproc2, and passes the rest to the real library: calls
+//! for single processes, items without a source here, everything if the version is not known, and
+//! any call that fails here. `docs/dropin.md` explains it.
 
 mod abi;
 mod arena;

@@ -3,10 +3,10 @@
 //! Rust ends the process where an allocation fails. Here a failure makes the real library answer instead, which needs much less
 //! memory. There are three kinds of allocation:
 //!
-//! - What an engine does runs in a thread of its own (see `guard`), if allocations can fail. Where one does, that thread and the
-//!   other threads of the engine stop for good, so that nothing goes on with what it does not have, and the caller gets to know.
-//!   On most machines no allocation fails, and a thread costs half a millisecond, so there is none then.
-//! - What can be large in the threads of the host is allocated with `tried`, and may fail.
+//! - An engine runs in a separate thread (see `guard`) if allocations can fail. If one fails, that
+//!   thread and the other threads of the engine stop for ever, and the caller is notified. On most
+//!   machines no allocation fails, and a thread costs half a millisecond, so there is none then.
+//! - Large allocations in the threads of the host use `tried`, and may fail.
 //! - All the rest in these threads is small. It comes from a reserve, and the caller looks at [`is_short`] for each row.
 //!
 //! After a failure, all calls are passed to the real library.
@@ -27,7 +27,7 @@ struct Memory;
 #[global_allocator]
 static MEMORY: Memory = Memory;
 
-/// What an allocation that fails belongs to.
+/// The context of a failed allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// An engine.
@@ -56,7 +56,7 @@ pub fn set_short() {
     IS_SHORT.store(true, Ordering::Release);
 }
 
-/// As long as it lives, this thread is in a call of the host.
+/// While it is alive, this thread is in a call of the host.
 pub struct InPlace(Place);
 
 impl Drop for InPlace {
@@ -71,7 +71,7 @@ pub fn host() -> InPlace {
     InPlace(PLACE.replace(Place::Host))
 }
 
-/// Runs what may fail for want of memory, and returns an error then.
+/// Runs code whose allocations may fail, and returns an error if one does.
 pub fn tried<T>(f: impl FnOnce() -> T) -> T {
     let _place = InPlace(PLACE.replace(Place::Tried));
     f()
@@ -121,7 +121,7 @@ fn piece(layout: Layout) -> *mut u8 {
     }
 }
 
-/// What an allocation gets that failed.
+/// The memory for a failed allocation.
 #[cold]
 fn failed(layout: Layout) -> *mut u8 {
     match PLACE.get() {
@@ -134,7 +134,7 @@ fn failed(layout: Layout) -> *mut u8 {
     }
 }
 
-// SAFETY: memory is that of the system, or a piece of the reserve that nobody else has.
+// SAFETY: memory comes from the system, or is a piece of the reserve that is handed out once.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the rules.
@@ -237,14 +237,15 @@ unsafe fn resize(at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
 
 /// What an engine may need besides the tasks: its tables and the stacks of its threads.
 const NEEDED: usize = 32 << 20;
-/// How much of the address space the C library takes for each thread that allocates, and does not give back (`HEAP_MAX_SIZE`).
+/// The address space that the C library reserves for each allocating thread, and does not release
+/// (`HEAP_MAX_SIZE`).
 const NEEDED_PER_THREAD: usize = 64 << 20;
-/// The most threads that an engine has besides the one that it runs in.
+/// The largest number of threads of an engine, without the one that it runs in.
 const MOST_THREADS: usize = 8;
-/// What each task may need, in the answer of an engine, while that grows, and in the rows.
+/// The memory that each task may need, in a growing answer of an engine and in the rows.
 const NEEDED_PER_TASK: usize = 4096;
 
-/// May this process have only so much memory, by a limit of its own?
+/// Does this process have a memory limit?
 fn is_limited() -> bool {
     let has_limit = |which| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -255,28 +256,30 @@ fn is_limited() -> bool {
     has_limit(libc::RLIMIT_AS) || has_limit(libc::RLIMIT_DATA)
 }
 
-/// Does the kernel refuse memory that it may not have (`vm.overcommit_memory` is 2)? Otherwise it gives all that is asked for.
+/// Does the kernel refuse memory that it does not have (`vm.overcommit_memory` is 2)? Otherwise it
+/// grants all requests.
 fn is_strict() -> bool {
     let mut text = [0; 8];
     let n = read(c"/proc/sys/vm/overcommit_memory", &mut text);
     n.is_none_or(|n| text[..n].first() == Some(&b'2'))
 }
 
-/// What is known of the memory that an answer may have.
+/// What is known about the memory for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// No allocation fails, since the kernel gives more than it has.
+    /// No allocation fails, because the kernel overcommits.
     Free,
-    /// The kernel gives what it has.
+    /// The kernel does not overcommit.
     Strict,
-    /// This process has a limit, and enough memory below it. Nothing is to be kept from one call to the next.
+    /// This process has a limit, and enough memory below it. Nothing must be kept from one call to
+    /// the next.
     Limited,
     /// There may be too little.
     TooLittle,
 }
 
-/// Looks whether an answer about all tasks has room, before any of it is used, so that the real library gets all that it would
-/// have had.
+/// Checks whether there is room for an answer about all tasks before any memory is used, so that
+/// the real library has as much as without us.
 pub fn room() -> Room {
     let (room, bytes) = match (is_limited(), is_strict()) {
         (true, _) => {
@@ -339,7 +342,7 @@ mod tests {
     const TOO_MUCH: usize = 1 << 60;
 
     #[test]
-    fn what_is_tried_fails_and_nothing_else_happens() {
+    fn a_tried_allocation_fails_without_side_effects() {
         let _host = host();
         assert!(grow(&mut Vec::<u8>::new(), TOO_MUCH).is_err());
         assert!(grow(&mut Vec::<u8>::new(), 10).is_ok());

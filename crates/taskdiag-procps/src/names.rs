@@ -1,5 +1,5 @@
-//! Names of users and groups, each looked up once. The real library keeps them, too, as long as the process lives, and
-//! its callers know that.
+//! Names of users and groups, each looked up once. The real library also keeps them for the life of
+//! the process, and its callers rely on that.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
@@ -9,7 +9,8 @@ use crate::memory::tried;
 
 use crate::real::{Version, real};
 
-/// The size of the real library's buffer for a name (`P_G_SZ`). A name that does not fit is shown as its number.
+/// The size of the real library's buffer for a name (`P_G_SZ`). A name that does not fit is shown
+/// as its number.
 const LONGEST: usize = 33;
 
 /// The addresses of the names, by the ids.
@@ -32,7 +33,7 @@ pub fn group(gid: u32) -> Option<*mut c_char> {
     look_up(&GROUPS, gid, find)
 }
 
-/// Does the real library show the number in the place of this name?
+/// Does the real library show the number instead of this name?
 fn is_replaced(name: &CStr) -> bool {
     let marks_empty = || real().and_then(|r| r.version).is_some_and(Version::marks_empty_text);
     name.to_bytes().len() >= LONGEST || (name.is_empty() && marks_empty())

@@ -1,5 +1,5 @@
-//! Gets values from the real library: those of items that taskdiag does not have, for all tasks, and whole rows of tasks of
-//! which a value is missing.
+//! Gets values from the real library: items that taskdiag does not have, for all tasks, and whole
+//! rows of tasks with a missing value.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_uint};
@@ -47,7 +47,8 @@ impl Old {
         (made == 0 && !info.is_null()).then(|| Old { real, info, items })
     }
 
-    /// The values of all tasks, by their ids: those of processes, or of threads. Strings are copied to the arena.
+    /// The values of all tasks, by their ids: those of processes, or of threads. Strings are copied
+    /// to the arena.
     pub fn all(&mut self, threads: bool, arena: &mut Arena) -> Result<Values, Failed> {
         let which = if threads { THREADS_TOO } else { TASKS_ONLY };
         // SAFETY: the context is ours.

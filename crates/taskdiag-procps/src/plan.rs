@@ -7,7 +7,7 @@ use crate::real::Version;
 
 /// The longest text that an engine is asked for. A longer one is read when its row is made, see [`crate::proctext`].
 const TEXT_BYTES: u32 = 4 << 10;
-/// The most of all texts that it is asked for.
+/// The limit for all texts in requests.
 const ALL_TEXT_BYTES: u64 = 2 << 20;
 /// The same for a part of a long list.
 const PART_TEXT_BYTES: u64 = 512 << 10;
@@ -17,14 +17,15 @@ const PART_TEXT_BYTES: u64 = 512 << 10;
 pub struct Plan {
     /// The items, in the order of the caller.
     pub items: Vec<Item>,
-    /// The items that the real library gives.
+    /// The items that come from the real library.
     pub old: Vec<Item>,
     groups: Groups,
     members: Members,
     /// The groups among these whose values are sums over the threads in the row of a process.
     sums: Groups,
     sum_members: Members,
-    /// Does the real library read `stat` or `status` for these items? Else it knows neither name nor state.
+    /// Does the real library read `stat` or `status` for these items? If not, it knows neither name
+    /// nor state.
     pub has_comm: bool,
     /// Is there an item that is a difference to the last fetch?
     pub has_delta: bool,
@@ -86,8 +87,8 @@ impl Plan {
         })
     }
 
-    /// A second request beside that for all threads, for what belongs to processes: texts, and where the real library
-    /// shows them in the rows of first threads, sums.
+    /// A second request in addition to that for all threads, for values of processes: texts, and
+    /// sums if the real library shows them in the rows of first threads.
     pub fn processes(&self, threads: bool, version: Version) -> Option<Request> {
         let sums = if version.shows_sums_in_first_threads() { self.sums } else { Groups::NONE };
         let texts = self.groups & Groups::TEXTS;

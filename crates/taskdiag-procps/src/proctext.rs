@@ -1,5 +1,6 @@
-//! Reads a text of a process from /proc, as the real library does. An engine is asked for short texts only, so that one user
-//! with long arguments in many processes cannot make its answer large. What is longer is read here when its row is made.
+//! Reads a text of a process from /proc, as the real library does. Engines are only asked for short
+//! texts, so that a user with long arguments in many processes cannot make an answer large. Longer
+//! texts are read here when their row is made.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -8,11 +9,11 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _};
 
 use crate::memory::grow;
 
-/// How much is read at first. Most of these texts are not much longer than what an engine tells.
+/// How much is read at first. Most of these texts are not much longer than the limit of an engine.
 const FIRST: usize = 16 << 10;
 
-/// Reads a file of a process that began at this clock tick, up to `most` bytes. `None`: it has ended, or has no such text any
-/// more, or there is no memory.
+/// Reads a file of a process that began at this clock tick, up to `most` bytes. `None`: it has
+/// ended, or has no such text any more, or there is no memory.
 pub fn read(text: &mut Vec<u8>, pid: u32, start: u64, name: &CStr, most: usize) -> Option<()> {
     text.clear();
     // Both files are of the same process, even if another one gets its id meanwhile.
@@ -47,7 +48,8 @@ fn open(dir: &File, name: &CStr) -> Option<File> {
     }
 }
 
-/// The clock tick at which a task began, from its file `stat`. Its name may have any bytes, so that the last parenthesis counts.
+/// The clock tick at which a task began, from its file `stat`. Its name may have any bytes, so the
+/// last parenthesis counts.
 fn start_of(stat: &[u8]) -> Option<u64> {
     let after = stat.iter().rposition(|b| *b == b')')? + 2;
     let rest = std::str::from_utf8(stat.get(after..)?).ok()?;

@@ -1,7 +1,8 @@
-//! The real library: where its functions are, and which version it is.
+//! Finds the functions of the real library, and its version.
 //!
-//! The version is that of the file that was loaded. The header cannot tell it: the functions have the same names and
-//! symbol versions in all versions of the library, while most items have other numbers since 4.0.5.
+//! The version is that of the loaded file. The functions do not show it: they have the same names
+//! and symbol versions in all versions of the library, although most items have different numbers
+//! since 4.0.5.
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +11,7 @@ use std::sync::OnceLock;
 
 use crate::abi::{Abi, PidsFetch, PidsInfo, PidsStack};
 
-/// The functions of the real library that this one stands in front of.
+/// The functions of the real library that this one replaces.
 #[derive(Debug)]
 pub struct Real {
     pub new: unsafe extern "C" fn(*mut *mut PidsInfo, *const c_int, c_int) -> c_int,
@@ -28,13 +29,13 @@ pub struct Real {
         c_int,
         c_int,
     ) -> *mut *mut PidsStack,
-    /// What is known of the version; `None`: everything is passed through.
+    /// The properties of the version. `None`: everything is passed through.
     pub version: Option<Version>,
     /// The file.
     pub path: PathBuf,
 }
 
-/// A version that is known. Later ones are greater.
+/// A known version. Later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// 4.0.2 and 4.0.3.
@@ -67,18 +68,19 @@ impl Version {
         if self >= Version::V405 { Abi::So1 } else { Abi::So0 }
     }
 
-    /// If threads are listed, is the row of a process's first thread made from the files of the process?
+    /// If threads are listed, is the row of a process's first thread made from the files of the
+    /// process?
     pub fn shows_sums_in_first_threads(self) -> bool {
         self < Version::V404
     }
 
-    /// Does it read `stat` of each task, whatever the items are? Then it knows name and state always.
+    /// Does it read `stat` of each task for all items? Then it always knows name and state.
     pub fn always_reads_stat(self) -> bool {
         self >= Version::V406
     }
 
-    /// Does it count the time since boot to the nanosecond? Else it is in hundredths of a second, and a task that is younger
-    /// than the fetch is very old.
+    /// Does it count the time since boot in nanoseconds? If not, it has hundredths of a second, and
+    /// a task that is younger than the fetch looks very old.
     pub fn has_fine_uptime(self) -> bool {
         self >= Version::V405
     }
@@ -88,7 +90,8 @@ impl Version {
         self >= Version::V407
     }
 
-    /// Is an empty command line shown as `-`, and an empty user name as the number? Before, these are `?` and empty.
+    /// Is an empty command line shown as `-`, and an empty user name as the number? Before, these
+    /// are `?` and empty.
     pub fn marks_empty_text(self) -> bool {
         self >= Version::V406
     }
@@ -99,7 +102,8 @@ impl Version {
     }
 }
 
-/// The real library, or `None` if this process has none. A plugin may load it later, so it is looked for again then.
+/// The real library, or `None` if this process has none. A plugin may load it later, so it is
+/// looked for again then.
 pub fn real() -> Option<&'static Real> {
     static REAL: OnceLock<Real> = OnceLock::new();
     if REAL.get().is_none() {
@@ -118,7 +122,8 @@ fn symbol(place: Place, name: &CStr) -> Option<*mut c_void> {
     (!at.is_null()).then_some(at)
 }
 
-/// What is loaded for a plugin alone (`RTLD_LOCAL`) is not among the libraries after this one, so its files are looked at then.
+/// A library that only a plugin has loaded (`RTLD_LOCAL`) is not among the libraries after this
+/// one, so the loaded files are searched.
 fn find() -> Option<Real> {
     functions(libc::RTLD_NEXT).or_else(|| loaded().iter().find_map(|name| of_file(name)))
 }
@@ -130,7 +135,8 @@ fn loaded() -> Vec<CString> {
         _size: libc::size_t,
         names: *mut c_void,
     ) -> c_int {
-        // SAFETY: the linker gives a description, whose name is a string, and `names` is that of the call below.
+        // SAFETY: the linker gives a description, whose name is a string, and `names` is that of
+        // the call below.
         unsafe {
             if !(*info).dlpi_name.is_null() {
                 (*names.cast::<Vec<CString>>()).push(CStr::from_ptr((*info).dlpi_name).to_owned());
@@ -155,10 +161,12 @@ fn of_file(name: &CStr) -> Option<Real> {
     if handle.is_null() {
         return None;
     }
-    // A stub of `taskdiag dropin install` has the same name, and the functions behind it are those of this library.
+    // A stub of `taskdiag dropin install` has the same name, but leads to the functions of this
+    // library.
     let real = functions(handle).filter(|real| real.path == path);
     if real.is_none() {
-        // SAFETY: it was opened above. Otherwise it stays open, so that the functions stay where they are.
+        // SAFETY: it was opened above. Otherwise it stays open, so that the functions stay where
+        // they are.
         unsafe { libc::dlclose(handle) };
     }
     real
@@ -170,9 +178,12 @@ fn functions(place: Place) -> Option<Real> {
     macro_rules! function {
         ($name:literal) => {{
             let at = symbol(place, $name)?;
-            // SAFETY: the header of the library gives the function of this name this type, in every version that has
-            // the symbol version LIBPROC_2.
-            #[expect(clippy::missing_transmute_annotations, reason = "the type is that of the member")]
+            // SAFETY: the header of the library gives the function of this name this type, in every
+            // version that has the symbol version LIBPROC_2.
+            #[expect(
+                clippy::missing_transmute_annotations,
+                reason = "the type is that of the member"
+            )]
             unsafe {
                 std::mem::transmute(at)
             }
@@ -238,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_when_a_plugin_loads_it() {
+    fn a_library_loaded_by_a_plugin_is_found() {
         assert!(real().is_none(), "this test does not link to it");
         let open = |name: &CStr| {
             // SAFETY: the name is a string.

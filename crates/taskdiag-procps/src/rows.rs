@@ -1,4 +1,4 @@
-//! The rows of one fetch, in the shape in which the caller gets them.
+//! The rows of one fetch, in the layout for the caller.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::null_mut;
@@ -8,7 +8,7 @@ use crate::arena::Arena;
 use crate::guard::Failed;
 use crate::memory::{grow, tried};
 
-/// The least number of rows for which memory is taken.
+/// The smallest number of rows to allocate.
 const LEAST: usize = 64;
 
 /// Memory for some rows.
@@ -42,13 +42,13 @@ impl Drop for Extent {
     }
 }
 
-/// The rows. Their memory is used again by the next fetch, so an item that is not to be changed keeps its value.
+/// The rows. The next fetch reuses their memory, so an item that must not change keeps its value.
 #[derive(Default)]
 pub struct Rows {
     extents: Vec<Extent>,
-    /// Memory of rows of another width, which the caller may look at until the next fetch.
+    /// Memory of rows with another width, which the caller may still read until the next fetch.
     former: Vec<Extent>,
-    /// A row for each task, and those that wait for more tasks.
+    /// A row for each task, and spare ones for more tasks.
     all: Vec<*mut PidsStack>,
     /// Results of a row, with the mark of its end.
     width: usize,
@@ -60,12 +60,12 @@ pub struct Rows {
     pub kept: Arena,
     /// The task of each row.
     pub ids: Vec<u32>,
-    /// What the caller gets and may sort: a copy of `all`, which ends with NULL.
+    /// The array for the caller, who may sort it: a copy of `all`, which ends with NULL.
     pub shown: Vec<*mut PidsStack>,
 }
 
 impl Rows {
-    /// Begins a fetch with about so many rows of so many items.
+    /// Begins a fetch with approximately this many rows of this many items.
     pub fn begin(&mut self, items: usize, expected: usize) -> Result<(), Failed> {
         self.former.clear();
         self.arena.clear();
@@ -75,7 +75,7 @@ impl Rows {
         self.reserve(expected)
     }
 
-    /// Gives up all rows, because the items change. Their memory stays until the next fetch.
+    /// Drops all rows, because the items change. Their memory stays until the next fetch.
     pub fn retire(&mut self) {
         self.former.append(&mut self.extents);
         self.all.clear();
@@ -104,8 +104,8 @@ impl Rows {
         if self.len == self.all.len() {
             self.reserve(self.len + self.len / 4 + 1)?;
         }
-        // SAFETY: the rows live as long as the extents, and each has this many results. Nobody else has a reference to
-        // one of them, since callers have pointers only.
+        // SAFETY: the rows live as long as the extents, and each has this many results. Nobody else
+        // has a reference to one of them, since callers have pointers only.
         Ok(unsafe { std::slice::from_raw_parts_mut((*self.all[self.len]).head, self.width) })
     }
 

@@ -1,4 +1,4 @@
-//! What the engines are asked for, and what they answered.
+//! The requests to the engines, and their answers.
 
 use taskdiag::{Choice, Error, Processes, Repeated, Request, Snapshot, comes_in_parts};
 
@@ -6,7 +6,7 @@ use crate::guard::{self, Failed};
 use crate::plan::{self, Plan};
 use crate::real::Version;
 
-/// Why a call is not answered here. Then the real library answers it.
+/// Why the real library has to answer a call.
 #[derive(Debug)]
 pub enum Refused {
     /// An engine failed.
@@ -15,7 +15,7 @@ pub enum Refused {
     Failed(Failed),
     /// The real library would not make a context for items.
     Old,
-    /// A value is missing, and the real library cannot be asked for one task without a loss.
+    /// A value is missing, and the real library would leak a descriptor for a single task.
     Missing,
 }
 

@@ -18,9 +18,9 @@ struct Counts {
     /// Calls that were answered here.
     answered: u64,
     rows: u64,
-    /// Who served which groups, and how often.
+    /// The engines, their groups, and how often they answered.
     engines: BTreeMap<String, u64>,
-    /// Items without a source here, and for how many rows they were got from the real library.
+    /// Items from the real library, with the number of rows.
     old: BTreeMap<&'static str, u64>,
     /// Rows that the real library made, because a value was missing.
     whole_rows: u64,

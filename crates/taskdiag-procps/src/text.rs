@@ -1,4 +1,5 @@
-//! Text as the real library makes it from what the kernel says: without bytes that a terminal would not show.
+//! Converts text of the kernel as the real library does: without bytes that a terminal would not
+//! show.
 
 use std::ffi::{CStr, c_int};
 
@@ -9,24 +10,24 @@ pub const BUFFER: usize = 128 << 10;
 /// The size of its buffer for a command name.
 pub const COMM: usize = 64;
 
-/// How bytes that are no text are replaced.
+/// How invalid bytes are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escape {
     /// Is the character set UTF-8?
     pub utf8: bool,
-    /// The rules of which version.
+    /// The version of the rules.
     pub rules: Rules,
 }
 
 /// What changed between versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// From the first byte that is no UTF-8 on, all bytes count as ASCII.
+    /// After the first invalid UTF-8 byte, every byte is treated as ASCII.
     GiveUp,
-    /// Each byte that is no UTF-8 is replaced. Control characters of two bytes are none.
+    /// Each invalid byte is replaced. Control characters of two bytes count as invalid.
     EachByte,
-    /// The same, and what only looks like UTF-8 (surrogates, characters that are longer than need be) is none, nor are
-    /// characters for private use. In other character sets, the locale says what can be printed.
+    /// The same, and surrogates, overlong characters and characters for private use count as
+    /// invalid, too. In other character sets, the locale decides what can be printed.
     Strict,
 }
 
@@ -52,7 +53,7 @@ impl Escape {
         Escape { utf8, rules: Rules::of(version) }
     }
 
-    /// Replaces in place what cannot be shown (`escape_str`).
+    /// Replaces unprintable bytes in place (`escape_str`).
     pub fn replace(self, text: &mut [u8]) {
         match self.rules {
             Rules::Strict if !self.utf8 => return printable(text),
@@ -61,7 +62,7 @@ impl Escape {
         }
         let mut i = 0;
         while i < text.len() {
-            // Nearly all text is this, and many bytes are looked at together.
+            // Nearly all text is printable ASCII, and many bytes are checked together.
             if text[i..]
                 .first_chunk::<32>()
                 .is_some_and(|c| c.iter().fold(true, |all, b| all & is_plain(*b)))
@@ -80,7 +81,7 @@ impl Escape {
         }
     }
 
-    /// How many bytes the character has with which a text begins. 0: none that may be shown.
+    /// The length of the first character of a text in bytes. 0: it is not printable.
     fn character(self, text: &[u8]) -> usize {
         let n = match text[0] {
             0..=0x7f => return 1,
@@ -120,7 +121,7 @@ fn is_control(bytes: &[u8]) -> bool {
     bytes[0] == 0xc2 && bytes[1] <= 0x9f
 }
 
-/// Is it a character to which everyone may give a meaning of their own?
+/// Is it a character for private use?
 fn is_private(c: char) -> bool {
     matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}')
 }
@@ -156,8 +157,8 @@ pub fn until_nul(text: &[u8]) -> usize {
     CStr::from_bytes_until_nul(text).map_or(text.len(), |s| s.to_bytes().len())
 }
 
-/// A file as one string: `separator` between its parts (`read_unvectored`). Returns how many bytes of the file it had
-/// room for, which includes NULs at the end.
+/// A file as one string: `separator` between its parts (`read_unvectored`). Returns how many bytes
+/// of the file it had room for, which includes NULs at the end.
 pub fn in_one(out: &mut Vec<u8>, file: &[u8], separator: u8) -> usize {
     out.clear();
     let n = if file.len() < BUFFER { file.len() } else { BUFFER - 1 };
@@ -173,8 +174,8 @@ pub fn in_one(out: &mut Vec<u8>, file: &[u8], separator: u8) -> usize {
     n
 }
 
-/// A file as text in which each part ends with NUL (`file2strvec`). The file is not empty, and the list has room for one byte
-/// more.
+/// A file as text in which each part ends with NUL (`file2strvec`). The file is not empty, and the
+/// list has room for one byte more.
 pub fn in_parts(file: &mut Vec<u8>) {
     if file.last() != Some(&0) {
         file.push(0);
@@ -195,7 +196,8 @@ pub fn in_escaped_parts(out: &mut Vec<u8>, file: &[u8], escape: Escape) {
     }
 }
 
-/// The id of a Docker container in the text of a cgroup file: 64 digits after the first `/docker-`, or else `/docker/`.
+/// The id of a Docker container in the text of a cgroup file: 64 digits after the first `/docker-`,
+/// or else `/docker/`.
 pub fn docker_id(cgroups: &[u8]) -> Option<&[u8]> {
     let after = |mark: &[u8]| {
         let at = cgroups.windows(mark.len()).position(|w| w == mark)?;
@@ -236,7 +238,8 @@ mod tests {
         assert_eq!(of(OLD, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? ??.");
         assert_eq!(of(NEW, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");
         assert_eq!(of(STRICT, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");
-        // A surrogate, a character that is longer than need be, and characters for private use, with their neighbours.
+        // A surrogate, a character that is longer than need be, and characters for private use,
+        // with their neighbours.
         for (text, shown) in [
             (&b"\xed\xa0\x80"[..], &b"???"[..]),
             (b"\xed\x9f\xbf", b"\xed\x9f\xbf"),

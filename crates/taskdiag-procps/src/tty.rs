@@ -1,7 +1,7 @@
 //! Names of terminals, from the table of drivers in /proc/tty/drivers.
 //!
-//! Nearly all terminals are found in this way, and then the name depends on the device number only. For others, the real
-//! library looks at open files of the process; such a name is got from there.
+//! Nearly all terminals are found in this way, and their name only depends on the device number.
+//! For others, the real library looks at open files of the process, so it is asked for the name.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,7 +18,7 @@ struct Driver {
     last: u32,
 }
 
-/// The table, and the names that were found.
+/// The table, and the names found so far.
 #[derive(Debug, Default)]
 pub struct Ttys {
     drivers: Option<Vec<Driver>>,
@@ -26,7 +26,8 @@ pub struct Ttys {
 }
 
 impl Ttys {
-    /// The path of a terminal; `None`: it is not found in this way. 0 is no terminal, and has no path.
+    /// The path of a terminal. `None`: it is not in the table. 0 means no terminal, and has no
+    /// path.
     pub fn path(&mut self, dev: u32) -> Option<&str> {
         let drivers = self.drivers.get_or_insert_with(|| {
             parse(&String::from_utf8_lossy(&fs::read("/proc/tty/drivers").unwrap_or_default()))
@@ -76,7 +77,8 @@ fn find(drivers: &[Driver], dev: u32) -> Option<String> {
     (libc::major(rdev) == major && libc::minor(rdev) == minor).then_some(path)
 }
 
-/// The name of a terminal as a result has it (`dev_to_tty` with a buffer of 64 bytes). `short`: without `tty` and `pts/`.
+/// The name of a terminal in the form of a result (`dev_to_tty` with a buffer of 64 bytes).
+/// `short`: without `tty` and `pts/`.
 pub fn name(path: &str, short: bool) -> Vec<u8> {
     let without = |text: &'static str, name: &mut &str| {
         if let Some(rest) = name.strip_prefix(text).filter(|rest| !rest.is_empty()) {

@@ -1,9 +1,9 @@
 //! Reads untrusted bytes without copying them.
 //!
-//! [`Stream::parse`] walks all bytes once and refuses a stream that is not well formed. After that the
-//! views cannot fail. Unknown messages and attributes, and the tail of a longer struct, are skipped, as
-//! the format demands. A shorter struct comes from an older writer: the module `grow` brings the stream
-//! to today's sizes before anything else looks at it.
+//! [`Stream::parse`] walks all bytes once and refuses a stream that is not well formed. After that
+//! the views cannot fail. Unknown messages and attributes, and the tail of a longer struct, are
+//! skipped, as the format demands. A shorter struct comes from an older writer: the module `grow`
+//! brings the stream to today's sizes before anything else looks at it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -37,7 +37,8 @@ pub enum Error {
     Trailing(usize),
     /// A message or attribute at this offset breaks the format.
     Malformed(usize, &'static str),
-    /// A request with an unknown group bit, strategy, or non-zero reserved or trailing bytes.
+    /// A request with an unknown group bit or strategy, or with reserved or trailing bytes that are
+    /// not zero.
     BadRequest(&'static str),
 }
 
@@ -73,7 +74,8 @@ impl std::error::Error for Error {}
 pub enum Command {
     /// Report what is supported.
     Features,
-    /// Report tasks. The strategy and the groups are known ones: [`Req::strategy`] and [`Req::groups`] give them.
+    /// Report tasks. The strategy and the groups are known; [`Req::strategy`] and [`Req::groups`]
+    /// return them.
     Get(Req),
 }
 
@@ -123,8 +125,8 @@ struct TaskAt {
     end: usize,
 }
 
-/// The index that [`Stream::parse`] makes. It has 24 bytes for each task, and 16 for each name. The table of pids is made
-/// when a task is first looked up.
+/// The index that [`Stream::parse`] makes. It has 24 bytes for each task, and 16 for each name. The
+/// table of pids is made when a task is first looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) info: Info,
@@ -174,15 +176,15 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn done(&self) -> &Done {
         &self.index.done
     }
-    /// What was taken out of the stream to keep it, for each user. Empty for an answer as an engine made it.
+    /// What a recorder removed from the stream, for each user. Empty for an answer of an engine.
     pub fn cuts(&self) -> &[Cut] {
         &self.index.cuts
     }
-    /// Groups that were asked for.
+    /// The requested groups.
     pub fn asked(&self) -> Groups {
         Groups::from_bits(self.index.info.show_flags)
     }
-    /// The strategy that was asked for.
+    /// The requested strategy.
     pub fn strategy(&self) -> Strategy {
         Strategy::from_number(self.index.info.dump_strategy).expect("checked by parse")
     }
@@ -206,12 +208,12 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
         self.index.task(self.bytes(), pid)
     }
-    /// The bytes. If a struct in the parsed bytes was shorter than ours, these are not the parsed bytes, but a stream of
-    /// today's sizes.
+    /// The bytes. If a struct in the parsed bytes was shorter than ours, these are not the parsed
+    /// bytes, but a stream of today's sizes.
     pub fn bytes(&self) -> &[u8] {
         self.grown.as_ref().map_or(self.bytes.as_ref(), AlignedBuf::as_bytes)
     }
-    /// Gives back the bytes that were parsed.
+    /// Returns the bytes that were parsed.
     pub fn into_bytes(self) -> B {
         self.bytes
     }
@@ -279,7 +281,7 @@ fn next_message(bytes: &[u8], at: usize) -> Result<Message<'_>, Error> {
     Ok(Message { kind: hdr.kind, at, payload: &rest[HDR..len] })
 }
 
-/// What the check of a stream has found.
+/// The results of checking a stream.
 #[derive(Debug, Default)]
 struct Checked {
     /// A struct is shorter than ours.
@@ -304,7 +306,7 @@ impl Checked {
     }
 }
 
-/// There is room for at most this many tasks before any is known. It takes a few megabytes.
+/// The index has room for at most this many tasks before any is known. It takes a few megabytes.
 const TASKS_AT_FIRST: usize = 1 << 17;
 
 fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
@@ -330,7 +332,8 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
         match m.kind {
             MSG_TASK => {
                 if tasks.is_empty() {
-                    // As many as there would be if all were as long as the first one. It may be a short one of a long stream.
+                    // The estimate if all tasks were as long as the first one, which may be a short
+                    // one of a long stream.
                     tasks.reserve((bytes.len() / (end - at)).min(TASKS_AT_FIRST));
                 }
                 task_message(&m, end, open_end, &mut tasks, &mut names, checked)?;
@@ -352,7 +355,7 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                     return Err(Error::Trailing(end));
                 }
                 if done.tasks != tasks.len() as u64 {
-                    return Err(Error::Malformed(at, "DONE counts other tasks than there are"));
+                    return Err(Error::Malformed(at, "DONE has the wrong number of tasks"));
                 }
                 return Ok(Index { info, done, tasks, cuts, names, by_pid: OnceLock::new() });
             }
@@ -492,25 +495,27 @@ pub(crate) fn is_blob(kind: u16) -> bool {
     matches!(shape(kind), Some(Shape::Blob))
 }
 
-/// The command name of a task with this BASE record, or `None` if it is not known. `long` gives the content of the task's
-/// [`A_COMM`] attribute. It is called only if the name fills the record, so that it may be longer.
+/// The command name of a task with this BASE record, or `None` if it is not known. `long` gives the
+/// content of the task's [`A_COMM`] attribute. It is called only if the name fills the record, so
+/// that it may be longer.
 pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Option<&'a [u8]> {
     base.comm()?;
     let room = base.comm.len() - 1;
     let end = |name: &[u8]| name.iter().position(|b| *b == 0);
     match end(&base.comm).unwrap_or(room) {
         at if at < room => Some(&base.comm[..at]),
-        // A writer that is not ours may have put a NUL into the long name, too.
+        // A foreign writer may have put a NUL into the long name, too.
         _ => {
             Some(long().map_or(&base.comm[..room], |name| &name[..end(name).unwrap_or(name.len())]))
         }
     }
 }
 
-/// The totals of a complete stream and their offset, found without a check of the rest. `None` if there is no DONE at the
-/// end.
+/// The totals of a complete stream and their offset, found without a check of the rest. `None` if
+/// there is no DONE at the end.
 pub(crate) fn done_at(bytes: &[u8]) -> Option<(usize, Done)> {
-    // A newer writer may have a longer DONE. Then it is found by a step over each message before it.
+    // A newer writer may have a longer DONE. Then it is found by a step over each message before
+    // it.
     let usual = bytes.len().checked_sub(HDR + size_of::<Done>())?;
     let mut at = if is_done(bytes, usual) { usual } else { 0 };
     while !is_done(bytes, at) {
@@ -530,8 +535,8 @@ pub fn done(bytes: &[u8]) -> Option<Done> {
     done_at(bytes).map(|(_, done)| done)
 }
 
-/// The pid of the first task, for writers that ask about their own stream before it is parsed. It reads only the headers of
-/// messages, and takes bytes that are not well formed for the end.
+/// The pid of the first task, for writers that ask about their own stream before it is parsed. It
+/// only reads the headers of messages, and treats malformed bytes as the end.
 pub fn first_pid(bytes: &[u8]) -> Option<u32> {
     let mut rest = bytes;
     while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(rest) {

@@ -1,5 +1,5 @@
-//! Device numbers as the format has them: those of the kernel's `new_encode_dev()`, with 12 bits of the major number and 20
-//! of the minor one.
+//! Device numbers in the format: those of the kernel's `new_encode_dev()`, with 12 bits of the
+//! major number and 20 of the minor one.
 
 /// The major and the minor number of a device.
 pub fn major_minor(dev: u32) -> (u32, u32) {

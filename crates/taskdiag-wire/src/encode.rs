@@ -5,7 +5,7 @@ use crate::layout::*;
 use crate::names::{Group, Reason};
 use crate::*;
 
-/// A message goes on in a CONT message before it gets longer than this.
+/// A message is continued in a CONT message before it gets longer than this.
 const MESSAGE_SOFT_MAX: usize = 1 << 20;
 
 /// The request as bytes: `nlmsghdr` and `task_diag_req`.
@@ -92,8 +92,8 @@ impl StreamWriter {
         }
     }
 
-    /// Append complete TASK and NOOP messages that were made elsewhere, unchanged. Their tasks are not counted here, so add
-    /// them to the argument of [`finish`](Self::finish).
+    /// Append complete TASK and NOOP messages that were made elsewhere, unchanged. Their tasks are
+    /// not counted here, so add them to the argument of [`finish`](Self::finish).
     pub fn raw(&mut self, messages: &[u8]) {
         debug_assert!(self.task.is_none() && messages.len() % 8 == 0);
         self.buf.extend_padded(messages);
@@ -106,15 +106,16 @@ impl StreamWriter {
         Some((StreamWriter::resume(stream, at), done))
     }
 
-    /// Go on with the first `at` bytes of a stream, in place. They are its INFO and complete messages. Their tasks are not
-    /// counted here, so add them to the argument of [`finish`](Self::finish).
+    /// Go on with the first `at` bytes of a stream, in place. They are its INFO and complete
+    /// messages. Their tasks are not counted here, so add them to the argument of
+    /// [`finish`](Self::finish).
     pub fn resume(mut stream: AlignedBuf, at: usize) -> StreamWriter {
         debug_assert!(at % 8 == 0);
         stream.truncate(at);
         StreamWriter { buf: stream, ..StreamWriter::default() }
     }
 
-    /// The memory that the next `bytes` will be written to, for a caller that populates its pages first.
+    /// The memory for the next `bytes`, for a caller that populates its pages first.
     pub fn spare(&mut self, bytes: usize) -> &mut [std::mem::MaybeUninit<u64>] {
         self.buf.spare(bytes)
     }
@@ -130,7 +131,8 @@ impl StreamWriter {
         self.task_message(0);
     }
 
-    /// Go on with the task whose messages were just written with [`raw`](Self::raw). The task is not counted again.
+    /// Go on with the task whose messages were just written with [`raw`](Self::raw). The task is
+    /// not counted again.
     pub fn continue_task(&mut self, pid: u32, tgid: u32) {
         self.begin_task(pid, tgid);
         let at = self.msg + size_of::<NlMsgHdr>() + std::mem::offset_of!(TaskMsg, flags);
@@ -147,7 +149,8 @@ impl StreamWriter {
         self.buf.as_mut_bytes()[at..at + 4].copy_from_slice(nla.as_bytes());
     }
 
-    /// Add BASE with this command name. At most 63 bytes of it are kept, because the kernel has no longer names.
+    /// Add BASE with this command name. At most 63 bytes of it are kept, because the kernel has no
+    /// longer names.
     pub fn put_base(&mut self, record: &Base, name: &[u8]) {
         let name = &name[..name.len().min(63)];
         let mut base = Base { valid: record.valid | Base::KNOWS_COMM, ..*record };
@@ -184,20 +187,22 @@ impl StreamWriter {
         }
     }
 
-    /// Add a name that lists refer to by `number`. The number must not be 0, and no other name may have it.
+    /// Add a name that lists refer to by `number`. The number must not be 0, and no other name may
+    /// have it.
     pub fn put_name(&mut self, number: u32, flags: u16, name: &[u8]) {
         self.put_blob(A_NAME, number, flags, name, name.len());
     }
 
-    /// Say that the task shares the value of a group with task `pid` of this stream, whose message has it.
+    /// Adds a reference: the task shares the value of a group with task `pid` of this stream, whose
+    /// message has it.
     pub fn shared(&mut self, group: Group, pid: u32) {
         self.room(size_of::<Shared>());
         let nla = NlAttr { len: size_of::<Shared>() as u16, kind: A_SHARED };
         self.buf.push(&Shared { nla, group: group as u32, pid, reserved: 0 });
     }
 
-    /// Add a value of variable length, in as many attributes as it needs. `total` is its true length. If `data` is shorter,
-    /// the value is marked as cut.
+    /// Add a value of variable length, in as many attributes as it needs. `total` is its true
+    /// length. If `data` is shorter, the value is marked as cut.
     pub fn put_blob(&mut self, attr: u16, kind: u32, mut flags: u16, data: &[u8], total: usize) {
         if data.len() < total {
             flags |= BLOB_CUT;
@@ -226,7 +231,7 @@ impl StreamWriter {
         }
     }
 
-    /// Say that one value of several (a path, a hierarchy) is missing, and why.
+    /// Marks one of several values (a path, a hierarchy) as missing, with the reason.
     pub fn put_blob_missing(&mut self, attr: u16, kind: u32, reason: Reason) {
         self.blob(
             BlobHdr {
@@ -254,12 +259,12 @@ impl StreamWriter {
         self.buf.extend_padded(attr);
     }
 
-    /// Say that a group is missing, and why.
+    /// Marks a group as missing, with the reason.
     pub fn missing(&mut self, group: Group, reason: Reason) {
         self.missing.push(MissingEntry { group: group as u32, reason: reason as u32 });
     }
 
-    /// Say what was taken out of the stream. It stands after all tasks.
+    /// Writes what was removed from the stream. It comes after all tasks.
     pub fn cut(&mut self, cut: &Cut) {
         debug_assert!(self.task.is_none());
         self.open(MSG_CUT);
@@ -290,7 +295,7 @@ impl StreamWriter {
         self.task = None;
     }
 
-    /// Remove the task that was begun, because it vanished before anything was known.
+    /// Removes the current task, because it vanished before anything about it was known.
     pub fn abandon_task(&mut self) {
         debug_assert!(self.task.is_some());
         self.buf.truncate(self.task_start);
@@ -298,8 +303,8 @@ impl StreamWriter {
         self.counts.vanished += 1;
     }
 
-    /// End the stream with DONE. The counts in `extra` are added to those of the tasks written here, and its `error` is used
-    /// unchanged.
+    /// End the stream with DONE. The counts in `extra` are added to those of the tasks written
+    /// here, and its `error` is used unchanged.
     pub fn finish(mut self, extra: Done) -> AlignedBuf {
         debug_assert!(self.task.is_none());
         let c = self.counts;
@@ -336,7 +341,7 @@ impl StreamWriter {
         self.open(MSG_TASK);
         self.buf.push(&TaskMsg { pid, tgid, flags, reserved: 0 });
     }
-    /// Called before an attribute of `len` bytes: goes on in a CONT message if this one is long.
+    /// Called before an attribute of `len` bytes: continues in a CONT message if this one is long.
     fn room(&mut self, len: usize) {
         let now = self.buf.len() - self.msg;
         let head = size_of::<NlMsgHdr>() + size_of::<TaskMsg>();

@@ -1,8 +1,9 @@
 //! Streams of older writers: records and entries of lists that are shorter than ours.
 //!
-//! A struct only ever grows at its end. So the bytes that an older writer did not have are added as
-//! zeroes, and the bits of `valid` for them are cleared, because these members are not known. This is done
-//! once for the whole stream, and only if one of its structs is short, so that all views stay plain casts.
+//! A struct only ever grows at its end. So the missing bytes of an older writer are added as
+//! zeroes, and their bits of `valid` are cleared, because these members are not known. This is done
+//! once for the whole stream, and only if one of its structs is short, so that all views stay plain
+//! casts.
 
 use crate::decode::{HDR, TASK_HDR};
 use crate::layout::*;
@@ -17,8 +18,8 @@ pub(crate) fn extended<T: zerocopy::FromBytes + zerocopy::IntoBytes>(bytes: &[u8
     v
 }
 
-/// The stream with all its structs as long as ours. The stream must have been checked. `None` if a message would be longer
-/// than a message can be.
+/// The stream with all its structs as long as ours. The stream must have been checked. `None` if a
+/// message would be too long.
 pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
     let mut out = AlignedBuf::with_capacity(bytes.len() + bytes.len() / 4);
     let mut rest = bytes;
@@ -73,7 +74,8 @@ fn record(attr: &[u8], table: &CStruct, out: &mut AlignedBuf) {
     }
 }
 
-/// Clear the bits of members beyond the end of the writer's struct: they are not known, whatever the writer says.
+/// Clears the bits of members beyond the end of the writer's struct: they are not known, even if
+/// the writer has set the bits.
 fn mask(valid: &mut [u8], with: u32) {
     valid.iter_mut().zip(with.to_ne_bytes()).for_each(|(v, m)| *v &= m);
 }

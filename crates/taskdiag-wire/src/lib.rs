@@ -1,5 +1,5 @@
-//! The task_diag wire format: the structs of `uapi/task_diag.h`, an encoder and a
-//! zero-copy decoder. It does no I/O, and does not know where the bytes come from.
+//! The task_diag wire format: the structs of `uapi/task_diag.h`, an encoder and a zero-copy
+//! decoder. It does no I/O, and does not care where the bytes come from.
 //!
 //! - [`mod@registry`]: which groups and attributes there are;
 //! - [`properties`]: what each group is, and the sets that follow from that;
@@ -125,12 +125,12 @@ pub const MSG_INFO: u16 = 18;
 pub const MSG_TASK: u16 = 19;
 /// Message type of the answer to [`CMD_FEATURES`].
 pub const MSG_FEATURES: u16 = 20;
-/// Message type: what was taken out of the stream ([`Cut`]).
+/// Message type: what was removed from the stream ([`Cut`]).
 pub const MSG_CUT: u16 = 21;
-/// The uid in a [`Cut`] for users that are not named, or for what is not of one user.
+/// The uid in a [`Cut`] for users that are not named, or for data of several users.
 pub const CUT_OTHERS: u32 = u32::MAX;
 
-/// The message goes on with the task of the message before it.
+/// The message continues the task of the previous message.
 pub const FLAG_CONT: u32 = 1;
 
 /// The value is longer, but is cut here.

@@ -45,7 +45,7 @@ macro_rules! group {
      blobs { $($(#[$bm:meta])* $b:ident = $bn:literal $bs:ident $bc:ident $bp:tt,)* }
      attribute_records $ar:tt attribute_lists $al:tt attribute_blobs $ab:tt) => {
         named! { @type
-            /// A set of attributes that cost the same to get and are asked for together.
+            /// A set of attributes that are read and requested together.
             #[non_exhaustive]
             Group: u32 {
                 $($(#[$rm])* $r = $rn stringify!($rs),)*
@@ -84,8 +84,8 @@ crate::registry!(group);
 named! {
     /// Which tasks a request is about.
     ///
-    /// It has every value that there is: a reader refuses a stream of another one, so that a new strategy is a new
-    /// version of the format.
+    /// The enum is exhaustive: a reader refuses a stream with an unknown strategy, so a new
+    /// strategy needs a new version of the format.
     Strategy: u64 {
         /// All processes.
         All = 0 "all",
@@ -101,7 +101,7 @@ named! {
 }
 
 named! {
-    /// Why something that was asked for is not in the answer.
+    /// Why something that was requested is not in the answer.
     #[non_exhaustive]
     Reason: u32 {
         /// The engine or the kernel does not provide it.
@@ -320,7 +320,7 @@ impl FdType {
 }
 
 impl Strategy {
-    /// Is each message about a single thread, so that its times are those of that thread alone?
+    /// Is each message about a single thread, so that its times are those of that thread only?
     pub fn is_threads(self) -> bool {
         matches!(self, Strategy::AllThread | Strategy::Thread)
     }

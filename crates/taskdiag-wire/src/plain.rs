@@ -1,16 +1,16 @@
 //! Structs and their bytes: the casts that users of this crate may rely on.
 //!
-//! The casts are made by the crate zerocopy, which proves them when this crate is compiled. No type or trait of it is
-//! part of the interface: the structs implement its traits because the proof needs that, and a later version of this
-//! crate may use another version of it, or none.
+//! The casts are made by the crate zerocopy, which proves them when this crate is compiled. No type
+//! or trait of it is part of the interface: the structs implement its traits because the proof
+//! needs that, and a later version of this crate may use another version of it, or none.
 
 pub(crate) mod private {
     /// Implemented by the structs of the format and by nothing else.
     pub trait Sealed {}
 }
 
-/// A struct of the format. It has integers only and no padding, so any bytes of its size are a valid one, in the byte
-/// order of the machine.
+/// A struct of the format. It has integers only and no padding, so any bytes of its size are a
+/// valid one, in the byte order of the machine.
 ///
 /// ```
 /// use taskdiag_wire::{NlMsgHdr, Plain};
@@ -21,11 +21,13 @@ pub(crate) mod private {
 /// assert_eq!(NlMsgHdr::read_from_prefix(&[0; 15]), None);
 /// ```
 pub trait Plain: private::Sealed + Copy + 'static {
-    /// The struct at the beginning of `bytes`, and the bytes after it. `None`: they are too few, or not aligned for it.
+    /// The struct at the beginning of `bytes`, and the bytes after it. `None`: they are too few, or
+    /// not aligned for it.
     fn ref_from_prefix(bytes: &[u8]) -> Option<(&Self, &[u8])>;
-    /// A copy of the struct at the beginning of `bytes`, and the bytes after it. `None`: they are too few.
+    /// A copy of the struct at the beginning of `bytes`, and the bytes after it. `None`: they are
+    /// too few.
     fn read_from_prefix(bytes: &[u8]) -> Option<(Self, &[u8])>;
-    /// The bytes of several structs that lie one after the other.
+    /// The bytes of several adjacent structs.
     fn slice_as_bytes(all: &[Self]) -> &[u8];
     /// The bytes of the struct.
     fn as_bytes(&self) -> &[u8] {

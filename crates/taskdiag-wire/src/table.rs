@@ -1,6 +1,6 @@
-//! Declares the structs of [`layout`](crate::layout). A macro makes the Rust struct, getters that respect
-//! `valid`, and a table of its members. The C compiler must agree with this table; the decoder and the BPF
-//! constants are made from it.
+//! Declares the structs of [`layout`](crate::layout). A macro makes the Rust struct, getters that
+//! respect `valid`, and a table of its members. The C compiler must agree with this table; the
+//! decoder and the BPF constants are made from it.
 
 use crate::plain::Plain;
 
@@ -88,9 +88,9 @@ macro_rules! known {
     };
 }
 
-/// A plain struct of the header. `least` is its size in the first version of the format. The heads of messages and
-/// attributes have no `least`, because they do not grow. A struct that may grow is `#[non_exhaustive]`, because a member
-/// that is added must not break who writes it out.
+/// A plain struct of the header. `least` is its size in the first version of the format. The heads
+/// of messages and attributes have no `least`, because they do not grow. A struct that may grow is
+/// `#[non_exhaustive]`, because a new member must not break code that constructs it.
 macro_rules! plain {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal { $($body:tt)* }) => {
         plain!(@table $(#[$m])* #[non_exhaustive] $name = $c, $least; { $($body)* });
@@ -111,7 +111,7 @@ macro_rules! plain {
             };
         }
     };
-    // Padding is no business of users of the crate.
+    // Users of the crate need not see the padding.
     (@struct $(#[$m:meta])* $name:ident { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $($p:ident: $pt:ty)?) => {
         $(#[$m])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -121,8 +121,8 @@ macro_rules! plain {
     };
 }
 
-/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, and padding between or after
-/// them. `least` is its size in the first version of the format.
+/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, and
+/// padding between or after them. `least` is its size in the first version of the format.
 macro_rules! record {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $($p:ident: $pt:ty,)* } then { $($(#[$gm:meta])* $g:ident: $gt:ty,)* })?) => {
@@ -191,8 +191,8 @@ macro_rules! record {
     };
 }
 
-/// An entry of a list: a plain struct, each member of which owns a bit of the list's `valid`. `least` is its size in the
-/// first version of the format.
+/// An entry of a list: a plain struct, each member of which owns a bit of the list's `valid`.
+/// `least` is its size in the first version of the format.
 macro_rules! entry {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $p:ident: $pt:ty, })?) => {
@@ -224,8 +224,8 @@ macro_rules! entry {
     };
 }
 
-/// A struct that is an attribute, or an entry of a list. The registry implements this trait, so a struct that is not in it
-/// does not compile.
+/// A struct that is an attribute, or an entry of a list. The registry implements this trait, so a
+/// struct that is not in it does not compile.
 pub trait Attribute: Plain {
     /// Type of the attribute.
     const TYPE: u16;
@@ -236,8 +236,8 @@ pub trait Attribute: Plain {
 /// A struct that is an entry of lists.
 pub trait ListEntry: Attribute {}
 
-/// An entry of a list in a stream. Its methods return the members that are known. Nothing can be added to what a list
-/// says of one entry, so this struct may be written out.
+/// An entry of a list in a stream. Its methods return the members that are known. It will never get
+/// more members, so this struct can be constructed.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a, T> {
     /// Bit i: the i-th member is known.

@@ -96,7 +96,7 @@ impl<'a> TaskView<'a> {
             Some(pid) => self.index.task(self.bytes, pid),
         }
     }
-    /// Why a group is not in the answer. `None` if it was not asked for, or if it is in the answer.
+    /// Why a group is not in the answer. `None` if it was not requested, or if it is in the answer.
     pub fn reason(&self, g: Group) -> Option<Reason> {
         if !self.asked().has(g) {
             return None;

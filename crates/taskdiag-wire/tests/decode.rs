@@ -157,7 +157,7 @@ fn every_truncation_is_an_error() {
 
 #[test]
 fn an_info_message_that_is_cut_short_by_its_own_length_is_refused() {
-    // The payload ends before, or in, the magic and version which lie behind it in the bytes.
+    // The payload ends before the end of the magic and version, which the bytes still contain.
     for len in [0, 8, 16, 24, 40, 88] {
         let mut bytes = sample().as_bytes().to_vec();
         put32(&mut bytes, 0, len);
@@ -464,7 +464,7 @@ fn a_value_with_a_gap_or_an_end_missing_says_that_it_is_cut() {
 }
 
 #[test]
-fn what_the_writer_cut_is_counted() {
+fn values_cut_by_the_writer_are_counted() {
     let mut w = StreamWriter::new();
     w.info(&all_groups());
     w.begin_task(7, 7);
@@ -520,7 +520,7 @@ fn random_mutations_never_panic() {
 }
 
 #[test]
-fn what_was_taken_out_is_said_and_older_and_newer_forms_are_read() {
+fn cut_messages_of_every_version_are_read() {
     let cut = |uid, tasks| build!(Cut { uid, tasks, cut_tasks: 3, cut_bytes: 1 << 40 });
     let mut w = StreamWriter::new();
     w.info(&StreamWriter::blank_info());

@@ -1,9 +1,10 @@
-//! Streams of each released version, which every later version must read: `golden/VERSION.stream` has
-//! a value of everything that version's format had, `golden/VERSION.txt` the values that were written.
+//! Streams of each released version, which every later version must read: `golden/VERSION.stream`
+//! has a value of everything that version's format had, `golden/VERSION.txt` the values that were
+//! written.
 //!
-//! `TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test golden` makes the files of this version where
-//! they are not there. Files that are there are never written again: what they hold was saved by
-//! users, too. The text is made from the values that go into the stream, not from the stream.
+//! `TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test golden` makes the files of this version
+//! where they are not there. Files that are there are never written again: what they hold was saved
+//! by users, too. The text is made from the values that go into the stream, not from the stream.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -231,7 +232,7 @@ fn read(stream: &Stream<AlignedBuf>) -> String {
     out
 }
 
-/// The members of INFO and DONE that were not there when the text was made have no line in it.
+/// Members added to INFO and DONE after this text have no line in it.
 fn of_its_time(text: &str, want: &str) -> String {
     let key = |l: &str| l.split(' ').next().unwrap_or(l).to_string();
     let keys: Vec<String> = want.lines().map(key).collect();

@@ -244,8 +244,8 @@ fn a_bit_of_valid_stands_for_each_member_in_order() {
     assert_eq!(records + 1, STRUCTS.len(), "all but Shared have bits of valid");
 }
 
-/// The header says which group an attribute comes with, and the registry says it, too. An attribute that no group is
-/// named for, or more than one, is no part of a group's value.
+/// The header says which group an attribute comes with, and the registry says it, too. An attribute
+/// that no group is named for, or more than one, is no part of a group's value.
 #[test]
 fn attributes_are_of_the_group_that_the_header_says() {
     for g in Group::ALL {

@@ -40,7 +40,7 @@ fn every_strategy_goes_through() {
         assert_eq!((req.strategy(), req.pid, req.groups()), (Some(*s), pid, SUPPORTED));
         let limits = (req.max_rss_bytes, req.budget_ns, req.skip_base, req.skip_stat);
         assert_eq!(limits, (0, 0, 0, 0));
-        // With and without a pid is not a matter of taste.
+        // A pid is refused where none is taken, and required where one is.
         let wrong = Req::new(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED);
         refused(&encode_request(&wrong), "pid");
     }
@@ -74,7 +74,7 @@ fn the_length_is_that_of_the_write() {
 }
 
 #[test]
-fn what_a_shorter_request_lacks_is_zero() {
+fn members_missing_from_a_short_request_are_zero() {
     let mut req = Req::new(Strategy::All, 0, Groups::BASE);
     (req.max_rss_bytes, req.budget_ns) = (1 << 40, 7);
     (req.skip_base, req.skip_stat) = (Base::KNOWS_COMM, 9);

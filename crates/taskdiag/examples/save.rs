@@ -1,4 +1,5 @@
-//! Save an answer and read it again, as another machine may do later. `cargo run --example save -- now.tdg`
+//! Save an answer and read it again, as another machine may do later. `cargo run --example save --
+//! now.tdg`
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};

@@ -1,12 +1,15 @@
-//! Acts on a process by its identity: sends it signals, and sets what the kernel lets others set.
+//! Acts on a process by its identity: sends signals, and sets values that the kernel lets others
+//! set.
 //!
-//! A pid is only a number. It can pass to a later process, and in a /proc of another pid namespace it is the number of another
-//! process from the start. So a [`Held`] is a descriptor of the directory that the process has in the /proc from which its
-//! number came. The kernel ties such a directory to one process for ever. The start time is read through the descriptor, and
-//! pidfd_send_signal(2) takes the descriptor as it takes a pidfd.
+//! A pid is only a number. A later process can get it, and in a /proc of another pid namespace it
+//! belongs to another process from the start. So a [`Held`] is a descriptor of the process's
+//! directory in the /proc from which its pid came. The kernel ties such a directory to one process
+//! for ever. The start time is read through the descriptor, and pidfd_send_signal(2) takes the
+//! descriptor as it takes a pidfd.
 //!
-//! Some calls only take numbers: nice values, CPUs, I/O priorities and limits. They are made only where this /proc is proven to
-//! have the numbers of our own pid namespace, and only while the task still has its directory.
+//! Some calls only take numbers: nice values, CPUs, I/O priorities and limits. They are made only
+//! if this /proc is proven to belong to our own pid namespace, and only while the task still has
+//! its directory.
 
 use std::fmt;
 use std::fs::File;
@@ -25,7 +28,7 @@ use crate::task_id::{TaskId, Tick};
 /// More than any /proc/PID/stat has.
 const STAT_MAX: usize = 4096;
 
-/// A process that was seen in a /proc before, and that no other process can take the place of.
+/// A process that was seen in a /proc before. No later process can be mistaken for it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,15 +47,16 @@ pub struct Held {
     dir: OwnedFd,
 }
 
-/// Why nothing, or not all, was done.
+/// Why an action was not done, or not completely.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NotDone {
     /// The process has ended. Another one may have its pid.
     Ended,
-    /// It takes a number, and the numbers in this /proc are those of another pid namespace.
+    /// The action needs a pid, and the pids in this /proc are those of another pid namespace.
     ForeignNumbers,
-    /// The process is neither in our pid namespace nor in one below, and signals do not leave a pid namespace.
+    /// The process is neither in our pid namespace nor in a descendant of it, and signals do not
+    /// leave a pid namespace.
     OutOfReach,
     /// The system refused it.
     Refused(io::Error),
@@ -106,7 +110,7 @@ impl From<Errno> for NotDone {
     }
 }
 
-/// What a stat file says that matters here.
+/// The needed values of a stat file.
 struct Stat {
     comm: Vec<u8>,
     state: u8,
@@ -178,7 +182,7 @@ impl Held {
         stat(self.dir.as_fd()).ok().map(|s| s.comm)
     }
 
-    /// How it ended, as wait(2) has it, where it is a zombie. To those who may not trace it, the kernel says 0, so that
+    /// How a zombie ended, as in wait(2). To callers who may not trace it, the kernel shows 0, so
     /// `None` is returned.
     pub(crate) fn exit_code(&self) -> Option<i32> {
         // The same right is needed to see its user namespace, which zombies have.
@@ -186,7 +190,7 @@ impl Held {
         stat(self.dir.as_fd()).ok().filter(|s| s.state == b'Z')?.exit_code
     }
 
-    /// Sends it a signal. 0 sends nothing, and only looks whether a signal could be sent.
+    /// Sends it a signal. 0 sends nothing, and only checks whether a signal could be sent.
     ///
     /// # Errors
     /// Any [`NotDone`]; nothing was sent then. [`io::ErrorKind::Unsupported`] in [`NotDone::Refused`]: the kernel or a
@@ -195,7 +199,7 @@ impl Held {
         let Err(e) = signal_by(self.dir.as_raw_fd(), signal) else { return Ok(()) };
         Err(match e.raw_os_error() {
             Some(libc::ESRCH) => NotDone::Ended,
-            // The kernel says the same of a number that is no signal.
+            // The kernel returns the same error for an invalid signal number.
             Some(libc::EINVAL) if (0..=64).contains(&signal) => NotDone::OutOfReach,
             // A seccomp filter that does not know the call refuses it for this process, too.
             Some(libc::EPERM) if is_filtered() => NotDone::Refused(Errno::NOSYS.into()),
@@ -225,9 +229,9 @@ impl Held {
         self.each(thread, |tid| rustix::thread::sched_setaffinity(Some(tid), &set))
     }
 
-    /// Calls `f` with the number that the process has in our own pid namespace, for what only takes a number, such as
-    /// prlimit(2). `f` must not keep the number. If the process has ended when `f` returns, another one may have had the number,
-    /// and that is an error.
+    /// Calls `f` with the pid of the process in our own pid namespace, for system calls that only
+    /// take a pid, such as prlimit(2). `f` must not keep the number. If the process has ended when
+    /// `f` returns, another one may have had the number, and that is an error.
     ///
     /// # Errors
     /// [`NotDone::ForeignNumbers`] and [`NotDone::Ended`].
@@ -245,7 +249,7 @@ impl Held {
         if self.has_own_number() { Ok(()) } else { Err(NotDone::ForeignNumbers) }
     }
 
-    /// Do something to the threads of the process that takes their numbers.
+    /// Calls a function with the ids of the process's threads.
     fn each(
         &self,
         thread: Option<(u32, u64)>,
@@ -275,7 +279,8 @@ impl Held {
         if done > 0 { Ok(()) } else { Err(NotDone::Ended) }
     }
 
-    /// The directory of a thread of this process, which started then. A thread of another process has none here.
+    /// The directory of a thread of this process with this start time. A thread of another process
+    /// has none here.
     fn thread(&self, tid: u32, start_ns: Option<u64>) -> Result<OwnedFd, NotDone> {
         let dir = directory(&self.dir, Path::new(&format!("task/{tid}")))?;
         match start_ns {
@@ -296,7 +301,7 @@ impl Held {
     }
 }
 
-/// May this process not even look whether it could send itself a signal by a descriptor?
+/// Is this process not even allowed to check whether it could send itself a signal by a descriptor?
 fn is_filtered() -> bool {
     match rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()) {
         Ok(me) => signal_by(me.as_raw_fd(), 0).is_err(),
@@ -319,8 +324,9 @@ fn directory(dir: impl AsFd, path: &Path) -> Result<OwnedFd, NotDone> {
     Ok(openat(dir, path, flags, Mode::empty())?)
 }
 
-/// Call `f` with a number of a task of our own pid namespace. Its directory is that of one task for ever, and can be read as long
-/// as the task has its number. So if it can be read afterwards, the number was that of the task all the time.
+/// Calls `f` with the id of a task in our own pid namespace. Its directory belongs to one task for
+/// ever, and can be read as long as the task has its id. So if it can be read afterwards, the id
+/// belonged to the task all the time.
 fn by_number<T>(dir: BorrowedFd<'_>, number: u32, f: impl FnOnce(Pid) -> T) -> Result<T, NotDone> {
     let number = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(NotDone::Ended)?;
     stat(dir)?;
@@ -341,7 +347,7 @@ fn is_task(dir: BorrowedFd<'_>, start_ns: u64) -> Result<bool, NotDone> {
     Ok(id(started(dir)?).is_same(&id(start_ns)))
 }
 
-/// What the stat file in this directory says.
+/// Parses the stat file in this directory.
 fn stat(dir: BorrowedFd<'_>) -> Result<Stat, NotDone> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file = openat(dir, "stat", flags, Mode::empty())?;
@@ -369,14 +375,15 @@ fn parse(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// The process of a pidfd, in whatever pid namespace `/proc` is of. `None` if it has ended and is reaped, if it has no number
-/// there, or if this process has none there, so that /proc does not tell.
+/// The process of a pidfd, in the pid namespace of `/proc`. `None` if it has ended and is reaped,
+/// if it has no pid there, or if this process has none there, so that /proc does not show it.
 pub fn of_pidfd(pidfd: BorrowedFd<'_>) -> Option<Held> {
     let info = std::fs::read(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     let line = info.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Pid:"))?;
     let pid = std::str::from_utf8(line).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
     let held = Held::open(pid).ok()?;
-    // Where the process of the pidfd still has its number, the directory that was opened meanwhile is its own.
+    // If the process of the pidfd still has its pid, the directory that was opened meanwhile
+    // belongs to it.
     let is_there = match signal_by(pidfd.as_raw_fd(), 0) {
         Ok(()) => true,
         Err(e) => e.raw_os_error() == Some(libc::EPERM),

@@ -1,5 +1,5 @@
-//! Holds the bytes of a stream, in our own memory or in the memory that the BPF program wrote them to, so
-//! that a large answer is never copied.
+//! The bytes of a stream, in our own memory or in the memory that the BPF program wrote to, so that
+//! a large answer is never copied.
 
 use std::fmt;
 
@@ -7,16 +7,17 @@ use taskdiag_wire::{AlignedBuf, Done, Info};
 
 /// Memory of an engine that holds a stream.
 pub(crate) trait StreamMemory: AsRef<[u8]> + fmt::Debug + Send + Sync {
-    /// Inserts messages before the end of the stream, and adds to its head which groups they have and who served them.
-    /// Changes nothing and returns false if there is no room.
+    /// Inserts messages before the end of the stream, and adds their groups and engines to its
+    /// head. Changes nothing and returns false if there is no room.
     fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool;
     /// The stream, to change values in place.
     #[cfg(feature = "bpf")]
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-/// Has the kernel make the pages of memory that is about to be written. One call for all of them costs half of what a
-/// fault for each page does. It is a hint: kernels before 5.14 do not know it, and make the pages when they are written.
+/// Makes the kernel allocate the pages of memory that is about to be written. One call for all of
+/// them costs half of a fault for each page. It is a hint: kernels before 5.14 do not know it, and
+/// make the pages when they are written.
 pub(crate) fn populate<T>(memory: &mut [T]) {
     advise(memory, libc::MADV_POPULATE_WRITE);
 }
@@ -48,14 +49,15 @@ enum Storage {
 }
 
 impl Bytes {
-    /// The bytes in our own memory. They are copied if they were not there.
+    /// The bytes in our own memory. They are copied if they were elsewhere.
     pub fn into_owned(self) -> AlignedBuf {
         match self.0 {
             Storage::Owned(b) => b,
             Storage::Mapped(m) => AlignedBuf::copy_of((*m).as_ref()),
         }
     }
-    /// The bytes if they are in our own memory. Otherwise they come back as they were, and are not copied.
+    /// The bytes if they are in our own memory. Otherwise, the error returns them unchanged,
+    /// without a copy.
     pub(crate) fn try_into_owned(self) -> Result<AlignedBuf, Bytes> {
         match self.0 {
             Storage::Owned(b) => Ok(b),

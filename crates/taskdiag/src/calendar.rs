@@ -1,12 +1,14 @@
-//! Moments: those that people write as a date and a time of the day, and those that the kernel counts.
+//! Moments: those that people write as a date and a time of the day, and those that the kernel
+//! counts.
 //!
-//! When a clock is set back, it shows the times of an hour twice, and when it is set forward, it skips those of an hour. mktime(3)
-//! chooses a moment in both cases without a word, so what was written would mean another moment than its author had in mind.
+//! When a clock is set back, it shows the times of an hour twice, and when it is set forward, it
+//! skips those of an hour. In both cases, mktime(3) silently chooses a moment, which may not be the
+//! one that the user means.
 
 use std::fmt;
 
-/// An instant in ns since boot, which is negative for what began before the boot time of the reader's time namespace: the
-/// kernel counts without a sign, so its numbers wrap.
+/// An instant in ns since boot. It is negative for tasks that began before the boot time of the
+/// reader's time namespace: the kernel's numbers are unsigned and wrap.
 pub fn since_boot(instant_ns: u64) -> i64 {
     instant_ns as i64
 }
@@ -30,11 +32,11 @@ pub enum Moments {
 }
 
 const DAY: i64 = 86_400;
-/// Clocks are at most this far from UTC, with room for a change of the date line.
+/// Clocks differ at most this much from UTC, including changes of the date line.
 const FAR: i64 = 27 * 3600;
 
-/// Days since 1970 of a date of the Gregorian calendar. The formula is that of Howard Hinnant's `days_from_civil`: years begin in
-/// March, so that the leap day is the last one.
+/// Days since 1970 of a date of the Gregorian calendar. The formula is that of Howard Hinnant's
+/// `days_from_civil`: years begin in March, so that the leap day is the last one.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -77,7 +79,7 @@ impl DateTime {
     pub fn in_local(unix: i64) -> DateTime {
         DateTime { seconds: unix.saturating_add(offset(unix)) }
     }
-    /// Another time of the day, so many days before.
+    /// Another time of the day, this many days earlier.
     pub fn with_time(self, (h, m, s): (i64, i64, i64), days_before: i64) -> DateTime {
         let midnight = (self.seconds.div_euclid(DAY) - days_before) * DAY;
         DateTime { seconds: midnight + h * 3600 + m * 60 + s }
@@ -104,7 +106,7 @@ impl DateTime {
             Moments::Never(changed) => Err(self.never(changed)),
         }
     }
-    /// That the clock shows this twice, and what to write.
+    /// The error for a time that the clock shows twice, with a hint.
     pub fn twice(self, first: i64, second: i64) -> String {
         let (first, second) = (DateTime::in_utc(first), DateTime::in_utc(second));
         format!(
@@ -112,7 +114,7 @@ impl DateTime {
              '{second}Z' for the second"
         )
     }
-    /// That the clock shows this never, and what to write.
+    /// The error for a time that the clock never shows, with a hint.
     pub fn never(self, changed: i64) -> String {
         let (before, after) = (DateTime::in_local(changed - 1), DateTime::in_local(changed));
         let changed = DateTime::in_utc(changed);
@@ -120,9 +122,10 @@ impl DateTime {
             "the local clock never shows {self}: after {before} comes {after}, which is '{changed}Z'; write a time before or after that"
         )
     }
-    /// `offset` is how far the clock is before UTC at a moment.
+    /// `offset` is how far the clock is ahead of UTC at a moment.
     fn moments(self, offset: impl Fn(i64) -> i64) -> Moments {
-        // A clock that shows `seconds` does so at `seconds - offset`, so all offsets of these days are tried.
+        // A clock that shows `seconds` does so at `seconds - offset`, so all offsets of these days
+        // are tried.
         let mut offsets: Vec<i64> =
             (-FAR..=FAR).step_by(1800).map(|by| offset(self.seconds.saturating_add(by))).collect();
         offsets.sort_unstable();
@@ -158,7 +161,7 @@ impl fmt::Display for DateTime {
     }
 }
 
-/// How far local time is before UTC at a moment, in seconds.
+/// How far local time is ahead of UTC at a moment, in seconds.
 fn offset(unix: i64) -> i64 {
     // SAFETY: `tm` is a plain C struct of integers and one pointer; all zero is a valid value.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };

@@ -1,14 +1,14 @@
-//! What the path of a control group tells about who runs a task: the unit, slice and login session of
-//! systemd, a container and its runtime, a pod of Kubernetes.
+//! Parses the path of a control group: the unit, slice and login session of systemd, a container
+//! and its runtime, a pod of Kubernetes.
 //!
-//! Pure functions over the path as `/proc/PID/cgroup` has it. The rules for systemd are those of its
-//! documentation (systemd.slice(5), "Control Group APIs and Delegation"); container runtimes have no common
-//! rule, so each is known by the names that it gives. Nobody is asked: what a path does not tell,
-//! such as the name of a container, is not here.
+//! These are pure functions over the path in `/proc/PID/cgroup`. The rules for systemd are those of
+//! its documentation (systemd.slice(5), "Control Group APIs and Delegation"). Container runtimes
+//! have no common rule, so each is recognized by the names that it uses. No runtime is asked, so
+//! facts that are not in the path, such as the name of a container, are missing.
 
 use std::borrow::Cow;
 
-/// Where the unit suffixes end a name, it is one of systemd's.
+/// A name with one of these suffixes is a unit of systemd.
 const SUFFIXES: [&[u8]; 11] = [
     b".service",
     b".scope",
@@ -22,10 +22,10 @@ const SUFFIXES: [&[u8]; 11] = [
     b".path",
     b".device",
 ];
-/// Slice of what is in no slice.
+/// The slice of a unit outside of all slices.
 const ROOT_SLICE: &[u8] = b"-.slice";
 
-/// The path that systemd goes by, of the entries of a task: hierarchy id (0: v2) and
+/// The path that systemd uses, among the entries of a task: hierarchy id (0: v2) and
 /// `controllers:path`. `None`: there is neither a v2 hierarchy nor one of systemd's own.
 pub fn of_systemd<'a>(entries: impl Iterator<Item = (u32, &'a [u8])>) -> Option<&'a [u8]> {
     let mut v2 = None;
@@ -37,7 +37,7 @@ pub fn of_systemd<'a>(entries: impl Iterator<Item = (u32, &'a [u8])>) -> Option<
             None => {}
         }
     }
-    // Where both are there, a container may have a path in one of them only.
+    // If both exist, a container may have a path in only one of them.
     own.filter(|p| *p != b"/").or(v2).or(own)
 }
 
@@ -46,8 +46,8 @@ pub fn path_of(entry: &[u8]) -> Option<&[u8]> {
     entry.iter().position(|b| *b == b':').map(|colon| without_mark(&entry[colon + 1..]))
 }
 
-/// The path of a control group that was removed, which a zombie may still be in, has a mark of the kernel's at its end. It
-/// belongs to no name.
+/// The path of a control group that was removed, which a zombie may still be in, has a mark of the
+/// kernel's at its end. It belongs to no name.
 fn without_mark(path: &[u8]) -> &[u8] {
     path.strip_suffix(b" (deleted)").unwrap_or(path)
 }
@@ -56,8 +56,8 @@ fn parts(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
     path.split(|b| *b == b'/').filter(|p| !p.is_empty())
 }
 
-/// A component as the name of a unit: systemd puts `_` before what would clash with a file of the
-/// kernel's.
+/// A component as the name of a unit: systemd puts `_` before a name that would clash with a file
+/// of the kernel.
 fn unit_name(part: &[u8]) -> Option<&[u8]> {
     let name = part.strip_prefix(b"_").unwrap_or(part);
     let valid = |b: &u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(b);
@@ -69,7 +69,7 @@ fn is_slice(part: &[u8]) -> bool {
     part.ends_with(b".slice") && unit_name(part).is_some()
 }
 
-/// The unit that `parts` begin with, behind slices; and what follows it.
+/// The first unit in `parts` after slices, and the rest.
 fn first_unit<'a>(
     parts: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Option<(&'a [u8], impl Iterator<Item = &'a [u8]> + Clone)> {
@@ -110,7 +110,7 @@ pub fn session(path: &[u8]) -> Option<&[u8]> {
     middle(unit(path)?, b"session-", b".scope")
 }
 
-/// The machine that systemd-machined knows it by: a container of systemd-nspawn(1), or a virtual
+/// The machine, as known to systemd-machined: a container of systemd-nspawn(1), or a virtual
 /// machine or container of libvirt.
 pub fn machine(path: &[u8]) -> Option<Cow<'_, [u8]>> {
     let unit = unit(path)?;
@@ -123,18 +123,18 @@ pub fn machine(path: &[u8]) -> Option<Cow<'_, [u8]>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Container<'a> {
-    /// Its id, or its name where the runtime has names only.
+    /// Its id, or its name if the runtime only has names.
     pub id: Cow<'a, [u8]>,
-    /// Who runs it; `None`: the path does not tell.
+    /// Its runtime. `None`: the path does not show it.
     pub runtime: Option<&'static str>,
 }
 
-/// How runtimes are called in paths: as the directory that their containers are in, in front of an id, and in SLICE:RUNTIME:ID,
-/// which runc makes where it was to tell systemd but was not given a slice.
+/// The names of runtimes in paths: as the directory of their containers, before an id, and in
+/// SLICE:RUNTIME:ID, which runc uses with the systemd driver if it got no slice.
 const RUNTIMES: [(&[u8], &str); 21] = [
     (b"docker", "docker"),
     (b"docker.service", "docker"),
-    // What dockerd calls its containers where it gives them to containerd.
+    // dockerd's name for its containers in containerd.
     (b"moby", "docker"),
     (b"ecs", "docker"),
     (b"buildkit", "buildkit"),
@@ -160,7 +160,7 @@ fn runtime(word: &[u8]) -> Option<&'static str> {
     RUNTIMES.iter().find(|(name, _)| *name == word).map(|(_, runtime)| *runtime)
 }
 
-/// The innermost container that the path tells of.
+/// The innermost container in the path.
 pub fn container(path: &[u8]) -> Option<Container<'_>> {
     let mut inner = parts(path).rev();
     while let Some(part) = inner.next() {
@@ -171,7 +171,7 @@ pub fn container(path: &[u8]) -> Option<Container<'_>> {
     None
 }
 
-/// The container that a component stands for; `outer`: those before it, the nearest first.
+/// The container of a component. `outer`: the components before it, the nearest first.
 fn container_of<'a>(
     part: &'a [u8],
     mut outer: impl Iterator<Item = &'a [u8]> + Clone,
@@ -179,7 +179,7 @@ fn container_of<'a>(
     let made = |id: &'a [u8], runtime| Some(Container { id: Cow::Borrowed(id), runtime });
     let name = part.strip_suffix(b".scope").unwrap_or(part);
     if let Some((words, id)) = prefixed(name) {
-        // What watches a container is not in it.
+        // The monitor of a container is outside of it.
         if is_monitor(words) {
             return None;
         }
@@ -238,8 +238,8 @@ fn container_of<'a>(
     }
 }
 
-/// The runtime of the nearest directory of one. The search ends where another container begins, and at the groups of Kubernetes, which
-/// do not tell who runs theirs.
+/// The runtime of the nearest directory of one. The search ends at another container, and at the
+/// groups of Kubernetes, which do not show the runtime.
 fn around_of<'a>(mut outer: impl Iterator<Item = &'a [u8]>) -> Option<&'static str> {
     outer.find_map(|part| {
         let name = part.strip_suffix(b".scope").unwrap_or(part);
@@ -269,7 +269,7 @@ pub fn pod(path: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// An id at the end of a name, and what is before it.
+/// An id at the end of a name, and the text before it.
 fn prefixed(name: &[u8]) -> Option<(&[u8], &[u8])> {
     [HASH, BUILD].into_iter().find_map(|len| {
         let (words, id) = name.split_at_checked(name.len().checked_sub(len)?)?;
@@ -279,7 +279,7 @@ fn prefixed(name: &[u8]) -> Option<(&[u8], &[u8])> {
     })
 }
 
-/// Is it the name of what watches a container, as conmon does?
+/// Is it the name of the monitor of a container, such as conmon?
 fn is_monitor(words: &[u8]) -> bool {
     words.split(|b| matches!(b, b'-' | b'_' | b':')).any(|w| w == b"conmon" || w == b"shim")
 }
@@ -330,12 +330,13 @@ fn is_uid(text: &[u8]) -> bool {
         && text.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b'-' | b'_'))
 }
 
-/// What is between two parts of a name; `None`: it has not both, or nothing between them.
+/// The text between two parts of a name. `None`: one of them is missing, or there is nothing
+/// between them.
 fn middle<'a>(name: &'a [u8], before: &[u8], after: &[u8]) -> Option<&'a [u8]> {
     name.strip_prefix(before)?.strip_suffix(after).filter(|m| !m.is_empty())
 }
 
-/// systemd writes what a unit's name cannot have as `\xNN`.
+/// systemd writes characters that are not allowed in names of units as `\xNN`.
 fn unescaped(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.contains(&b'\\') {
         return Cow::Borrowed(name);
@@ -519,7 +520,7 @@ mod tests {
             ["{ID}", "cri-o", "{UID}"],
         ),
         ("/kubepods.slice/kubepods-pod{U}.slice/crio-conmon-{ID}.scope", ["-", "-", "{UID}"]),
-        // Kubernetes with cgroupfs does not tell who runs it; a static pod has a hash
+        // Kubernetes with cgroupfs does not show the runtime; a static pod has a hash
         ("/kubepods/burstable/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
         (
             "/kubepods/pod0123456789abcdef0123456789abcdef/{ID}",
@@ -546,7 +547,8 @@ mod tests {
         ("/ecs/{TASK}/{TASK}-1", ["{TASK}-1", "containerd", "-"]),
         ("/ecs/{TASK}", ["-", "-", "-"]),
         ("/ecstasks.slice/ecstasks-{TASK}.slice/docker-{ID}.scope", ["{ID}", "docker", "-"]),
-        // BuildKit: in dockerd with both drivers, by itself, in a container of Docker and of Kubernetes
+        // BuildKit: in dockerd with both drivers, by itself, in a container of Docker and of
+        // Kubernetes
         ("/docker/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
         ("/system.slice/docker-{BUILD}.scope", ["{BUILD}", "buildkit", "-"]),
         ("/buildkit/{BUILD}", ["{BUILD}", "buildkit", "-"]),
@@ -556,7 +558,8 @@ mod tests {
         ("/system.slice:docker:{BUILD}", ["{BUILD}", "buildkit", "-"]),
         ("/user.slice/{BUILD}", ["-", "-", "-"]),
         ("/system.slice/app-{BUILD}.scope", ["-", "-", "-"]),
-        // Kubernetes inside Docker (kind, k3d, minikube): the outer one does not run the inner container
+        // Kubernetes inside Docker (kind, k3d, minikube): the outer one does not run the inner
+        // container
         ("/docker/{ID2}/kubelet/kubepods/besteffort/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
         ("/docker/{ID2}/kubepods/burstable/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),
         ("/system.slice/docker-{ID2}.scope/kubepods/pod{UID}/{ID}", ["{ID}", "-", "{UID}"]),

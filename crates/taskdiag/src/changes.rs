@@ -19,10 +19,10 @@ pub struct Changes<'a> {
     pub ended: Vec<TaskView<'a>>,
     /// Tasks that are in both, in the order of the newer one.
     pub stayed: Vec<Stayed<'a>>,
-    /// Tasks of one snapshot that could not be looked for in the other one. Either their start time is not known, or the
-    /// other snapshot ended early and does not have their pid.
+    /// Tasks of one snapshot that could not be searched for in the other one. Either their start
+    /// time is not known, or the other snapshot ended early and does not have their pid.
     pub unknown: Vec<TaskView<'a>>,
-    /// Time between the begins of the two answers, on the boot clock.
+    /// Time between the starts of the two answers, on the boot clock.
     pub interval: Duration,
 }
 
@@ -83,8 +83,8 @@ impl Stayed<'_> {
 }
 
 impl Snapshot {
-    /// What changed since an older snapshot of the same request. BASE has to be in both, since the start time of a
-    /// task is in it.
+    /// What changed since an older snapshot of the same request. Both need BASE, because it has the
+    /// start time of a task.
     ///
     /// A counter that is lower than before, which only a counter of the kernel that wrapped can be, counts as 0.
     pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_from_a_cut_answer_neither_ended_nor_began() {
+    fn tasks_missing_from_a_cut_answer_neither_ended_nor_began() {
         let at = |ms: u64| Some(ms * 1_000_000);
         let whole = snapshot(10, &[(1, at(1), 5), (2, at(100), 7)]);
         let cut = answer(11, &[(1, at(1), 5)], -libc::EINTR);
@@ -177,7 +177,7 @@ mod tests {
         let all = |c: &Changes<'_>| [&c.began, &c.ended, &c.unknown].map(|t| pids(t));
         assert_eq!(all(&cut.since(&whole)), [vec![], vec![], vec![2]]);
         assert_eq!(all(&later.since(&cut)), [vec![3], vec![], vec![2]]);
-        // Another task has the pid, so the one before has ended.
+        // Another task has the pid, so the previous one has ended.
         let again = answer(12, &[(2, at(10_500), 0)], -libc::EINTR);
         assert_eq!(all(&again.since(&whole)), [vec![2], vec![2], vec![1]]);
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows as columns in memory, laid out as Apache Arrow lays them out, so that an export copies nothing.
+//! Rows as columns in memory, laid out as Apache Arrow lays them out, so that an export copies
+//! nothing.
 //!
-//! A [`Builder`] takes the rows one by one and makes [`Batch`]es of them. Python's Arrow stream and the command's `--arrow`
-//! and `--parquet` are made from these.
+//! A [`Builder`] takes the rows one by one and makes [`Batch`]es of them. Python's Arrow stream and
+//! the command's `--arrow` and `--parquet` are made from these.
 //!
-//! A value that is not known is null and never 0. What a task just does not have follows the rule of the JSON output:
-//! an amount is 0 and a list is empty, and everything else is null.
+//! A value that is not known is null and never 0. What a task just does not have follows the rule
+//! of the JSON output: an amount is 0 and a list is empty, and everything else is null.
 
 use crate::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 
@@ -14,8 +15,8 @@ const TEXT_MAX: usize = i32::MAX as usize / 2;
 
 /// Type of a column.
 ///
-/// The enum has every type that there is: who shows values must say for each type what it becomes, so a new type is a new
-/// major version.
+/// The enum is exhaustive, because consumers must handle each type. So a new type needs a new major
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A number; 2^64-1 stands for "unlimited".
@@ -73,21 +74,21 @@ impl Type {
 /// What a column is.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Its name, as it was asked for.
+    /// Its requested name.
     pub name: String,
     /// Its type.
     pub kind: Type,
     /// Unit of the values; empty: they have none.
     pub unit: &'static str,
-    /// Where the kernel says it.
+    /// The kernel field or file.
     pub source: &'static str,
     /// What it is.
     pub help: &'static str,
-    /// What a task that does not have it has instead.
+    /// The value for a task that cannot have one.
     pub absent: Absent,
 }
 
-/// What stands for something that a task just does not have.
+/// The replacement for a value that a task cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
     /// An amount of nothing.
@@ -160,7 +161,7 @@ impl Texts {
         self.bytes.extend_from_slice(bytes);
         self.end();
     }
-    /// The same texts with U+FFFD for what is not UTF-8. `None`: each is UTF-8 as it is.
+    /// The same texts with U+FFFD for invalid bytes. `None`: all are valid UTF-8.
     fn lossy(&self) -> Option<Texts> {
         if self.bytes.is_ascii() {
             return None;
@@ -181,7 +182,7 @@ impl Texts {
 pub struct Text {
     /// The bytes as they are.
     pub raw: Texts,
-    /// UTF-8, where that differs.
+    /// Valid UTF-8, if that differs.
     pub lossy: Option<Texts>,
 }
 
@@ -195,7 +196,7 @@ impl Text {
     }
 }
 
-/// The values of a column. A new kind is a new major version, as a new [`Type`] is.
+/// The values of a column. A new kind needs a new major version, like a new [`Type`].
 #[derive(Debug)]
 pub enum Data {
     /// Numbers, and sets of bits.
@@ -218,11 +219,11 @@ pub enum Data {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Column {
-    /// The values; where one is null, any.
+    /// The values; a null row has any value.
     pub data: Data,
     /// Which rows are null, in order.
     pub nulls: Vec<u32>,
-    /// A bit for each row, set where the value is not null; empty: none is null.
+    /// A bit for each row, set if the value is not null. Empty: no value is null.
     pub validity: Vec<u8>,
 }
 
@@ -290,7 +291,7 @@ impl Column {
             Data::U32List(offsets, v) => offsets.push(v.len() as i32),
         }
     }
-    /// Appends a value. Gives the reason where it is lacking, or is only the beginning.
+    /// Appends a value. Returns the reason if it is missing or incomplete.
     #[inline]
     fn push(&mut self, cx: &Context, absent: Absent, value: &Value<'_>) -> Option<Missing> {
         match (&mut self.data, value) {
@@ -308,7 +309,8 @@ impl Column {
             (Data::I64(v), Value::Int(n)) => v.push(*n),
             (Data::I64(v), Value::Nanos(ns)) => v.push(i64::try_from(*ns).unwrap_or(i64::MAX)),
             (Data::I64(v), Value::Instant(ns)) => {
-                // Whole seconds, as everywhere: the clocks of each answer would give another fraction.
+                // Whole seconds, as everywhere: the clocks of each answer would give another
+                // fraction.
                 v.push(cx.unix_seconds_floor(*ns).saturating_mul(1_000_000));
             }
             (Data::F64(v), Value::Percent(p)) => v.push(*p),
@@ -335,7 +337,8 @@ impl Column {
                 v.extend_from_slice(ids);
                 offsets.push(v.len() as i32);
             }
-            // The field table says which values a type has, and a test of the library holds it to that.
+            // The field table says which values a type has, and a test of the library holds it to
+            // that.
             (_, other) => {
                 debug_assert!(false, "{other:?} does not fit its column");
                 self.push_null();
@@ -377,7 +380,7 @@ fn push_text(out: &mut Texts, cx: &Context, value: &Value<'_>) {
     }
 }
 
-/// Rows that are given to a consumer together.
+/// Rows that a consumer gets together.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Batch {
@@ -390,7 +393,7 @@ pub struct Batch {
 /// Rows in a batch: consumers work on one while the next is made.
 const BATCH: usize = 8192;
 
-/// Why a value is lacking, by its row.
+/// Why a value is missing, by its row.
 pub type Lacks = Vec<(u32, Missing)>;
 
 /// Makes batches of rows.
@@ -405,7 +408,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// No rows of these columns.
+    /// Starts without rows.
     pub fn new(specs: Vec<Spec>) -> Builder {
         let columns = Builder::empty(&specs);
         let lacks = specs.iter().map(|_| Lacks::new()).collect();
@@ -433,7 +436,7 @@ impl Builder {
         let done: usize = self.batches.iter().map(|b| b.rows).sum();
         self.batches.push(Batch { rows: self.rows - done, columns });
     }
-    /// The batches, and why values are lacking in each column.
+    /// The batches, and why values are missing in each column.
     pub fn finish(mut self) -> (Vec<Spec>, Vec<Batch>, Vec<Lacks>) {
         let done: usize = self.batches.iter().map(|b| b.rows).sum();
         if self.rows > done {

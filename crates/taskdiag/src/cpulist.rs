@@ -4,8 +4,8 @@
 
 use std::ops::RangeInclusive;
 
-/// The ranges of a list, in its order. `None` if it is not such a list. The list of a NUMA node without processors is
-/// empty, and has no range.
+/// The ranges of a list, in its order. `None` if it is not such a list. The list of a NUMA node
+/// without processors is empty, and has no range.
 pub fn ranges(list: &[u8]) -> Option<Vec<RangeInclusive<u32>>> {
     let list = std::str::from_utf8(list).ok()?.trim();
     let one = |range: &str| {

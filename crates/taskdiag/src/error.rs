@@ -1,5 +1,5 @@
-//! What can go wrong, and what to do about it. A task that vanishes or denies is not an error:
-//! that is data in the answer.
+//! The errors, and what to do about them. A task that ends or denies access is not an error, but
+//! data in the answer.
 
 use std::{fmt, io};
 
@@ -13,7 +13,7 @@ use crate::served::EngineId;
 pub enum Error {
     /// The process that the request is about does not exist (or may not be seen).
     NoSuchProcess(u32),
-    /// The process is there, and this engine cannot see it.
+    /// The process exists, but this engine cannot see it.
     #[non_exhaustive]
     Hidden {
         /// Which engine.
@@ -21,16 +21,16 @@ pub enum Error {
         /// The process.
         pid: u32,
     },
-    /// The environment says something that makes no sense.
+    /// An environment variable has an invalid value.
     Setting(String),
     /// The engine does not work here at all.
     #[non_exhaustive]
     Unavailable {
         /// Which engine.
         engine: EngineId,
-        /// What kind of obstacle it is, for a program.
+        /// The cause, for programs.
         cause: Cause,
-        /// Why, and what would help, for a person.
+        /// The reason and what would help, for users.
         why: String,
     },
     /// The engine works, but not for these groups.
@@ -44,27 +44,28 @@ pub enum Error {
     /// The system refused something.
     #[non_exhaustive]
     Io {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A recording cannot be written or read: what is wrong and what to do, for a person.
+    /// A recording cannot be written or read: the reason and what to do, for users.
     Recording(String),
     /// The bytes are not a complete stream.
     Stream(taskdiag_wire::decode::Error),
 }
 
-/// Why an engine does not work here, for a program that decides what to do about it.
+/// Why an engine does not work here, for programs that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The caller lacks the rights: root, or CAP_BPF and CAP_PERFMON for the bpf engine. A seccomp filter or a security
-    /// module may refuse in the same way.
+    /// The caller lacks the rights: root, or CAP_BPF and CAP_PERFMON for the bpf engine. A seccomp
+    /// filter or a security module may refuse in the same way.
     NoPermission,
-    /// The kernel lacks something: the system call, the file, a feature, or its own type information (BTF).
+    /// The kernel lacks something: the system call, the file, a feature, or its own type
+    /// information (BTF).
     NotSupported,
-    /// A limit was met, of memory or of descriptors; it may work later.
+    /// A limit of memory or descriptors was reached; it may work later.
     Limit,
     /// No proc filesystem is mounted.
     NoProc,

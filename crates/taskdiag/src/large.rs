@@ -1,9 +1,10 @@
-//! Memory for the copy of a large answer, of a BPF program or of the service. It has pages of 2 MiB if the machine has many
-//! free ones, because to make, clear and give back small pages takes several times as long as to fill them: 7 ms for an
-//! answer of 20 MB, and 1 ms with large pages.
+//! Memory for the copy of a large answer, of a BPF program or of the service. It uses pages of 2
+//! MiB if the machine has many free ones, because allocating, clearing and freeing small pages
+//! takes several times as long as filling them: 7 ms for an answer of 20 MB, and 1 ms with large
+//! pages.
 //!
-//! Large pages are asked for only if far more of them are free than the answer needs. Otherwise the kernel would look for
-//! room: it would move the memory of other programs about, or drop what it has cached of their files.
+//! Large pages are requested only if far more of them are free than the answer needs. Otherwise the
+//! kernel would make room: it would move the memory of other programs, or drop cached files.
 
 use rustix::fs::{CWD, Mode, OFlags};
 #[cfg(feature = "bpf")]
@@ -14,7 +15,7 @@ use crate::bytes::advise;
 const LARGE: usize = 2 << 20;
 /// The order of a block of that size, if a page has 4 KiB.
 const ORDER: usize = 9;
-/// Smaller answers gain less than the look at the free memory costs.
+/// For smaller answers, looking at the free memory costs more than it gains.
 const WORTH_IT: usize = 2 * LARGE;
 
 /// An empty buffer with room for `bytes`.
@@ -25,8 +26,8 @@ pub(crate) fn buffer(bytes: usize) -> AlignedBuf {
     memory
 }
 
-/// Asks for large pages for memory that was not touched yet, where whole ones fit. It is a hint, which a kernel may not know
-/// and the administrator may have turned off.
+/// Requests large pages for untouched memory, where whole ones fit. It is a hint, which a kernel
+/// may not know and the administrator may have turned off.
 pub(crate) fn prefer<T>(memory: &mut [T]) {
     let bytes = size_of_val(memory);
     if bytes < WORTH_IT || rustix::param::page_size() != 4096 {
@@ -47,8 +48,8 @@ fn free() -> Option<usize> {
     parse(&buf[..n])
 }
 
-/// Counts them in the text of /proc/buddyinfo, which says for each zone of each node how many free blocks it has of each
-/// order. Of a text that was cut, the last node may have too few.
+/// Counts them in the text of /proc/buddyinfo, which has the number of free blocks of each order
+/// for each zone of each node. If the text was cut, the count of the last node may be too low.
 fn parse(buddyinfo: &[u8]) -> Option<usize> {
     let mut nodes: Vec<(&str, usize)> = Vec::new();
     for line in std::str::from_utf8(buddyinfo).ok()?.lines() {
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn this_machine_says_how_many_are_free() {
-        assert!(free().is_some(), "/proc/buddyinfo is not understood");
+        assert!(free().is_some(), "/proc/buddyinfo cannot be parsed");
     }
 
     #[cfg(feature = "bpf")]

@@ -1,8 +1,8 @@
-//! What tasks did between two answers to the same request, for programs that ask again and again.
+//! What tasks did between two answers to the same request, for programs that repeat it.
 //!
-//! [`Snapshot::since`](crate::Snapshot::since) compares two answers and gives pairs of tasks. [`Rates`] keeps only the
-//! counters of the answer before, as arrays that are used again. With 100,000 tasks, it needs no memory of its own for a
-//! task, and looks a task up only where it is not where it was before.
+//! [`Snapshot::since`](crate::Snapshot::since) compares two answers and gives pairs of tasks.
+//! [`Rates`] only keeps the counters of the previous answer, in arrays that are reused. So it needs
+//! no allocation per task, and looks a task up only if its position has changed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,11 +28,11 @@ const COUNTERS: [fn(&Row<'_>) -> Option<u64>; RATES] = [
 const UTIME: usize = 0;
 const STIME: usize = 1;
 
-/// What is kept of an answer, a place in each array for each task.
+/// The kept part of an answer, with an entry in each array for each task.
 #[derive(Debug, Default)]
 struct Kept {
     begin_ns: u64,
-    /// What began later is not in the answer.
+    /// Tasks that began later are not in the answer.
     end_ns: u64,
     /// Whether it ended early, so that tasks may be missing from it.
     is_cut: bool,
@@ -54,9 +54,11 @@ impl Kept {
     }
 }
 
-/// What the tasks of an answer did since the one before. Give it each answer with [`update`](Self::update).
+/// What the tasks of an answer did since the previous one. Give it each answer with
+/// [`update`](Self::update).
 ///
-/// A task is the same in both if its pid and its start time are; they may differ by a tick, since /proc has ticks.
+/// A task is the same in both if its pid and its start time are; these may differ by a tick,
+/// because /proc has ticks.
 #[derive(Debug, Default)]
 pub struct Rates {
     now: Kept,
@@ -66,17 +68,17 @@ pub struct Rates {
     began: Vec<u32>,
     ended: Vec<u32>,
     seen: Vec<bool>,
-    /// Places of the pids of the old answer, made where they are needed.
+    /// Index of the pids of the old answer, made when it is needed.
     places: HashMap<u32, u32>,
     answers: u64,
 }
 
 impl Rates {
-    /// Without any answer.
+    /// Starts without an answer.
     pub fn new() -> Rates {
         Rates::default()
     }
-    /// The next answer. BASE has to be in it with the start times, or no task is found again.
+    /// Takes the next answer. It needs BASE with the start times, or no task is found again.
     pub fn update(&mut self, snapshot: &Snapshot) {
         std::mem::swap(&mut self.now, &mut self.old);
         let info = snapshot.stream().info();
@@ -109,7 +111,7 @@ impl Rates {
             }
             self.keep(&row, start, place, is_new);
         }
-        // A task that an answer did not come to need not have ended.
+        // If an answer ended early, a task that is missing from it may still be alive.
         if self.answers > 0 && !self.now.is_cut {
             let gone = |at: &usize| !self.seen[*at] && self.old.start_ns[*at] != NONE;
             let all = 0..self.old.pid.len();
@@ -139,15 +141,15 @@ impl Rates {
         let is_same = old != NONE && id.is_same(&TaskId::new(pid, old, id.tick()));
         (is_same && !self.seen[at]).then_some(at)
     }
-    /// Keeps a task. `is_new` says that it began after the answer before.
+    /// Keeps a task. `is_new`: it began after the previous answer.
     fn keep(&mut self, row: &Row<'_>, start: u64, place: Option<usize>, is_new: bool) {
         for (c, get) in COUNTERS.iter().enumerate() {
             let new = get(row).unwrap_or(NONE);
             self.now.counters[c].push(new);
             let old = match place {
                 Some(at) => self.old.counters[c][at],
-                // All that a new task did, it did meanwhile. Of one that an answer did not come to, it is not known
-                // when it did what its counters say.
+                // A new task did everything meanwhile. If the previous answer ended before a task,
+                // the counts since then are not known.
                 None if is_new => 0,
                 None => NONE,
             };
@@ -175,17 +177,17 @@ impl Rates {
     fn interval_ns(&self) -> u64 {
         if self.answers < 2 { 0 } else { self.now.begin_ns.saturating_sub(self.old.begin_ns) }
     }
-    /// Time between the begins of the last two answers, or `None` before there are two.
+    /// Time between the starts of the last two answers, or `None` before there are two.
     pub fn interval(&self) -> Option<Duration> {
         (self.answers > 1).then(|| Duration::from_nanos(self.interval_ns()))
     }
-    /// Tasks that began since the answer before, as places in the last answer. If the answer before ended early, only
-    /// those whose start time is later.
+    /// Tasks that began since the previous answer, as indices in the last answer. If the previous
+    /// answer ended early, only those whose start time is later.
     pub fn began(&self) -> &[u32] {
         &self.began
     }
-    /// Tasks that ended since the answer before, as places in that answer. None if the last answer ended early, because
-    /// tasks that are missing from it may still be there.
+    /// Tasks that ended since the previous answer, as indices in that answer. None if the last
+    /// answer ended early, because tasks that are missing from it may still be alive.
     pub fn ended(&self) -> &[u32] {
         &self.ended
     }
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn tasks_older_than_the_time_namespace_are_not_new_in_each_answer() {
-        // Two seconds and 5 ms before the boot time that the namespace has, as the kernel shows it.
+        // Two seconds and 5 ms before the boot time of the namespace, as the kernel shows it.
         let before = |ms: u64| 0u64.wrapping_sub(ms * 1_000_000) / 10_000_000 * 10;
         let (old, edge) = (before(2000), before(5));
         let mut rates = Rates::new();
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_what_began_and_what_ended() {
+    fn growth_begins_and_ends_are_reported() {
         let mut rates = Rates::new();
         rates.update(&snapshot(10, &[(1, 1, 5, b'S'), (2, 100, 0, b'S'), (3, 200, 7, b'D')]));
         assert_eq!(rates.interval(), None);
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_from_a_cut_answer_neither_ended_nor_began() {
+    fn tasks_missing_from_a_cut_answer_neither_ended_nor_began() {
         let all = [(1, 1, 5, b'S'), (2, 100, 7, b'S')];
         let mut rates = Rates::new();
         rates.update(&snapshot(10, &all));
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_a_task_is_still() {
+    fn the_still_time_of_a_task_is_counted() {
         let mut rates = Rates::new();
         for (at, cpu, state) in [(10, 1, b'S'), (11, 1, b'D'), (14, 1, b'D'), (15, 1, b'D')] {
             rates.update(&snapshot(at, &[(7, 0, cpu, state)]));

@@ -45,47 +45,54 @@ pub struct Request {
     /// ([`Reason::OverBudget`](crate::Reason::OverBudget)). Reading them takes milliseconds a GiB,
     /// for which the process cannot change its mappings.
     pub max_rss_bytes: Option<NonZeroU64>,
-    /// Time for all VMA_STAT and ROLLUP of the answer together; what is not read by then is left
-    /// out, and the answer says so. It is looked at before each process, and within VMA_STAT; the
-    /// kernel makes ROLLUP of a process in one piece, so the one that begins in time is finished.
+    /// Time for all VMA_STAT and ROLLUP of the answer together; the rest is left out, and the
+    /// answer says so. The time is checked before each process, and within VMA_STAT. The kernel
+    /// makes ROLLUP of a process in one piece, so one that began in time is finished.
     pub budget: Option<Duration>,
-    /// Which members of BASE, CRED, STAT and STATM will be looked at; others may be unknown in the answer.
+    /// The members of BASE, CRED, STAT and STATM that are needed; others may be unknown in the
+    /// answer.
     pub members: Members,
-    /// How many bytes the answer may have of what any user can make large.
+    /// Limits for data that any user can make large.
     pub limits: ByteLimits,
     /// Which processes of a strategy that lists them, by their ids. Only the bpf and procfs engines can leave out others.
     pub processes: Processes,
     /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
-    /// the default, is an answer that was begun after the request. Other engines always answer anew.
+    /// the default, asks for an answer that was begun after the request. Other engines make a new answer for each request.
     pub max_age: Duration,
-    /// Counts the tasks that are done, and may end the answer early. One watch may be that of several requests.
+    /// Counts the finished tasks, and may end the answer early. Several requests may share one
+    /// watch.
     pub watch: Option<Arc<Watch>>,
 }
 
-/// How many bytes an answer may have of what any user can make large. What is over them is cut, and says so: the value has
-/// its true length, and DONE counts the task as truncated. All other values of the answer are complete.
+/// Limits for data that any user can make large. Values over the limits are cut and marked: the
+/// value keeps its true length, and DONE counts the task as truncated. All other values of the
+/// answer are complete.
 ///
 /// Arguments and environments cost a process nothing, because fork() shares them: without limits, a user with 6 MB of memory
 /// could make each answer about all processes take gigabytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ByteLimits {
-    /// The most bytes of one text, that is CMDLINE or ENVIRON of a task.
+    /// The limit for one text, which is CMDLINE or ENVIRON of a task, in bytes.
     pub text_bytes: u32,
-    /// About the most bytes of all texts of the answer. Users share them, so that none can use up the room for the others: a
-    /// user has whole texts as long as more is left than this user has had, and then the first 4 KiB, and at last the first
-    /// 256 bytes of each. The last of these each task has, even if the sum gets larger.
+    /// The approximate limit for all texts of the answer, in bytes. Users share it, so that none
+    /// can use up the space of others: a user gets complete texts while the remaining space is
+    /// larger than the space that this user has used, then the first 4 KiB of each, and finally the
+    /// first 256 bytes. Each task gets these last 256 bytes, even if the sum gets larger.
     pub all_text_bytes: u64,
-    /// About the most bytes of all lists (VMA, VMA_STAT, FD) with their names, and of PATHS. Users share them in the same way:
-    /// after a user's share, a list ends after 16 entries, and names and paths after 128 bytes.
+    /// The approximate limit for all lists (VMA, VMA_STAT, FD) with their names, and for PATHS, in
+    /// bytes. Users share them in the same way: after a user's share, a list ends after 16 entries,
+    /// and names and paths after 128 bytes.
     pub all_list_bytes: u64,
 }
 
 impl ByteLimits {
-    /// For lists of tasks: of each text as much as procps reads, 128 KiB, and 32 MiB of all; 256 MiB of lists.
+    /// For lists of tasks: 128 KiB of each text, which is what procps reads, 32 MiB of all texts,
+    /// and 256 MiB of lists.
     pub const LIST: ByteLimits =
         ByteLimits { text_bytes: 128 << 10, all_text_bytes: 32 << 20, all_list_bytes: 256 << 20 };
-    /// For a process that was named: its texts are whole up to 6 MiB, which is as much as execve(2) takes.
+    /// For a named process: its texts are complete up to 6 MiB, which is as much as execve(2)
+    /// takes.
     pub const ONE: ByteLimits = ByteLimits { text_bytes: 6 << 20, ..ByteLimits::LIST };
 }
 
@@ -136,11 +143,10 @@ impl Members {
     /// None of them.
     pub const NONE: Members = Members { base: 0, cred: 0, stat: 0, statm: 0 };
 
-    /// Those of one group by name, or all of the group for no name. Of groups
-    /// other than BASE, CRED, STAT and STATM, none: they are always whole.
+    /// Members of one group by name, or all of the group if there are no names. Groups other than
+    /// BASE, CRED, STAT and STATM have none, because they are always read as a whole.
     ///
-    /// # Panics
-    /// There is no such member; in a constant, so it is seen when that is compiled.
+    /// # Panics If there is no such member. In a constant, this is an error of the compiler.
     pub const fn of(group: Groups, names: &[&str]) -> Members {
         let all = if group.bits() == Groups::BASE.bits() {
             Base::MEMBERS
@@ -180,14 +186,14 @@ impl Members {
             statm: self.statm | o.statm,
         }
     }
-    /// As the wire has it: what need not be there, of BASE and of STAT.
+    /// The form on the wire: the members of BASE and of STAT that may be missing.
     pub fn skipped(self) -> (u32, u32) {
         (!self.base & Base::ALL_VALID, !self.stat & Stat::ALL_VALID)
     }
 }
 
 impl PartialEq for Request {
-    /// Do they ask the same? Who looks on does not matter.
+    /// Equal if they ask for the same; the observer is ignored.
     fn eq(&self, o: &Request) -> bool {
         (self.strategy, self.pid, self.groups, self.limits)
             == (o.strategy, o.pid, o.groups, o.limits)
@@ -219,7 +225,7 @@ impl Request {
             watch: None,
         }
     }
-    /// The same request with these groups besides its own.
+    /// The same request with these groups added.
     #[must_use]
     pub fn with_groups(self, more: Groups) -> Request {
         Request { groups: self.groups | more, ..self }
@@ -244,17 +250,18 @@ impl Request {
     pub fn with_limits(self, limits: ByteLimits) -> Request {
         Request { limits, ..self }
     }
-    /// The same request, with at most so many bytes of each text (CMDLINE, ENVIRON). 0 is no text at all.
+    /// The same request, with at most this many bytes of each text (CMDLINE, ENVIRON). 0 means no
+    /// text at all.
     #[must_use]
     pub fn with_text_bytes(self, text_bytes: u32) -> Request {
         Request { limits: ByteLimits { text_bytes, ..self.limits }, ..self }
     }
-    /// The same request, with about so many bytes of all texts together.
+    /// The same request, with approximately this many bytes of all texts together.
     #[must_use]
     pub fn with_all_text_bytes(self, all_text_bytes: u64) -> Request {
         Request { limits: ByteLimits { all_text_bytes, ..self.limits }, ..self }
     }
-    /// The same request, with about so many bytes of all lists and names together.
+    /// The same request, with approximately this many bytes of all lists and names together.
     #[must_use]
     pub fn with_all_list_bytes(self, all_list_bytes: u64) -> Request {
         Request { limits: ByteLimits { all_list_bytes, ..self.limits }, ..self }
@@ -275,17 +282,17 @@ impl Request {
     pub fn with_watch(self, watch: Arc<Watch>) -> Request {
         Request { watch: Some(watch), ..self }
     }
-    /// Whether the caller has ended it. Engines look at this between tasks, and DONE then says `-EINTR`.
+    /// Has the caller stopped it? Engines check this between tasks, and DONE then has `-EINTR`.
     pub(crate) fn is_stopped(&self) -> bool {
         self.watch.as_deref().is_some_and(Watch::is_stopped)
     }
-    /// Announces this many more tasks to who watches.
+    /// Announces this many more tasks to the watch.
     pub(crate) fn expect(&self, tasks: usize) {
         if let Some(watch) = &self.watch {
             watch.expect(tasks as u64);
         }
     }
-    /// Tells who watches that this many more tasks are done.
+    /// Reports to the watch that this many more tasks are done.
     #[cfg(any(feature = "bpf", feature = "kernel"))]
     pub(crate) fn advance(&self, tasks: usize) {
         if let Some(watch) = &self.watch {

@@ -1,10 +1,10 @@
-//! Which engine served an answer, and what that cost. Errors and saved answers name engines, too, and need nothing else of
-//! them.
+//! The engines that served an answer, and their cost. This is separate from the engines, because
+//! errors and saved answers name them, too.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The engines there are.
+/// The engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EngineId {

@@ -1,4 +1,4 @@
-//! A parsed stream, and where it came from.
+//! A parsed stream and its origin.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -19,11 +19,11 @@ pub struct Served {
     pub engine: EngineId,
     /// Which groups.
     pub groups: Groups,
-    /// Why this engine, in a few words for a person.
+    /// The reason for this engine, in a few words for users.
     pub why: String,
     /// What it cost.
     pub cost: Cost,
-    /// What a person should know about it.
+    /// Remarks about the answer for users.
     pub caveats: Vec<Caveat>,
 }
 
@@ -43,15 +43,16 @@ impl Served {
     }
 }
 
-/// In what an answer differs from what one would expect. The stream does not have it.
+/// Differences between an answer and the usual expectation, which are not in the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Caveat {
-    /// Process 1 is there and not in the answer: BPF does not see it, and was to answer alone.
+    /// Process 1 exists but is not in the answer: BPF cannot see it, and no other engine was
+    /// allowed.
     InitHidden,
-    /// The process ids are those of /proc, which is of another pid namespace than the reader.
+    /// The process ids are those of /proc, whose pid namespace differs from that of the reader.
     ForeignProc,
-    /// The file of the brake cannot be trusted or understood, for this reason, so BPF is off.
+    /// The file of the brake cannot be trusted or parsed, for this reason, so BPF is off.
     Distrust(String),
 }
 
@@ -74,7 +75,7 @@ impl fmt::Display for Caveat {
                  this one; 'mount -t proc proc /proc' here makes them the same, --engine bpf gives \
                  those of this one",
             ),
-            Caveat::Distrust(why) => write!(f, "{why}; until that is mended, BPF is not used"),
+            Caveat::Distrust(why) => write!(f, "{why}; until that is fixed, BPF is not used"),
         }
     }
 }
@@ -91,7 +92,7 @@ impl Snapshot {
     pub fn parse(bytes: impl Into<Bytes>) -> Result<Snapshot, Error> {
         Snapshot::with_served(bytes, Vec::new())
     }
-    /// [`Snapshot::parse`], with a record of who served it.
+    /// [`Snapshot::parse`], with a record of the engines.
     pub fn with_served(bytes: impl Into<Bytes>, served: Vec<Served>) -> Result<Snapshot, Error> {
         Ok(Snapshot { stream: Stream::parse(bytes.into())?, served })
     }
@@ -101,7 +102,7 @@ impl Snapshot {
     /// [`Error::Io`] where reading fails, [`Error::Stream`] where it is cut, foreign or malformed.
     pub fn read_from(mut r: impl Read) -> Result<Snapshot, Error> {
         use taskdiag_wire::decode::Error as Wire;
-        // Pieces that stay in the cache while they are copied to where they are aligned.
+        // Pieces that stay in the cache while they are copied to aligned memory.
         let mut piece = vec![0; PIECE];
         let mut bytes = AlignedBuf::new();
         let mut look = PIECE;
@@ -109,7 +110,7 @@ impl Snapshot {
             let n = fill(&mut r, &mut piece).map_err(|e| Error::io("reading the stream", e))?;
             bytes.extend_padded(&piece[..n / 8 * 8]);
             if n % 8 != 0 {
-                // Padding would hide that it is cut: check the bytes that are there first.
+                // The padding would hide a cut, so check the original bytes first.
                 let whole = Stream::parse(bytes)?;
                 return Err(Wire::Trailing(whole.bytes().len()).into());
             }
@@ -117,7 +118,8 @@ impl Snapshot {
                 return Snapshot::parse(bytes);
             }
             if bytes.len() >= look {
-                // What is no stream, or follows one, may have no end: /dev/zero, a log that grows.
+                // Input that is not a stream, or follows one, may be endless, such as /dev/zero or
+                // a growing log.
                 look = 2 * bytes.len();
                 match Stream::parse(bytes.as_bytes()) {
                     Ok(_) | Err(Wire::Cut(_)) => {}
@@ -135,7 +137,8 @@ impl Snapshot {
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = TaskView<'_>> + Clone {
         self.stream.tasks()
     }
-    /// The task with this pid: a thread id where threads were asked for. A table is made at the first call.
+    /// The task with this pid, or with this thread id if threads were requested. A table is made at
+    /// the first call.
     pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
         self.stream.task(pid)
     }
@@ -143,7 +146,7 @@ impl Snapshot {
     pub fn stream(&self) -> &Stream<Bytes> {
         &self.stream
     }
-    /// The bytes, given back.
+    /// Returns the bytes.
     pub fn into_bytes(self) -> Bytes {
         self.stream.into_bytes()
     }
@@ -152,7 +155,7 @@ impl Snapshot {
     pub fn served(&self) -> &[Served] {
         &self.served
     }
-    /// What a person should know about this answer and the stream does not say. Each caveat is there once.
+    /// Remarks about this answer for users that are not in the stream, each once.
     pub fn caveats(&self) -> Vec<&Caveat> {
         let mut all: Vec<&Caveat> = Vec::new();
         for caveat in self.served.iter().flat_map(|s| &s.caveats) {
@@ -167,8 +170,8 @@ impl Snapshot {
             served.add_caveats([caveat]);
         }
     }
-    /// How long it took to make, from the moment that its INFO names; `None`: it is a saved one, which does
-    /// not say.
+    /// How long it took to make, counted from the time in its INFO. `None`: it is a saved one, for
+    /// which this is not known.
     pub fn took(&self) -> Option<Duration> {
         (!self.served.is_empty()).then(|| self.served.iter().map(|s| s.cost.wall).sum())
     }
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_refused() {
+    fn incomplete_streams_are_refused() {
         let bytes = stream(5000);
         let whole = bytes.as_bytes();
         for end in [0, 7, 8, 1000, PIECE - 8, PIECE, PIECE + 3, whole.len() - 8, whole.len() - 1] {
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_refused_soon() {
+    fn endless_input_is_refused_soon() {
         let e = Snapshot::read_from(io::repeat(0)).expect_err("it is no stream");
         assert!(matches!(e, Error::Stream(Wire::Foreign)), "{e}");
     }

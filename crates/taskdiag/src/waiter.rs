@@ -1,7 +1,8 @@
 //! Waits until processes end: any of many, children or not.
 //!
-//! Each process is held by a pidfd, so that a later process with the same pid is not mistaken for it. One epoll instance
-//! watches them all, and the kernel wakes it for those that end: what an end costs does not depend on how many are watched.
+//! Each process is identified by a pidfd, so that a later process with the same pid is not mistaken
+//! for it. One epoll instance watches all of them, so the cost of an end does not depend on how
+//! many are watched.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -16,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::{Error, act};
 
-/// Ends that are taken from the kernel at once.
+/// The number of ends that are read from the kernel at once.
 const AT_ONCE: usize = 256;
 
 /// A process that has ended.
@@ -25,16 +26,16 @@ const AT_ONCE: usize = 256;
 pub struct Ended {
     /// Its pid, which another process may have by now.
     pub pid: u32,
-    /// How it ended, or `None` where nobody tells. The parent is always told. Others are told from Linux 6.15 on
-    /// (`PIDFD_GET_INFO`); before that only while the process is a zombie, and only with the right to trace it
-    /// (`/proc/PID/stat`).
+    /// How it ended, or `None` if that is not available. The parent always gets it. Others get it
+    /// from Linux 6.15 on (`PIDFD_GET_INFO`); before that, only while the process is a zombie, and
+    /// only with the right to trace it (`/proc/PID/stat`).
     pub status: Option<ExitStatus>,
 }
 
 /// Waits for processes, in the order in which they end.
 ///
-/// It needs one file descriptor for each process. Threads other than the first one of a process cannot be waited for. A
-/// process that has ended is not reaped: that stays with its parent.
+/// It needs one file descriptor for each process. Threads other than the first one of a process
+/// cannot be waited for. A process that has ended is not reaped; its parent still has to do that.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,15 +52,16 @@ pub struct Ended {
 #[derive(Debug)]
 pub struct Waiter {
     epoll: OwnedFd,
-    /// The pids and pidfds, each at the place of the number of the pidfd. A map would be more memory to wait for at each end.
+    /// The pids and pidfds, indexed by the number of the pidfd. A map would cost more cache misses
+    /// at each end.
     watched: Vec<Option<(u32, OwnedFd)>>,
-    /// How many these are.
+    /// The number of these.
     count: usize,
-    /// What the kernel has told, and [`wait`](Self::wait) has not.
+    /// Ends that the kernel has reported, and [`wait`](Self::wait) has not returned yet.
     ready: VecDeque<Token>,
 }
 
-/// What the kernel keeps for us with each pidfd, and tells when the process has ended.
+/// The data that the kernel keeps with each pidfd, and returns when the process has ended.
 #[derive(Clone, Copy, Debug)]
 struct Token {
     pid: u32,
@@ -78,7 +80,7 @@ impl Token {
 }
 
 impl Waiter {
-    /// One that waits for nothing yet.
+    /// A waiter without processes.
     ///
     /// # Errors
     /// [`Error::Io`] where there are no more file descriptors.
@@ -88,12 +90,13 @@ impl Waiter {
         Ok(Waiter { epoll, watched: Vec::new(), count: 0, ready: VecDeque::new() })
     }
 
-    /// Waits for this process, too. A process that has ended and is not reaped counts as one that ends now. Returns its pidfd,
-    /// which is readable when it has ended, and which can send it a signal that reaches no other process.
+    /// Waits for this process, too. A process that has ended and is not reaped counts as one that
+    /// ends now. Returns its pidfd, which is readable when it has ended, and which can send it a
+    /// signal that reaches no other process.
     ///
     /// # Errors
-    /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where there are no more file
-    /// descriptors (`EMFILE`).
+    /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where
+    /// there are no more file descriptors (`EMFILE`).
     pub fn add(&mut self, pid: u32) -> Result<BorrowedFd<'_>, Error> {
         let failed = |e: Errno| match e {
             Errno::SRCH => Error::NoSuchProcess(pid),
@@ -101,7 +104,7 @@ impl Waiter {
                 format!("opening process {pid} (raise the limit of open files: ulimit -n)"),
                 e,
             ),
-            // Kernels before 6.9 say the first, later ones the second.
+            // Kernels before 6.9 return the first error, later ones the second.
             Errno::INVAL | Errno::NOENT => {
                 Error::io(format!("{pid} is a thread; wait for its process"), e)
             }
@@ -122,22 +125,23 @@ impl Waiter {
         Ok(self.watched[at].insert((pid, process)).1.as_fd())
     }
 
-    /// The pids and pidfds of the processes that are waited for.
+    /// The pids and pidfds of the watched processes.
     pub fn processes(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
         self.watched.iter().flatten().map(|(pid, process)| (*pid, process.as_fd()))
     }
 
-    /// How many processes are waited for.
+    /// The number of watched processes.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Is none waited for?
+    /// Is no process watched?
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Waits until one of the processes ends, and forgets it. `None` means that the time is over, or that none is left.
+    /// Waits until one of the processes ends, and stops watching it. `None`: the time is over, or
+    /// no process is left.
     ///
     /// # Errors
     /// [`Error::Io`] where epoll fails. A signal does not end the wait.
@@ -145,8 +149,9 @@ impl Waiter {
         Ok(self.wait_with(timeout, |_| ())?.map(|(ended, ())| ended))
     }
 
-    /// The same, and what `look` finds out by the pidfd of that process before it is closed, such as its last name with
-    /// [`act::of_pidfd`]. The process has ended, and may be reaped at any time.
+    /// The same, and returns the result of `look`, which gets the pidfd of that process before it
+    /// is closed, for example to read its last name with [`act::of_pidfd`]. The process has ended,
+    /// and may be reaped at any time.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -165,10 +170,11 @@ impl Waiter {
         }
         let Some(&Token { pid, at }) = self.ready.front() else { return Ok(None) };
         let Some((_, process)) = &self.watched[at as usize] else { return Ok(None) };
-        // It is watched until it is told, so that the epoll instance stays readable for an event loop. To close the pidfd
-        // would be enough if nobody had another descriptor of it. A child has one from its fork to its exec.
+        // It is watched until it is returned, so that the epoll instance stays readable for an
+        // event loop. Closing the pidfd would not be enough if another process has a copy, as a
+        // child has between its fork and exec.
         epoll::delete(&self.epoll, process).map_err(|e| Error::io("waiting for processes", e))?;
-        // First, because status() has another way if the process is reaped meanwhile.
+        // This comes first, because status() has another way if the process is reaped meanwhile.
         let looked = look(process.as_fd());
         let status = status(process);
         self.watched[at as usize] = None;
@@ -177,8 +183,8 @@ impl Waiter {
         Ok(Some((Ended { pid, status }, looked)))
     }
 
-    /// Takes what the kernel tells within this time. It tells the same again until `wait` has removed it, so this is called only
-    /// when nothing is ready.
+    /// Reads the ends that the kernel reports within this time. It repeats them until `wait` has
+    /// removed them, so this is only called when nothing is ready.
     fn take(&mut self, left: Option<Duration>) -> Result<(), Error> {
         let mut events = [MaybeUninit::uninit(); AT_ONCE];
         let left = left.and_then(|left| left.try_into().ok());
@@ -188,22 +194,23 @@ impl Waiter {
             Err(e) => return Err(Error::io("waiting for processes", e)),
         };
         for event in events {
-            // What is not watched any more was removed from the epoll instance, so each is watched.
+            // Processes that are not watched any more were removed from the epoll instance, so each
+            // one is watched.
             self.ready.push_back(Token::of(event.data));
         }
         Ok(())
     }
 }
 
-/// For an event loop: it is readable as long as [`Waiter::wait`] has an end to tell without waiting.
+/// For an event loop: it is readable as long as [`Waiter::wait`] can return an end without waiting.
 impl AsFd for Waiter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 }
 
-/// How a process has ended, from whoever tells. `PIDFD_GET_INFO` tells once it is reaped, so it is asked again where the
-/// process was reaped while /proc was read.
+/// How a process has ended, from any source. `PIDFD_GET_INFO` only has it after the process is
+/// reaped, so it is tried again if the process was reaped while /proc was read.
 fn status(process: &OwnedFd) -> Option<ExitStatus> {
     let raw = of_child(process)
         .or_else(|| of_reaped(process))
@@ -212,10 +219,11 @@ fn status(process: &OwnedFd) -> Option<ExitStatus> {
     Some(ExitStatus::from_raw(raw))
 }
 
-/// What waitid(2) tells a parent, without reaping the child.
+/// The status that waitid(2) returns to the parent, without reaping the child.
 fn of_child(process: &OwnedFd) -> Option<i32> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: a siginfo may be all zeros, and is only written to. Its members are those of a SIGCHLD.
+    // SAFETY: a siginfo may be all zeros, and is only written to. Its members are those of a
+    // SIGCHLD.
     let (code, status) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let id = process.as_raw_fd() as libc::id_t;
@@ -231,7 +239,7 @@ fn of_child(process: &OwnedFd) -> Option<i32> {
     })
 }
 
-/// What the kernel tells everyone of a process that is reaped.
+/// The status of a reaped process, which the kernel shows to everyone.
 fn of_reaped(process: &OwnedFd) -> Option<i32> {
     /// The first version of `struct pidfd_info`, 64 bytes, as far as it matters here.
     #[repr(C)]
@@ -250,7 +258,7 @@ fn of_reaped(process: &OwnedFd) -> Option<i32> {
     (failed == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// What /proc has of a process that is not reaped, for those who may trace it.
+/// The status in /proc of a process that is not reaped, for callers who may trace it.
 fn of_zombie(process: &OwnedFd) -> Option<i32> {
     act::of_pidfd(process.as_fd())?.exit_code()
 }
@@ -276,7 +284,7 @@ mod tests {
         assert_eq!(waiter.len(), 3);
         let mut seen = HashMap::new();
         while let Some(ended) = waiter.wait(None).expect("it waits") {
-            seen.insert(ended.pid, ended.status.expect("a parent is told"));
+            seen.insert(ended.pid, ended.status.expect("a parent gets the status"));
         }
         assert!(waiter.is_empty());
         assert_eq!(seen[&all[0].id()].code(), Some(7));
@@ -290,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_readable_until_all_ends_are_told() {
+    fn the_waiter_is_readable_until_all_ends_are_returned() {
         let mut waiter = Waiter::new().expect("it opens");
         let mut all = [child("exit 1"), child("exit 2"), child("exit 3")];
         let mut ended: Vec<OwnedFd> = Vec::new();
@@ -334,7 +342,8 @@ mod tests {
         assert_eq!(waiter.wait(None).expect("none is left"), None);
     }
 
-    /// A shell whose child ends with this code when the pipe is closed, and which does `then` meanwhile. With the child's pid.
+    /// A shell whose child ends with this code when the pipe is closed, and which does `then`
+    /// meanwhile. With the child's pid.
     fn grandchild(code: i32, then: &str) -> (Child, u32) {
         let script =
             format!("exec 3<&0; sh -c 'read x <&3; exit {code}' & exec 3<&-; echo $!; {then}");
@@ -385,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn a_missing_process_is_an_error() {
         let mut waiter = Waiter::new().expect("it opens");
         for pid in [0, u32::MAX, 1 << 30] {
             assert!(matches!(waiter.add(pid), Err(Error::NoSuchProcess(p)) if p == pid));

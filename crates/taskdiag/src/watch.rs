@@ -1,14 +1,14 @@
 //! Watches a request while it is answered, and ends it early.
 //!
-//! The caller shares a [`Watch`] with the engine that answers. The engine counts the tasks that it has done,
-//! and the caller may say that it has waited long enough. The engine then ends the walk and the stream with
-//! the tasks so far, and DONE has `-EINTR`.
+//! The caller shares a [`Watch`] with the engine that answers. The engine counts the tasks that it
+//! has done, and the caller may stop it. The engine then ends the walk and the stream with the
+//! tasks so far, and DONE has `-EINTR`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The progress of an answer, and whether it is to end.
+/// The progress of an answer, and a request to stop it.
 ///
-/// It is shared as an `Arc` between the thread that asks and those that look on, see
+/// It is shared as an `Arc` between the thread that makes the request and its observers, see
 /// [`Request`](crate::Request).
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -30,7 +30,7 @@ impl Watch {
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-    /// How many tasks are done, and about how many there are, or 0 if that is not known.
+    /// The number of finished tasks, and the approximate total, or 0 if that is not known.
     pub fn progress(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }

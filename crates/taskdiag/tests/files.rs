@@ -324,7 +324,7 @@ fn known(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn what_is_known_of_files_without_a_descriptor() {
+fn values_of_files_without_a_descriptor() {
     let groups = Groups::BASE | Groups::PATHS | Groups::VMA;
     let stat = |r#as: FileUse, dev, inode, mode| {
         build!(FileStat {

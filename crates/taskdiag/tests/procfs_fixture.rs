@@ -156,7 +156,8 @@ fn sizes_come_from_the_cheapest_file() {
     assert_eq!(ask(statm, flags), statm_has);
 }
 
-/// Only status knows of locked pages. It is read for a request that names the flags, and not for all of STAT.
+/// Only status knows of locked pages. It is read for a request that names the flags, and not for
+/// all of STAT.
 #[test]
 fn locked_pages_are_read_where_they_are_named() {
     let p = Proc::new();
@@ -178,7 +179,8 @@ fn sizes_that_are_not_there() {
     let rss = Members::of(Groups::STATM, &["rss_bytes"]);
     let size = Members::of(Groups::STATM, &["size_bytes"]);
     let p = Proc::new();
-    // A kernel thread, a process on its way out, one without the file, and a file that is no such file.
+    // A kernel thread, a process on its way out, one without the file, and a file that is no such
+    // file.
     p.stat("2", b"kthreadd", 'S', 0, 0x20_0000).file("2/statm", "0 0 0 0 0 0 0\n");
     p.stat("3", b"ending", 'S', 1, 4).file("3/statm", "0 0 0 0 0 0 0\n");
     p.stat("4", b"none", 'S', 1, 0);
@@ -210,7 +212,7 @@ fn comm_may_hold_anything() {
 }
 
 #[test]
-fn what_a_kernel_thread_and_a_zombie_do_not_have() {
+fn kernel_threads_and_zombies_lack_memory_and_arguments() {
     let p = Proc::new();
     let status = "Uid:\t0\t0\t0\t0\nThreads:\t1\n";
     for (pid, state, flags) in [("2", 'S', 0x208040), ("3", 'Z', 0x40000c)] {
@@ -252,7 +254,8 @@ fn cmdlines() {
     let of = |i| s.stream().get(i).unwrap().cmdline().unwrap();
     // Its stat says that it has arguments, which cannot be had.
     assert_eq!(s.stream().get(0).unwrap().reason(Group::Cmdline), Some(Reason::Blocked));
-    // A list has the beginning of it and its length. Who names the process gets all of it.
+    // A list has the start of the text and its length. A request that names the process gets all of
+    // it.
     assert!(of(1).data[..] == huge[..128 << 10] && of(1).flags & BLOB_CUT != 0);
     assert_eq!((of(1).total, s.stream().done().truncated), (huge.len(), 1));
     p.file("2/status", "Tgid:\t2\n");

@@ -307,8 +307,8 @@ fn deleted_is_not_a_name() {
 #[test]
 fn without_rights() {
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    // A process whose program one may not read is root's, whoever runs it. Copied by another
-    // process: what a test holds open for writing while it forks cannot be executed.
+    // A process whose program is not readable belongs to root, even if another user runs it. Copied
+    // by another process: what a test holds open for writing while it forks cannot be executed.
     let dir = tempfile::tempdir().unwrap();
     let cat = dir.path().join("cat");
     let copied = Command::new("install").args(["-m111", "/bin/cat"]).arg(&cat).status();

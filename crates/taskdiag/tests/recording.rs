@@ -19,7 +19,8 @@ fn time(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// An answer of this second with this many tasks, some of which have done something since the one before.
+/// An answer of this second with this many tasks, some of which have done something since the
+/// previous one.
 fn snapshot(second: u64, tasks: u32) -> Snapshot {
     let mut w = StreamWriter::new();
     let head = StreamWriter::blank_info();
@@ -161,7 +162,7 @@ fn a_tail_cut_at_any_byte_loses_the_last_frame_only() {
     let (data, index) = (fs::read(dir.data()).expect("read"), fs::read(dir.index()).expect("read"));
     let whole: Vec<u64> = every(5).collect();
     for len in before..data.len() as u64 {
-        // By turns with the index that has the frame, with the one before, and without one.
+        // In turn with the index that has the frame, with the previous index, and without one.
         let entries = [5, 4, 0][len as usize % 3];
         fs::write(dir.data(), &data[..len as usize]).expect("write");
         fs::write(dir.index(), &index[..64 * entries]).expect("write");
@@ -360,7 +361,7 @@ fn old_days_are_removed() {
             removed.extend(writer.append(&snapshot(second, 5)).expect("written").removed);
         }
     }
-    // The day of the last frame, the one before, and those that ended less than two days ago.
+    // The day of the last frame, the previous day, and days that ended less than two days ago.
     let names: Vec<_> =
         dir.files("tdr").iter().map(|p| p.file_name().expect("it has").to_owned()).collect();
     assert_eq!(names, ["2026-11-25.000.tdr", "2026-11-26.000.tdr", "2026-11-27.000.tdr"]);
@@ -459,7 +460,7 @@ fn a_day_file_that_somebody_cuts_loses_no_later_frame() {
 }
 
 #[test]
-fn what_is_not_a_recording_is_said() {
+fn a_path_without_a_recording_is_an_error() {
     let dir = Dir::new();
     fs::create_dir(dir.path()).expect("create");
     let e = Recording::open(dir.path()).expect_err("it is empty");

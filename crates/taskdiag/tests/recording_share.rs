@@ -1,5 +1,6 @@
-//! One user's tasks cannot take the recording from others: simulated hours in which a user rewrites random arguments, starts
-//! thousands of processes with random names, or opens files with random paths.
+//! One user's tasks cannot take the recording from others: simulated hours in which a user rewrites
+//! random arguments, starts thousands of processes with random names, or opens files with random
+//! paths.
 
 #![cfg(feature = "record")]
 
@@ -42,7 +43,7 @@ struct Hostile {
     arguments: usize,
     /// Files that each has open, with random names.
     files: u32,
-    /// Do they end and begin anew, with other names?
+    /// Do they end and start again, with other names?
     are_new: bool,
 }
 
@@ -251,8 +252,9 @@ fn names_of_open_files_are_left_out_before_tasks() {
 }
 
 #[test]
-fn what_has_no_room_at_all_is_counted_in_the_next_frame() {
-    // The key frames of 100 processes take more than half a day's share of so little, so fewer answers are recorded.
+fn answers_without_any_room_are_counted_in_the_next_frame() {
+    // The key frames of 100 processes take more than half a day's share of so little, so fewer
+    // answers are recorded.
     let mut run = Run::new(50_000, Some(Duration::from_secs(43_200)));
     run.frames(720, Hostile::default());
     assert!(run.left_out() > 25, "{}", run.left_out());

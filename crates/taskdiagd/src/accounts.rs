@@ -1,9 +1,11 @@
-//! Keeps the accounts of users in a file, so that they outlive the service: whoever makes it end, such as at its limit of memory, is
-//! charged for that and does not begin anew.
+//! Keeps the accounts of users in a file, so that they outlive the service. A user who makes the
+//! service end, for example at its memory limit, is charged for that and does not start with a full
+//! account.
 //!
-//! The file is in the unit's `RuntimeDirectory=`, which only the service can write to, and next to the socket for a service that
-//! was started by hand. It is written anew and renamed, so it is always whole. One that is not our own, or not understood, is not
-//! believed. Times are of CLOCK_BOOTTIME, which goes on while no service runs; the directory does not outlive a boot.
+//! The file is in the unit's `RuntimeDirectory=`, which only the service can write to, or next to
+//! the socket of a service that was started by hand. It is replaced by rename, so it is always
+//! complete. A file of another user, or one that cannot be parsed, is ignored. Times are
+//! CLOCK_BOOTTIME, which goes on while no service runs; the directory does not survive a reboot.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,14 +18,14 @@ use rustix::fs::OFlags;
 use crate::fair::{BURST, Fair};
 use crate::say::say;
 
-/// The most accounts that are kept: those that are lowest.
+/// The largest number of accounts that are kept: the lowest ones.
 const ACCOUNTS: usize = 4096;
 /// The longest file. A line has at most 32 bytes.
 const LONGEST: u64 = ACCOUNTS as u64 * 32 + 64;
 /// The first line.
 const MAGIC: &str = "taskdiagd accounts 1";
 
-/// Where accounts are kept.
+/// The path of the file.
 #[derive(Debug, Default)]
 pub struct Accounts {
     path: Option<PathBuf>,
@@ -31,7 +33,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// In the directory that systemd names, or next to a socket that was named.
+    /// In systemd's directory, or next to a given socket.
     pub fn of(socket: Option<&Path>) -> Accounts {
         let named = std::env::var_os("RUNTIME_DIRECTORY").filter(|v| !v.is_empty());
         let beside = |socket: &Path| {
@@ -47,23 +49,23 @@ impl Accounts {
         Accounts { path, has_failed: false }
     }
 
-    /// The accounts that an earlier service has left.
+    /// Reads the accounts of an earlier service.
     pub fn load(&self, now: Instant) -> Fair {
         let mut fair = Fair::default();
         let Some(path) = &self.path else { return fair };
         let read = read(path).and_then(|text| {
-            parse(&text, boottime_ms()).ok_or_else(|| io::Error::other("it is not understood"))
+            parse(&text, boottime_ms()).ok_or_else(|| io::Error::other("it cannot be parsed"))
         });
         match read {
             Ok(all) => all.into_iter().for_each(|(uid, balance)| fair.restore(uid, balance, now)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => say(format_args!("{}: {e}; users begin with whole accounts", path.display())),
+            Err(e) => say(format_args!("{}: {e}; users begin with full accounts", path.display())),
         }
         fair
     }
 
-    /// Writes the accounts. `walks_for`: the user for whom a walk begins. If the service does not live to write them again,
-    /// that user is charged.
+    /// Writes the accounts. `walks_for`: the user for whom a walk begins. If the service ends
+    /// before it writes again, that user stays charged.
     pub fn save(&mut self, fair: &mut Fair, walks_for: Option<u32>, now: Instant) {
         let Some(path) = &self.path else { return };
         let mut all = fair.accounts(now);
@@ -94,7 +96,8 @@ fn text(all: &[(u32, f64)], at_ms: u64) -> String {
     text
 }
 
-/// The users and what they have now, in seconds of CPU time before anything is filled in for the time since.
+/// Parses the users and their accounts, in seconds of CPU time, before the refill for the time
+/// since.
 fn parse(text: &str, now_ms: u64) -> Option<Vec<(u32, f64)>> {
     let mut lines = text.strip_suffix('\n')?.split('\n');
     if lines.next()? != MAGIC {
@@ -110,7 +113,7 @@ fn parse(text: &str, now_ms: u64) -> Option<Vec<(u32, f64)>> {
     (all.len() <= ACCOUNTS).then_some(all)
 }
 
-/// The text of a file that only we can have written.
+/// Reads a file that only we can have written.
 fn read(path: &Path) -> io::Result<String> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
@@ -133,7 +136,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)
     };
     let mut file = match make() {
-        // A service that ended while it wrote has left it.
+        // A service that ended during a write has left it.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             std::fs::remove_file(&new)?;
             make()?
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ends_it_is_charged_each_time() {
+    fn a_user_who_ends_the_service_is_charged_each_time() {
         let dir = tempfile::tempdir().expect("a directory");
         let now = Instant::now();
         // Each time the service ends within the walk.
@@ -208,7 +211,7 @@ mod tests {
             good.replace("accounts 1", "accounts 2"),
             good.replace("1000 ", "1000"),
             format!("{good}x\n"),
-            // It would be of a later time.
+            // Its time would be in the future.
             text(&[(1000, -9.0)], boottime_ms() + 1_000_000),
             text(&many, boottime_ms()),
         ] {
@@ -225,8 +228,8 @@ mod tests {
         assert!(!waits(), "a link");
         std::fs::remove_file(&path).expect("removed");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a pipe");
-        assert!(!waits(), "a pipe, which is not waited for");
-        // No number of seconds is an account that is never filled again.
+        assert!(!waits(), "a pipe does not block it");
+        // Not even the largest debt is never paid off.
         std::fs::remove_file(&path).expect("removed");
         write(&path, &text(&[(1000, -1e9)], boottime_ms())).expect("written");
         let wait = accounts.load(now).wait(1000, now).expect("it has to wait");

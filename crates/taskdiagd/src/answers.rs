@@ -1,10 +1,12 @@
-//! Answers, and the programs that make them. A program is loaded once for each of a few sets of groups, and an answer is
-//! made from the smallest set that has what was asked for. A caller that accepts an older answer gets one that is still there.
+//! Answers, and the programs that make them. A program is loaded once for each of a few sets of
+//! groups, and an answer is made from the smallest set that has the requested groups. A caller that
+//! accepts an older answer gets an existing one.
 //!
-//! A long answer is in a file in memory that many callers read, each at its own cost. After some seconds the service cuts
-//! the file, so that callers who hold on to its descriptor keep no memory. Who has moved pages of it into pipes with
-//! splice(2) keeps these pages, which count as memory of the service. At its `MemoryMax=` the service ends, systemd starts
-//! it again for the next caller, and meanwhile clients read /proc.
+//! A long answer is in a file in memory that many callers read, each at its own cost. After some
+//! seconds the service truncates the file, so that callers who keep its descriptor keep no memory.
+//! Callers who have spliced its pages into a pipe with splice(2) keep these pages, which count as
+//! memory of the service. At its `MemoryMax=`, the service ends, systemd starts it again for the
+//! next caller, and meanwhile clients read /proc.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,25 +26,27 @@ use crate::text::{TEXT_BYTES, Texts};
 const READABLE: Duration = Duration::from_secs(3);
 /// The largest amount of memory for files at a time.
 const FILES_MAX: u64 = 128 << 20;
-/// About the most bytes of command lines in an answer. Users share them (see `ByteLimits`).
+/// The approximate limit for command lines in an answer. Users share it (see `ByteLimits`).
 const TEXT_MAX: u64 = 16 << 20;
-/// About how many bytes of a program's stream are about one task, besides its command line, if none was made yet.
+/// The assumed bytes per task in a program's stream, without its command line, before the first
+/// stream.
 const TASK_BYTES: u64 = 256;
 /// The longest answer.
 const ANSWER_MAX: usize = 96 << 20;
 /// The longest stream of a program that an answer is made from.
 ///
-/// Such a stream, the answer and all files together have to fit into `MemoryMax=` of taskdiagd.service.
+/// Such a stream, the answer and all files together have to fit into `MemoryMax=` of
+/// taskdiagd.service.
 const STREAM_MAX: usize = 128 << 20;
-/// No more memory than this is kept for the next stream, and for the next answer.
+/// At most this much memory is kept for the next stream, and for the next answer.
 const KEPT_MAX: usize = 32 << 20;
 
-/// An answer as it is handed out.
+/// An answer in the form that callers get.
 #[derive(Debug)]
 pub enum Answer {
     /// The bytes themselves.
     Here(Vec<u8>),
-    /// A file that callers may read. `cut` can change it, and nobody else has that descriptor.
+    /// A file that callers may read. `cut` is the only writable descriptor of it.
     File {
         /// For callers.
         shared: OwnedFd,
@@ -56,7 +60,8 @@ pub enum Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         if let Answer::File { cut, .. } = self {
-            // It cannot fail on such a file; if it did, the memory would go when the last reader closes the file.
+            // This cannot fail on such a file. If it did, the memory would be freed when the last
+            // reader closes the file.
             let _ = rustix::fs::ftruncate(cut, 0);
         }
     }
@@ -78,11 +83,11 @@ fn sets(strategy: Strategy) -> [Groups; 4] {
     [Groups::BASE, numbers, (numbers | Groups::CMDLINE) & all, all]
 }
 
-/// All answers that are there.
+/// All existing answers.
 #[derive(Debug)]
 pub struct Answers {
     engines: HashMap<(u64, u64), Bpf>,
-    /// Bytes of the last stream of each of these for a task.
+    /// Bytes per task in the last stream of each program.
     task_bytes: HashMap<(u64, u64), u64>,
     made: Vec<Made>,
     /// Memory for the next stream of any of the programs.
@@ -90,7 +95,7 @@ pub struct Answers {
     /// Memory for the next answer.
     spare: AlignedBuf,
     texts: Texts,
-    /// The groups that the kernel here shows everyone, for each strategy.
+    /// The groups that this kernel shows to everyone, for each strategy.
     shown: Groups,
 }
 
@@ -116,7 +121,7 @@ impl Answers {
         shown::groups(strategy) & self.shown
     }
 
-    /// The number of an answer that is there, and whose walk began at `not_before` or later.
+    /// The number of an existing answer whose walk began at `not_before` or later.
     pub fn made(&self, strategy: Strategy, groups: Groups, not_before: Instant) -> Option<usize> {
         let fits = |m: &Made| m.strategy == strategy && m.groups == groups && m.at >= not_before;
         self.made.iter().rposition(fits)
@@ -124,8 +129,7 @@ impl Answers {
 
     /// An answer whose walk began at `not_before` or later. It is made if there is none.
     ///
-    /// # Errors
-    /// Why there is none.
+    /// # Errors Why there is no answer.
     pub fn get(
         &mut self,
         strategy: Strategy,
@@ -144,8 +148,8 @@ impl Answers {
         Ok(&self.made.last().expect("it was just added").answer)
     }
 
-    /// Keeps an answer. Nobody gets an older one for the same request any more. Such a file stays, because those who have its
-    /// descriptor may still read it.
+    /// Keeps an answer. Older ones for the same request are not handed out any more, but their
+    /// files stay, because callers may still read them.
     pub fn add(&mut self, strategy: Strategy, groups: Groups, at: Instant, answer: Answer) {
         let is_same = |m: &Made| m.strategy == strategy && m.groups == groups;
         self.made.retain(|m| !is_same(m) || m.answer.file_len() > 0);
@@ -168,7 +172,7 @@ impl Answers {
             .into_iter()
             .find(|set| set.contains(groups))
             .ok_or(Refusal::BadRequest)?;
-        // The start time tells whose command line it is.
+        // The start time identifies the process of a command line.
         let req = Request::new(strategy, 0, (set & all) | groups)
             .with_text_bytes(TEXT_BYTES)
             .with_all_text_bytes(TEXT_MAX);
@@ -242,7 +246,8 @@ impl Answer {
         }
     }
 
-    /// A file with these bytes. Nobody can change it any more, and only its owner can cut its end off.
+    /// A file with these bytes. They cannot be changed any more, and only the owner can truncate
+    /// the file.
     fn file(bytes: &[u8]) -> Result<Answer, rustix::io::Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let cut = rustix::fs::memfd_create("taskdiag", flags)?;
@@ -250,7 +255,7 @@ impl Answer {
         while at < bytes.len() {
             at += rustix::io::retry_on_intr(|| rustix::io::pwrite(&cut, &bytes[at..], at as u64))?;
         }
-        // Others could open it anew through /proc, and are kept from changing it by its mode.
+        // Others could open it again through /proc; its mode keeps them from changing it.
         rustix::fs::fchmod(&cut, Mode::RUSR)?;
         rustix::fs::fcntl_add_seals(cut.as_fd(), SealFlags::WRITE | SealFlags::GROW)?;
         let again = format!("/proc/self/fd/{}", cut.as_raw_fd());
@@ -260,7 +265,7 @@ impl Answer {
     }
 }
 
-/// About how many tasks there are. Both cost one system call or three, whatever the number.
+/// The approximate number of tasks. It takes one to three system calls, independent of the number.
 fn tasks(strategy: Strategy) -> u64 {
     let processes = rustix::fs::stat("/proc").map_or(0, |s| s.st_nlink as usize) as u64;
     let all = || {
@@ -273,8 +278,8 @@ fn tasks(strategy: Strategy) -> u64 {
     }
 }
 
-/// Can this file of a process be read by anybody? Its mode says so, and we can read it of process 1, to which we have no
-/// more rights than others if we run as our own user.
+/// Can everyone read this file of a process? Its mode must allow it, and we must be able to read it
+/// for process 1, to which our user has no special rights.
 fn is_shown(name: &str) -> bool {
     let everyone = Mode::RUSR | Mode::RGRP | Mode::ROTH;
     let path = format!("/proc/1/{name}");
@@ -321,7 +326,7 @@ mod tests {
         );
     }
 
-    /// The memory that the service may need at once is what its unit allows.
+    /// The memory that the service may need at once must fit into the limit of its unit.
     #[test]
     fn limits_fit_the_unit() {
         let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/systemd/taskdiagd.service");

@@ -1,22 +1,27 @@
-//! Whether a caller's own /proc shows everything to everyone, so that the service tells it nothing new.
+//! Checks whether a caller's own /proc shows everything to everyone, so that the service shows it
+//! nothing new.
 //!
-//! It does if all of this holds, and the service is silent otherwise: the caller is in our pid namespace, and its user ids
-//! mean what ours do. Its clocks show what ours do, since start times are times since boot. What is mounted at its /proc is the very proc file system that is at ours (so it has the same pid
-//! namespace and the same options), whole, with neither hidepid nor subset, and nothing is mounted over the directory of a
-//! process. No security module has a label for the caller but one that confines nothing, and neither seccomp nor
-//! no_new_privs is set in any of its threads, without which nobody but root can enter a Landlock domain. (Such a domain is the one thing that
-//! cannot be seen from here. `docs/service.md` says what that leaves.)
+//! The service answers only if all of the following holds. The caller is in our pid namespace, and
+//! its user ids mean the same as ours. Its boot-time clock is ours, because start times are times
+//! since boot. Its /proc is the same proc file system as ours (so it has the same pid namespace and
+//! options), mounted as a whole, without hidepid and subset, and nothing is mounted over the
+//! directory of a process. No security module confines the caller, and neither seccomp nor
+//! no_new_privs is set in any of its threads. Without no_new_privs, only root can enter a Landlock
+//! domain. (Such a domain cannot be seen from outside. `docs/service.md` describes the remaining
+//! risk.)
 //!
-//! All of that is read from /proc/PID of the caller, which needs no rights. But the number could be another process's by
-//! then. So the kernel gives a descriptor for the process that connected (`SO_PEERPIDFD`), and the process must be alive
-//! *after* all was read. The credentials that the kernel adds to each question say that it was that process which asked.
+//! All of this is read from /proc/PID of the caller, which needs no rights. But the pid could
+//! belong to another process by then. So the kernel provides a descriptor for the process that
+//! connected (`SO_PEERPIDFD`), and the process must be alive *after* everything was read. The
+//! credentials that the kernel adds to each question prove that this process sent it.
 //!
-//! The table of mounts is long, and a caller that polls would have it read for each question. So what was read stays open.
-//! The kernel marks an open table when a mount of its namespace changes, and the first line of a new one tells whether the
-//! caller still has that namespace and that root directory: it has the number of a mount, which is in one namespace only, and
-//! the path of this mount from the root. So callers with the same first line share one open table. What neither shows is a
-//! change of the options of /proc by a process of another namespace. The service has the same file system, so it looks at its
-//! own before each walk.
+//! The table of mounts is long, and a caller that polls would make the service read it for each
+//! question. So the open file is kept. The kernel marks an open table when a mount of its namespace
+//! changes. The first line of a newly opened table shows whether the caller still has that
+//! namespace and that root directory: it has the number of a mount, which exists in one namespace
+//! only, and the path of this mount from the root. So callers with the same first line share one
+//! open table. Neither shows that a process of another namespace has changed the options of /proc.
+//! The service has the same file system, so it checks its own before each walk.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -35,38 +40,39 @@ use crate::threads;
 
 /// `SO_PEERPIDFD` of Linux 6.5, which the crate libc does not have for every machine.
 const SO_PEERPIDFD: libc::c_int = 77;
-/// Where security modules show the label of a process.
+/// The files in which security modules show the label of a process.
 const LABELS: [&str; 3] = ["attr/current", "attr/apparmor/current", "attr/smack/current"];
 /// The longest file about a caller that is read. A table of mounts may be long.
 const LONGEST: usize = 1 << 20;
-/// Bytes of a table of mounts that have the number of the first mount, and its path. The kernel makes no more lines of the
-/// table than are asked for.
+/// The start of a table of mounts that is read, enough for the number and path of the first mount.
+/// The kernel only generates the lines that are read.
 const FIRST: usize = 64;
 /// For how long the service trusts its own table of mounts.
 const TABLE_AGE: Duration = Duration::from_secs(1);
-/// The most processes of which it is kept when their threads were looked at.
+/// The largest number of processes for which the time of the last look at their threads is kept.
 const JUDGED: usize = 1024;
-/// How often the mounts of a caller may change while it is judged.
+/// How often the mounts of a caller may change during a check.
 const TRIES: usize = 3;
 
-/// What callers are compared with: the service itself.
+/// The properties of the service, with which callers are compared.
 #[derive(Debug)]
 pub struct Own {
     /// Device number of the proc file system.
     proc: (u32, u32),
     uid_map: Vec<u8>,
     gid_map: Vec<u8>,
-    /// What the clocks of its time namespace add to those of the machine. `None`: the kernel has no such namespaces.
+    /// The clock offsets of its time namespace. `None`: the kernel has no such namespaces.
     offsets: Option<Vec<u8>>,
-    /// The files with labels that security modules have here. Modules are there from the start of the machine.
+    /// The label files of the security modules of this machine. Modules are loaded at boot.
     labels: Vec<&'static str>,
-    /// May it look into the directories of others, also where `hidepid` keeps most from that?
+    /// May it look into the directories of others, even if `hidepid` denies that to most?
     is_trusted: bool,
     /// When it last looked at its table of mounts.
     looked: Cell<Instant>,
-    /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold them.
+    /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold
+    /// them.
     tables: RefCell<Vec<Weak<Mounts>>>,
-    /// When the threads of a process were looked at.
+    /// The time of the last look at the threads of a process.
     threads: RefCell<HashMap<u32, Instant>>,
 }
 
@@ -80,10 +86,11 @@ pub struct Peer {
     held: Option<Held>,
 }
 
-/// What stays open of a caller that was judged.
+/// The open files of a caller that was checked.
 #[derive(Debug)]
 struct Held {
-    /// Its directory in /proc. It and all files below stand for this process, also when another one has its number.
+    /// Its directory in /proc. It and all files below belong to this process, even if another one
+    /// gets its number.
     dir: OwnedFd,
     status: OwnedFd,
     /// `None`: the kernel has no time namespaces.
@@ -95,26 +102,26 @@ struct Held {
 #[derive(Debug)]
 struct Mounts {
     table: OwnedFd,
-    /// Its begin. `None`: that does not tell enough, so nobody else has this table, and it is read again for the next question.
+    /// Its start. `None`: the start proves too little, so this table is not shared, and it is read
+    /// again for the next question.
     first: Option<First>,
-    /// Has a mount changed? The kernel tells it once for each open table.
+    /// Has a mount changed? The kernel reports this once for each open table.
     has_changed: AtomicBool,
 }
 
-/// The begin of a table of mounts: the number of the first mount and where it is from the root, and maybe more.
+/// The start of a table of mounts: the number and path of the first mount, and maybe more.
 #[derive(Debug, PartialEq, Eq)]
 pub struct First([u8; FIRST]);
 
 impl Own {
-    /// Looks at the service itself.
+    /// Reads the properties of the service itself.
     ///
-    /// # Errors
-    /// Why the service can be sure of no caller here.
+    /// # Errors Why the service cannot check callers here.
     pub fn look() -> Result<Own, String> {
         let me = std::process::id();
         let link = std::fs::read_link("/proc/self").map_err(|e| format!("/proc/self: {e}"))?;
         if link.as_os_str() != me.to_string().as_str() {
-            return Err(String::from("/proc is of another pid namespace: mount the own one"));
+            return Err(String::from("/proc is of another pid namespace: mount your own one"));
         }
         let read = |name: &str| {
             let path = format!("/proc/self/{name}");
@@ -145,8 +152,9 @@ impl Own {
 
     /// Does the proc file system still show everything to everyone?
     ///
-    /// A service without rights cannot look into the directory of process 1 where it does not. Only `gid=` could let it do so all
-    /// the same. So the whole table is read once a second, and before each walk by a service with rights.
+    /// If not, an unprivileged service cannot look into the directory of process 1, unless `gid=`
+    /// allows it. So the whole table is read once a second, and before each walk if the service is
+    /// privileged.
     pub fn is_plain(&self) -> bool {
         let now = Instant::now();
         if !self.is_trusted && now.duration_since(self.looked.get()) < TABLE_AGE {
@@ -160,7 +168,7 @@ impl Own {
         is_plain
     }
 
-    /// May this caller, whose question was received at this moment, be told what /proc shows everyone?
+    /// May this caller, whose question was received at this moment, see the public part of /proc?
     ///
     /// # Errors
     /// Why not.
@@ -179,7 +187,8 @@ impl Own {
         if read("uid_map")? != self.uid_map || read("gid_map")? != self.gid_map {
             return Err(Refusal::UserNamespace);
         }
-        // The offsets are those for new children of the caller, which are its own but for a caller that deceives itself.
+        // These offsets apply to new children of the caller. They differ from its own only if the
+        // caller changed them, which misleads only itself.
         let its = held.offsets.as_ref().map(read_short).transpose().map_err(unknown)?;
         if its != self.offsets {
             return Err(Refusal::TimeNamespace);
@@ -211,14 +220,16 @@ impl Own {
         Err(Refusal::Busy)
     }
 
-    /// Were the threads of this process looked at after this moment? Then that answers for all questions that were received before,
-    /// which are many where each thread of a program has a connection. The number is that of the same process, since its pidfd
-    /// shows afterwards that it lives.
+    /// Were the threads of this process looked at after this moment? Then that look covers all
+    /// questions that were received before. There are many if each thread of a program has a
+    /// connection. The pid still belongs to the same process, because its pidfd is checked
+    /// afterwards.
     fn has_judged_threads(&self, pid: u32, at: Instant) -> bool {
         self.threads.borrow().get(&pid).is_some_and(|judged| *judged >= at)
     }
 
-    /// The table of mounts of a process whose table begins like this, of another caller if one has it.
+    /// The table of mounts of a process whose table starts like this, shared with another caller if
+    /// possible.
     fn mounts(&self, dir: &OwnedFd, first: Option<&First>) -> Result<Arc<Mounts>, Refusal> {
         let mut tables = self.tables.borrow_mut();
         tables.retain(|t| t.upgrade().is_some_and(|t| !t.has_changed.load(Relaxed)));
@@ -257,7 +268,7 @@ impl Mounts {
         Ok(Mounts { table, first, has_changed: AtomicBool::new(false) })
     }
 
-    /// Is nothing to be seen: has no mount of the table changed since it was opened?
+    /// Has no mount of the table changed since it was opened?
     ///
     /// # Errors
     /// The process has ended.
@@ -277,8 +288,8 @@ impl Mounts {
 }
 
 impl First {
-    /// The begin of a table, if its first line is there up to the path of the mount, which is the fifth word. A part of a path
-    /// proves nothing.
+    /// The start of a table, if it includes the first line up to the path of the mount, the fifth
+    /// word. A part of a path proves nothing.
     fn of(table: &[u8]) -> Option<First> {
         let begin = &table[..table.len().min(FIRST)];
         let line = begin.split(|b| *b == b'\n').next()?;
@@ -289,7 +300,7 @@ impl First {
     }
 }
 
-/// The begin of the table of mounts that a process has now.
+/// The current start of a process's table of mounts.
 pub fn first(dir: &OwnedFd) -> io::Result<Option<First>> {
     let mut bytes = [0; FIRST];
     let got = rustix::io::read(open(dir, "mountinfo")?, &mut bytes)?;
@@ -309,7 +320,7 @@ impl Peer {
         Ok(Peer { pid, uid: who.uid, pidfd: None, held: None })
     }
 
-    /// Opens a pidfd, by which we know whether the process still lives.
+    /// Opens a pidfd, which shows whether the process is still alive.
     pub fn hold(&mut self, connection: BorrowedFd<'_>) {
         if self.pidfd.is_some() {
             return;
@@ -320,7 +331,7 @@ impl Peer {
         self.pidfd = pidfd.then(|| unsafe { OwnedFd::from_raw_fd(fd) });
     }
 
-    /// Is it still alive, so that its pid is not another process's? Before Linux 6.5, nobody can tell.
+    /// Is it still alive, so that its pid is not reused? Before Linux 6.5, this cannot be known.
     pub fn is_alive(&self) -> bool {
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         self.pidfd.as_ref().is_some_and(|fd| {
@@ -348,10 +359,12 @@ pub fn read(dir: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
     read_short(&open(dir, name)?)
 }
 
-/// A whole file that is open, from its begin, if none of its lines is longer than half a page or it is made all at once.
+/// Reads a whole open file from its start. Its lines must be at most half a page long, or the
+/// kernel must make all of it at once.
 ///
-/// The kernel fills a page with lines, and stops where the next one has no room. So a text that leaves half of the page is
-/// whole, and needs no second read to find its end. In a table of mounts a line may be as long as its mount's options.
+/// The kernel fills a page with lines, and stops when the next one does not fit. So a text that
+/// leaves half of the page free is complete, and needs no second read to find its end. This does
+/// not hold for tables of mounts, whose lines may be long.
 fn read_short(file: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut bytes = [0; 4096];
     match rustix::io::pread(file, &mut bytes, 0)? {
@@ -360,7 +373,8 @@ fn read_short(file: &OwnedFd) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A whole file that is open, from its begin. One that is too long is an error, because a part of it proves nothing.
+/// Reads a whole open file from its start. If it is too long, it is an error, because a part of it
+/// proves nothing.
 fn read_long(file: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16 << 10];
     let mut len = 0;
@@ -380,7 +394,7 @@ fn read_long(file: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the clocks of a time namespace add. `None`: the kernel has no such namespaces.
+/// The clock offsets of a time namespace. `None`: the kernel has no such namespaces.
 fn offsets(dir: impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
     match read(dir, name) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -388,7 +402,7 @@ fn offsets(dir: impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Does no security module have a label for a task that confines it? Its directory in /proc is open.
+/// Is a task not confined by any security module? Its directory in /proc is open.
 pub fn have_no_bounds(dir: BorrowedFd<'_>, labels: &[&str]) -> Result<(), Refusal> {
     for label in labels {
         match read(dir, label) {
@@ -400,23 +414,24 @@ pub fn have_no_bounds(dir: BorrowedFd<'_>, labels: &[&str]) -> Result<(), Refusa
     Ok(())
 }
 
-/// Does `status` say that the process is of the reader's pid namespace, and not confined?
+/// Does `status` show that the process is in the reader's pid namespace, and not confined?
 fn has_plain_status(status: &[u8], pid: u32) -> Result<(), Refusal> {
-    // A process of a namespace below ours has more numbers than one.
+    // A process in a child namespace has more than one pid.
     if value(status, b"NSpid:") != Some(pid.to_string().as_bytes()) {
         return Err(Refusal::PidNamespace);
     }
     is_free(status)
 }
 
-/// The value of the first line of `status` that begins so.
+/// The value of the first line of `status` with this prefix.
 fn value<'a>(status: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(key)).map(<[u8]>::trim_ascii)
 }
 
-/// Does `status` say that neither no_new_privs nor seccomp is set?
+/// Does `status` show that neither no_new_privs nor seccomp is set?
 pub fn is_free(status: &[u8]) -> Result<(), Refusal> {
-    // A Landlock domain is nowhere to be seen. Who enters one has to set no_new_privs first, or has CAP_SYS_ADMIN.
+    // A Landlock domain cannot be seen. To enter one, a process needs no_new_privs or
+    // CAP_SYS_ADMIN.
     let seccomp = value(status, b"Seccomp:");
     if value(status, b"NoNewPrivs:") != Some(b"0") || seccomp.is_some_and(|v| v != b"0") {
         return Err(Refusal::Confined);
@@ -424,17 +439,17 @@ pub fn is_free(status: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Is there no module that has labels?
+/// Is there no security module with labels?
 fn is_no_label(read: &io::Result<Vec<u8>>) -> bool {
     matches!(read, Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)))
 }
 
-/// Is the label of a security module one that confines nothing? A label that is not known here counts as one that confines.
+/// Does the label of a security module confine nothing? An unknown label counts as confining.
 fn is_unconfined(label: &[u8]) -> bool {
     let label = label.trim_ascii_end();
     let label = label.strip_suffix(b"\0").unwrap_or(label);
     match label.split(|b| *b == b':').collect::<Vec<_>>()[..] {
-        // AppArmor, and a module that has no label for the process.
+        // AppArmor, or a module without a label for the process.
         [b"unconfined" | b""] => true,
         // SELinux: user, role, type, level.
         [_, _, kind, ..] => kind == b"unconfined_t",
@@ -442,8 +457,8 @@ fn is_unconfined(label: &[u8]) -> bool {
     }
 }
 
-/// The device of the proc file system at /proc, if it shows all of it to everyone: one mount of the whole, without
-/// `hidepid` and `subset`, and nothing mounted over the directory of a process.
+/// The device of the proc file system at /proc, if it shows everything to everyone: one mount of
+/// the whole, without `hidepid` and `subset`, and nothing mounted over the directory of a process.
 fn plain_proc(mountinfo: &[u8]) -> Option<(u32, u32)> {
     let mut found = None;
     for line in mountinfo.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
@@ -600,7 +615,8 @@ mod tests {
             "it may have ended"
         );
         assert!(own.is_plain());
-        // Tests run in threads, which were looked at for this question, and not for a later one.
+        // Tests run in threads. The threads were looked at for this question, and not for a later
+        // one.
         assert!(own.has_judged_threads(me.pid, now));
         assert!(!own.has_judged_threads(me.pid, now + Duration::from_secs(100)));
         assert!(!own.has_judged_threads(1, now));

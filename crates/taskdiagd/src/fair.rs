@@ -1,5 +1,6 @@
-//! How much of the service each user may use. The kernel does not charge the CPU time of the service to the caller, as it does for a
-//! read of /proc. So each user has an account of CPU time. It fills with time, and requests and connections are paid from it.
+//! Limits how much of the service each user may use. The kernel does not charge the CPU time of the
+//! service to the caller, as it does for a read of /proc. So each user has an account of CPU time.
+//! It fills with time, and requests and connections are paid from it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -24,7 +25,8 @@ pub struct Fair {
 #[derive(Debug)]
 struct Account {
     connections: usize,
-    /// Seconds of CPU time. It may be below zero, because what a question costs is known afterwards.
+    /// Seconds of CPU time. It may be negative, because the cost of a question is only known
+    /// afterwards.
     balance: f64,
     at: Instant,
 }
@@ -37,19 +39,19 @@ impl Account {
 }
 
 impl Fair {
-    /// What an account has after this time.
+    /// The balance of an account after this time.
     pub fn filled(balance: f64, time: Duration) -> f64 {
         let balance = balance.max(-DEBT.as_secs_f64());
         (balance + time.as_secs_f64() * SHARE).min(BURST.as_secs_f64())
     }
 
-    /// An account as an earlier service left it.
+    /// Restores an account from an earlier service.
     pub fn restore(&mut self, uid: u32, balance: f64, now: Instant) {
         let balance = Fair::filled(balance, Duration::ZERO);
         self.users.insert(uid, Account { connections: 0, balance, at: now });
     }
 
-    /// The users whose accounts are not full, and what they have.
+    /// The users whose accounts are not full, and their balances.
     pub fn accounts(&mut self, now: Instant) -> Vec<(u32, f64)> {
         let full = BURST.as_secs_f64();
         let all = self.users.iter_mut().map(|(uid, account)| {
@@ -91,7 +93,7 @@ impl Fair {
         self.account(uid, now).balance -= cpu.as_secs_f64();
     }
 
-    /// How long this user has to wait before the next question. `None`: not at all.
+    /// How long this user must wait before the next question. `None`: not at all.
     pub fn wait(&mut self, uid: u32, now: Instant) -> Option<Duration> {
         let lack = -self.account(uid, now).balance;
         (lack >= 0.0).then(|| Duration::from_secs_f64(lack / SHARE + 0.001))

@@ -1,7 +1,10 @@
-//! `taskdiagd`: tells every user what /proc shows everyone, from BPF programs that stay loaded.
+//! `taskdiagd`: shows the public part of /proc to every user, read by BPF programs that stay
+//! loaded.
 //!
-//! [`mod@serve`] has the loop, [`caller`] decides who is answered, [`answers`] makes answers, [`text`] knows which command lines
-//! are public, [`fair`] has the accounts of users, which [`accounts`] keeps in a file. [`mod@threads`] looks at the threads of callers. What may be told is in `taskdiag::service::shown`.
+//! [`mod@serve`] has the loop, [`caller`] checks callers, [`answers`] makes answers, [`text`] knows
+//! which command lines are public, [`fair`] has the accounts of users, and [`accounts`] stores them
+//! in a file. [`mod@threads`] looks at the threads of callers. `taskdiag::service::shown` says what
+//! may be shown.
 
 mod accounts;
 mod answers;
@@ -42,7 +45,7 @@ systemd starts it when somebody asks (taskdiagd.socket). To start it by hand:
   --help              this text
   --version           the version
 
-It needs CAP_BPF and CAP_PERFMON and nothing else. docs/service.md says what it answers to whom.
+It needs CAP_BPF and CAP_PERFMON and nothing else. docs/service.md says what it shows to which callers.
 ";
 
 #[derive(Debug, Default, PartialEq)]
@@ -96,7 +99,7 @@ fn from_systemd() -> Result<Option<OwnedFd>, String> {
     }
     if var("LISTEN_FDS").as_deref() != Some("1") {
         return Err(String::from(
-            "systemd passes several sockets; taskdiagd.socket has to have one",
+            "systemd passes several sockets; taskdiagd.socket must have exactly one",
         ));
     }
     // SAFETY: the call only looks at a number.
@@ -109,27 +112,27 @@ fn from_systemd() -> Result<Option<OwnedFd>, String> {
     let domain = rustix::net::sockopt::socket_domain(&fd);
     let is_unix = domain == Ok(rustix::net::AddressFamily::UNIX);
     if !is_unix || kind != Ok(rustix::net::SocketType::STREAM) {
-        return Err(String::from("the socket of systemd is no ListenStream= with a path"));
+        return Err(String::from("the socket of systemd is not a ListenStream= with a path"));
     }
     rustix::io::fcntl_setfd(fd.as_fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| e.to_string())?;
     Ok(Some(fd))
 }
 
-/// A socket of our own. One that nobody listens on any more is replaced.
+/// Creates a socket. An existing one is replaced if no process listens on it.
 fn listen(path: &Path) -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     match std::fs::symlink_metadata(path) {
         Ok(m) if !m.file_type().is_socket() => {
-            return Err(format!("{} is there and is no socket", path.display()));
+            return Err(format!("{} exists and is not a socket", path.display()));
         }
         Ok(_) if UnixStream::connect(path).is_ok() => {
-            return Err(format!("somebody listens on {} already", path.display()));
+            return Err(format!("another process listens on {} already", path.display()));
         }
         Ok(_) => std::fs::remove_file(path).map_err(failed)?,
         Err(_) => {}
     }
-    // The mode is there before the name, so it is never set by a name that somebody else could have given another file. bind(2)
-    // takes away from it what the umask says.
+    // The mode is set before the socket has its name, because another user could replace the file
+    // between. bind(2) applies the umask to it.
     let kept = rustix::process::umask(Mode::from_raw_mode(0o777 & !EVERYONE));
     let bound = socket().and_then(|fd| {
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(EVERYONE))?;
@@ -145,10 +148,12 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// Allows as many descriptors as may be had, and returns for how many connections they suffice.
+/// Raises the limit of descriptors as far as possible, and returns the number of connections for
+/// which it suffices.
 fn raise_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the calls read and write one struct. If they fail, fewer clients are served at a time.
+    // SAFETY: the calls read and write one struct. If they fail, fewer clients are served at a
+    // time.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             let wanted = limit.rlim_max.min(8192).max(limit.rlim_cur);
@@ -161,8 +166,8 @@ fn raise_limit() -> usize {
     room(limit.rlim_cur)
 }
 
-/// The most connections for this number of descriptors. Each connection takes six: its socket, and five of the caller's process.
-/// The service itself takes some hundred.
+/// The most connections for this number of descriptors. Each connection takes six: its socket, and
+/// five of the caller's process. The service itself takes some hundred.
 fn room(descriptors: u64) -> usize {
     let most = descriptors.saturating_sub(200) / 6;
     usize::try_from(most).map_or(CONNECTIONS, |most| most.clamp(1, CONNECTIONS))
@@ -175,7 +180,9 @@ fn serve(options: Options) -> Result<(), String> {
         (None, Some(fd)) => (fd, Some(options.idle.unwrap_or(Duration::from_secs(60)))),
         (Some(path), None) => (listen(&path)?, options.idle),
         (Some(_), Some(_)) => {
-            return Err(String::from("--socket and a socket of systemd: take one"));
+            return Err(String::from(
+                "--socket and a socket of systemd cannot be combined: use one",
+            ));
         }
         (None, None) => {
             return Err(String::from(

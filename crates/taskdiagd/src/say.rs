@@ -1,10 +1,11 @@
-//! Lines on standard error. A path in them may have been made up by somebody else, so what a terminal would obey is escaped.
+//! Lines on standard error. A path in them may come from another user, so control characters are
+//! escaped.
 
 use std::io::Write as _;
 
 use taskdiag::field::escape;
 
-/// Writes a line. That nobody reads it is no reason to end.
+/// Writes a line. A write error is ignored.
 pub fn say(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(&escaped(&format!("taskdiagd: {line}")));
 }
@@ -19,7 +20,7 @@ fn escaped(line: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_a_terminal_obeys_is_escaped() {
+    fn control_characters_are_escaped() {
         let text = super::escaped("/x\u{1b}[31m\u{9b}1m\n\u{202e}: no");
         let text = String::from_utf8(text).expect("text");
         assert!(text.ends_with(": no\n") && text.starts_with("/x"), "{text:?}");

@@ -1,8 +1,9 @@
-//! The loop of the service: one thread that waits for connections and questions, and never for a single client.
+//! The loop of the service: one thread that waits for connections and questions, and never for a
+//! single client.
 //!
-//! A question is one message, and its reply is one that the empty send buffer of the socket has room for. So nothing of a
-//! client is kept but its connection, and one question if its user has to wait. A client that sends half a question, or
-//! another one before it has read the reply, is disconnected.
+//! A question is one message, and its reply always fits into the socket's empty send buffer. So the
+//! service keeps only the connection of a client, and one question if its user has to wait. A
+//! client is disconnected if it sends half a question, or another one before it has read the reply.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,15 +26,17 @@ use crate::say::say;
 
 /// The most connections at a time.
 pub const CONNECTIONS: usize = 1024;
-/// A connection on which nobody asks for this long is closed.
+/// A connection without questions for this long is closed.
 const QUIET: Duration = Duration::from_secs(60);
 /// How often old connections and accounts are looked for.
 const TIDY: Duration = Duration::from_secs(5);
 /// The most connections that are accepted before questions are answered again.
 const ACCEPTS: usize = 1024;
-/// The most connections that wait to be accepted on a socket of our own; `Backlog=` of taskdiagd.socket says the same. They are accepted
-/// in order, so a user who connects all the time makes others wait for as many. If there are more, clients read /proc at once. It cannot
-/// be changed later: listen(2) makes the service the one who listens, and clients trust root.
+/// The most connections that wait to be accepted on a socket of our own; `Backlog=` of
+/// taskdiagd.socket says the same. They are accepted in order, so a user who connects all the time
+/// can delay others by this many. Beyond that, clients read /proc at once. The service cannot
+/// change it later with listen(2), because that would make the service the listener, and clients
+/// trust root.
 pub const BACKLOG: i32 = 256;
 /// The number of the listening socket among the events.
 const LISTENER: u64 = 0;
@@ -44,9 +47,9 @@ struct Connection {
     peer: Peer,
     /// When it last asked.
     last: Instant,
-    /// Until then its user has used up what it may use, and nothing is read.
+    /// Until then, the account of its user is empty, and nothing is read.
     parked: Option<Instant>,
-    /// A question that was read before, and waits for the same.
+    /// A question that was read already, and waits for the account.
     held: Option<Question>,
 }
 
@@ -57,7 +60,7 @@ struct Question {
     sender: Option<i32>,
     at: Instant,
     ask: Option<Ask>,
-    /// Was it held, so that nothing is read from its connection until it is answered?
+    /// Was it put on hold, so that nothing is read from its connection until it is answered?
     was_held: bool,
 }
 
@@ -67,7 +70,7 @@ pub struct Server {
     listener: OwnedFd,
     epoll: OwnedFd,
     connections: HashMap<u64, Connection>,
-    /// Those that are parked. One that was closed may still be named.
+    /// The parked connections. The list may still contain closed ones.
     parked: Vec<u64>,
     /// The most connections at a time.
     room: usize,
@@ -79,10 +82,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server on a socket that listens. It keeps at most `room` connections at a time.
+    /// A server on a listening socket. It keeps at most `room` connections at a time.
     ///
-    /// # Errors
-    /// What the system says.
+    /// # Errors Those of the system.
     pub fn new(listener: OwnedFd, room: usize, accounts: Accounts) -> std::io::Result<Server> {
         rustix::net::sockopt::set_socket_passcred(&listener, true)?;
         refuse_descriptors(&listener);
@@ -92,7 +94,7 @@ impl Server {
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), on)?;
         let own = Own::look();
         if let Err(why) = &own {
-            say(format_args!("it answers nobody, because {why}"));
+            say(format_args!("it refuses all requests, because {why}"));
         }
         Ok(Server {
             listener,
@@ -108,10 +110,9 @@ impl Server {
         })
     }
 
-    /// Serves until nobody has asked for `idle`, if it is given.
+    /// Serves until there are no questions for `idle`, if it is given.
     ///
-    /// # Errors
-    /// What the system says; errors of single clients are none.
+    /// # Errors Those of the system. Errors of single clients only close their connections.
     pub fn run(&mut self, idle: Option<Duration>) -> std::io::Result<()> {
         let mut events = Vec::with_capacity(256);
         let mut busy = Instant::now();
@@ -151,8 +152,8 @@ impl Server {
                 let flags = event.flags;
                 match event.data.u64() {
                     LISTENER => self.accept()?,
-                    // Nobody reads an answer any more. These events cannot be turned off, so a connection that is parked
-                    // would wake the loop again and again.
+                    // The client is gone. These events cannot be turned off, so a parked connection
+                    // would wake the loop over and over.
                     gone if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) => {
                         self.close(gone);
                     }
@@ -208,8 +209,8 @@ impl Server {
         Ok(())
     }
 
-    /// The question on a connection, if it is one. A connection that has ended, or that does not keep to the protocol, is
-    /// closed.
+    /// The question on a connection, if it is one. A connection that has ended, or that does not
+    /// keep to the protocol, is closed.
     fn receive(&mut self, from: u64) -> Option<Question> {
         let at = Instant::now();
         let connection = self.connections.get_mut(&from)?;
@@ -221,7 +222,8 @@ impl Server {
         match sock::receive(connection.fd.as_fd(), &mut bytes, false) {
             Ok(got) if got.len > 0 && !got.is_odd && !has_unread(&connection.fd) => {
                 connection.last = at;
-                // Not before it asks, because it costs more than accepting a connection.
+                // This waits for the first question, because it costs more than accepting a
+                // connection.
                 connection.peer.hold(connection.fd.as_fd());
                 let ask = Ask::decode(&bytes[..got.len]);
                 Some(Question { from, sender: got.pid, at, ask, was_held: false })
@@ -234,7 +236,7 @@ impl Server {
         }
     }
 
-    /// Reads nothing more from a connection until then.
+    /// Stops reading from a connection until then.
     fn park(&mut self, id: u64, until: Instant, held: Option<Question>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.parked.is_none() {
@@ -248,8 +250,8 @@ impl Server {
         }
     }
 
-    /// Answers a question, unless its user has used up the account with other questions since it was read, and the answer
-    /// would take another walk.
+    /// Answers a question. If the account of its user was used up by other questions since it was
+    /// read, only an existing answer is used.
     fn answer_or_hold(&mut self, mut question: Question) {
         let (id, now) = (question.from, Instant::now());
         let Some(connection) = self.connections.get(&id) else { return };
@@ -268,7 +270,7 @@ impl Server {
     fn listen(&self, id: u64) {
         if let Some(connection) = self.connections.get(&id) {
             let on = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-            // If it fails, the connection is closed when it has been quiet for long.
+            // If this fails, the connection is closed later, when it has been quiet for long.
             let _ = epoll::modify(&self.epoll, &connection.fd, epoll::EventData::new_u64(id), on);
         }
     }
@@ -287,7 +289,8 @@ impl Server {
             }
             self.accounts.save(&mut self.fair, Some(uid), Instant::now());
             let told = tell(&mut self.answers, question)?;
-            // The walk took time. If the process has ended meanwhile, another one may hold the socket.
+            // The walk took time. If the process has ended meanwhile, another one may hold the
+            // socket.
             match connection.peer.is_alive() {
                 true => Ok(told),
                 false => Err(Refusal::UnknownCaller),
@@ -306,16 +309,16 @@ impl Server {
         let sent = sock::send(connection.fd.as_fd(), &bytes, file);
         let is_sent = sent.is_ok_and(|n| n == bytes.len());
         drop(told);
-        // A caller that does not keep to the protocol is disconnected, and so is one that would be refused again. The latter can
-        // connect anew.
+        // A caller that does not keep to the protocol is disconnected, and so is one that would be
+        // refused again. The latter can connect again.
         if !is_sent || question.ask.is_none() || is_over {
             self.close(question.from);
         }
         self.fair.charge(uid, cpu_time().saturating_sub(begin), Instant::now());
     }
 
-    /// Reads again from those whose users may ask again. Returns their questions that were held, the oldest first, and makes
-    /// `wake` the time at which the next may ask, if that is earlier.
+    /// Resumes the connections whose users may ask again. Returns their questions on hold, the
+    /// oldest first, and lowers `wake` to the time at which the next user may ask.
     fn unpark(&mut self, now: Instant, wake: &mut Instant) -> Vec<Question> {
         let (mut held, mut idle) = (Vec::new(), Vec::new());
         let connections = &mut self.connections;
@@ -345,8 +348,8 @@ impl Server {
         held
     }
 
-    /// Closes a connection, so that a user who has few gets one though others keep all of them: the quietest one of the user
-    /// who has most.
+    /// Closes the connection that was quiet longest, of the user with the most connections, so that
+    /// users with few connections always get one.
     fn make_room(&mut self) {
         let rank = |c: &Connection| (self.fair.connections(c.peer.uid), Reverse(c.last));
         let of = self.connections.iter().max_by_key(|(_, c)| rank(c)).map(|(id, _)| *id);
@@ -369,13 +372,13 @@ impl Server {
     }
 }
 
-/// What a reply has.
+/// The content of a reply.
 enum Told<'a> {
     Bytes(std::borrow::Cow<'a, [u8]>),
     File(&'a OwnedFd, u64),
 }
 
-/// What a question asks for.
+/// The request of a question.
 enum Wanted {
     Features,
     /// An answer whose walk began at this moment or later.
@@ -399,7 +402,7 @@ fn wanted(answers: &Answers, question: &Question) -> Result<Wanted, Refusal> {
     }
 }
 
-/// Is there an answer to this question already?
+/// Does an answer to this question exist already?
 fn is_made(answers: &Answers, question: &Question) -> bool {
     match wanted(answers, question) {
         Ok(Wanted::Tasks(strategy, groups, not_before)) => {
@@ -409,7 +412,7 @@ fn is_made(answers: &Answers, question: &Question) -> bool {
     }
 }
 
-/// The answer to a question of a caller who may have one.
+/// The answer to a question of a caller that passed the checks.
 fn tell<'a>(answers: &'a mut Answers, question: &Question) -> Result<Told<'a>, Refusal> {
     match wanted(answers, question)? {
         Wanted::Features => Ok(Told::Bytes(features(all_groups(answers)).into())),
@@ -452,12 +455,13 @@ fn has_unread(connection: &OwnedFd) -> bool {
     rc != 0 || bytes != 0
 }
 
-/// Have the kernel refuse messages with descriptors, since Linux 6.16. Before, it drops them.
+/// Makes the kernel refuse messages with descriptors, since Linux 6.16. Older kernels drop them.
 fn refuse_descriptors(listener: &OwnedFd) {
     const SO_PASSRIGHTS: libc::c_int = 83;
     let off: libc::c_int = 0;
     let len = size_of_val(&off) as libc::socklen_t;
-    // SAFETY: the kernel reads one int. An older one does not know the option, which is no loss.
+    // SAFETY: the kernel reads one int. An older kernel does not know the option, which does no
+    // harm.
     unsafe {
         libc::setsockopt(
             listener.as_raw_fd(),
@@ -498,7 +502,7 @@ mod tests {
         fn connect(&self) -> UnixStream {
             UnixStream::connect(self.dir.path().join("socket")).expect("it listens")
         }
-        /// Serves until nobody has asked for this long. Returns the CPU time that it took.
+        /// Serves until there are no questions for this long. Returns the CPU time used.
         fn run(&mut self, idle: Duration) -> Duration {
             let begin = cpu_time();
             self.server.run(Some(idle)).expect("it serves");
@@ -524,7 +528,7 @@ mod tests {
         }
     }
 
-    /// Asks which groups are answered, which needs no BPF.
+    /// Asks for the supported groups, which needs no BPF.
     fn ask(stream: &UnixStream) {
         let request = taskdiag::wire::encode_features_request();
         let question = Ask::new(Duration::ZERO, request).encode();
@@ -538,7 +542,7 @@ mod tests {
         sock::send(stream.as_fd(), &question, None).expect("it is sent");
     }
 
-    /// The reply that is there, if there is one.
+    /// The reply that has arrived, if there is one.
     fn reply(mut stream: &UnixStream) -> Option<Reply> {
         let mut bytes = [0; 4096];
         stream.set_nonblocking(true).expect("it is set");
@@ -575,7 +579,7 @@ mod tests {
         let mut batch = batch.into_iter();
         here.server.answer_or_hold(batch.next().expect("four"));
         assert!(reply(&clients[0]).is_some());
-        // The first one has cost all that the user has, and what fills in two seconds.
+        // The first one has cost the whole account, and two seconds of refill.
         let uid = rustix::process::geteuid().as_raw();
         here.server.fair.charge(uid, Duration::from_millis(1000), Instant::now());
         here.server.answers.add(
@@ -614,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_be_refused_again_is_disconnected() {
+    fn a_caller_that_would_be_refused_again_is_disconnected() {
         let mut here = Here::new();
         here.server.own = Err(String::from("a test wants it so"));
         let client = here.connect();

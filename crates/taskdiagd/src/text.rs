@@ -1,10 +1,11 @@
-//! Command lines that are public. A BPF program reads the memory of a process as it is, and may find there what
-//! `/proc/PID/cmdline` does not show: the kernel refuses mapped files and pages that the process itself may not read. So
-//! the service tells a command line only after it has read the very same bytes from that file of that process, as anybody
-//! can. Until then the client gets none, and reads the file itself.
+//! Command lines that are public. A BPF program reads the memory of a process directly, and may
+//! find data that `/proc/PID/cmdline` does not show: the kernel refuses mapped files, and pages
+//! that the process itself may not read. So the service returns a command line only after it has
+//! read the same bytes from that file, as any user can. Until then, the client gets none, and reads
+//! the file itself.
 //!
-//! A thread of its own reads the files, through the procfs engine, which does not wait for a process that makes its readers wait.
-//! Only a keyed hash of a text is kept.
+//! A separate thread reads the files, through the procfs engine, which cannot be blocked by a
+//! process. Only a keyed hash of a text is kept.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -16,8 +17,9 @@ use std::time::{Duration, Instant};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{ByteLimits, Engine, Groups, Request, Snapshot, TaskId, TaskView};
 
-/// The most bytes of one command line, which is what other engines have in lists, too. A longer one is told as cut. One that is
-/// shorter still, because its user has used up the room, is left to the client.
+/// The limit for one command line, which is that of other engines in lists. A longer one is marked
+/// as cut. If a command line was cut shorter, because its user has used up the space, the client
+/// reads it.
 pub const TEXT_BYTES: u32 = ByteLimits::LIST.text_bytes;
 
 /// More processes than these are read all at once.
@@ -37,11 +39,11 @@ struct Text {
     answer: u64,
 }
 
-/// What is public, and what was asked about.
+/// The public texts, and the pending ones.
 #[derive(Debug)]
 pub struct Texts {
     known: Arc<Mutex<Known>>,
-    /// A process that was asked about, and when.
+    /// A process whose text was requested, and when.
     asked: HashMap<u32, (u64, Instant)>,
     wanted: Vec<(u32, u64)>,
     /// The number of this answer, and of the texts in it.
@@ -51,7 +53,8 @@ pub struct Texts {
     keys: Keys,
 }
 
-/// Two keys, because a hash has 64 bits and nobody shall be able to guess a text by its hash.
+/// Two keys, because a hash has only 64 bits, and it must not be possible to guess a text by its
+/// hash.
 #[derive(Clone, Debug, Default)]
 struct Keys(RandomState, RandomState);
 
@@ -62,7 +65,7 @@ impl Keys {
 }
 
 impl Texts {
-    /// Nothing is public yet. Starts the thread that reads.
+    /// No text is public yet. Starts the thread that reads.
     pub fn new() -> Texts {
         let (reader, wanted) = sync_channel::<Vec<u32>>(1);
         let (known, keys) = (Arc::new(Mutex::new(Known::new())), Keys::default());
@@ -76,7 +79,8 @@ impl Texts {
         Texts { known, asked, wanted, answer: 0, judged: 0, reader, keys }
     }
 
-    /// May this text of a process be told? If it is not known to be public, it is asked about.
+    /// May this text of a process be shown? If it is not known to be public, it is queued for
+    /// reading.
     pub fn is_public(&mut self, task: &TaskView<'_>, text: &[u8], now: Instant) -> bool {
         let Some(start) = start(task) else { return false };
         self.judged += 1;
@@ -96,18 +100,19 @@ impl Texts {
         false
     }
 
-    /// An answer is complete: lets the thread read what was not known, and forgets processes that are not there.
+    /// To be called after each answer: lets the thread read the pending texts, and removes
+    /// processes that are gone.
     pub fn end(&mut self, now: Instant) {
         let wanted = std::mem::take(&mut self.wanted);
         let pids = wanted.iter().map(|w| w.0).collect::<Vec<_>>();
-        // If it is reading, what is left is asked about the next time.
+        // If it is still reading, the rest is queued the next time.
         if !pids.is_empty() && self.reader.try_send(pids).is_ok() {
             self.asked.extend(wanted.into_iter().map(|(pid, start)| (pid, (start, now))));
         }
         let many = 2 * std::mem::take(&mut self.judged) + FEW;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() > many {
-            // What was read meanwhile is in no answer yet.
+            // Processes that were read meanwhile were in no answer yet.
             known.retain(|_, text| text.answer == self.answer || text.answer == u64::MAX);
         }
         if self.asked.len() > many {
@@ -117,7 +122,7 @@ impl Texts {
     }
 }
 
-/// When a task began, in whole ticks as /proc says it.
+/// The start time of a task in whole ticks, as in /proc.
 pub fn start(task: &TaskView<'_>) -> Option<u64> {
     let id = TaskId::of(task)?;
     Some(id.tick().floor(id.start_ns()))
@@ -141,7 +146,7 @@ fn read(pids: &[u32], keys: &Keys, to: &Mutex<Known>) {
         let text = |t: &TaskView<'_>| {
             let (start_ns, text) = (start(t)?, t.cmdline()?);
             let hash = keys.hash(&text.data);
-            // What is cut at the same limit as in the answers can be compared with them.
+            // With the same limit as in the answers, cut texts can be compared, too.
             let is_it = !text.is_cut() || text.data.len() == TEXT_BYTES as usize;
             is_it.then_some((t.pid(), Text { start_ns, hash, answer: u64::MAX }))
         };

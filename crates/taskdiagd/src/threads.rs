@@ -1,8 +1,9 @@
-//! Whether a thread of a caller is confined, though the first thread of its process is not.
+//! Checks whether a thread of a caller is confined, although the first thread is not.
 //!
-//! The kernel says which process asks, and not which of its threads. seccomp, no_new_privs, labels of security modules, the mount
-//! namespace and the root directory are each thread's own. So each thread is looked at, and one that is confined is enough to
-//! refuse: otherwise, it could learn from the service what its own /proc does not show it.
+//! The kernel identifies the process that sends a question, but not the thread. Each thread has its
+//! own seccomp mode, no_new_privs, security label, mount namespace and root directory. So each
+//! thread is checked, and the process is refused if one is confined: otherwise, that thread could
+//! learn from the service what its own /proc hides.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,17 +16,19 @@ use crate::caller;
 /// The most threads that are looked at for a question. Each takes some system calls.
 pub const THREADS: usize = 64;
 
-/// How many threads `status` says that a process has. 0: it does not say.
+/// The number of threads in `status`. 0: not known.
 pub fn count(status: &[u8]) -> usize {
     let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Threads:"));
     line.and_then(|n| std::str::from_utf8(n).ok()?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Looks at all threads of a process, whose directory in /proc is open. `first` is the begin of the table of mounts that its first
-/// thread has. A thread that ends meanwhile is not looked at: it does not get an answer.
+/// Looks at all threads of a process, whose directory in /proc is open. `first` is the start of the
+/// first thread's table of mounts. A thread that ends meanwhile is skipped, because it gets no
+/// answer.
 ///
 /// # Errors
-/// A thread is confined, has other mounts or another root directory, or there are too many to look at.
+/// A thread is confined, has other mounts or another root directory, or there are too many to look
+/// at.
 pub fn judge(
     dir: &OwnedFd,
     leader: u32,

@@ -1,4 +1,4 @@
-//! Has the work of each fuzz target without the fuzzer, so that `cargo test` can replay seeds and past
+//! The work of each fuzz target without the fuzzer, so that `cargo test` can replay seeds and past
 //! findings with any compiler. A case fails by panicking.
 
 use std::cell::OnceCell;
@@ -33,7 +33,8 @@ pub const TARGETS: &[(&str, Case)] = &[
     ("filter", filter),
 ];
 
-/// Takes untrusted bytes as a stream. It must be refused, or every view must work and its totals must be right.
+/// Takes untrusted bytes as a stream. It must be refused, or every view must work and its totals
+/// must be right.
 pub fn stream(data: &[u8]) {
     let _ = black_box(Snapshot::read_from(data));
     let whole = AlignedBuf::copy_of(&data[..data.len() / 8 * 8]);
@@ -50,7 +51,8 @@ pub fn stream(data: &[u8]) {
     assert!(Stream::parse(cut.as_bytes()).is_err());
 }
 
-/// Commands that show a saved answer: each kind of rows in each form, all columns, and all operations on rows.
+/// Commands that show a saved answer: each kind of rows in each form, all columns, and all
+/// operations on rows.
 const COMMANDS: &[&[&str]] = &[
     &["ps"],
     &["ps", "-eT", "--columns", "40", "--color", "always"],
@@ -88,8 +90,8 @@ fn shows() -> Vec<Shows> {
     COMMANDS.iter().map(|args| from(args)).chain(columns).collect()
 }
 
-/// Takes untrusted bytes as a saved answer, up to the text, JSON and CSV that a person or program sees, and the
-/// messages beside it. Nothing is written.
+/// Takes untrusted bytes as a saved answer, up to the text, JSON, CSV and messages that users see.
+/// Nothing is written.
 pub fn output(data: &[u8]) {
     SHOWS.with(|all| {
         for show in all.get_or_init(shows) {
@@ -101,15 +103,16 @@ pub fn output(data: &[u8]) {
 }
 
 thread_local! {
-    /// What expressions are evaluated on: an answer with everything, and one where much is missing.
+    /// The answers on which expressions are evaluated: one with everything, and one with many
+    /// missing values.
     static ANSWERS: Vec<Snapshot> = seeds::of("stream")
         .iter()
         .map(|(name, bytes)| Snapshot::read_from(&bytes[..]).unwrap_or_else(|e| panic!("{name}: {e}")))
         .collect();
 }
 
-/// Any text as an expression about each kind of rows: refused with a mark under the text, or it can be
-/// evaluated, and its opposite is the opposite.
+/// Any text as an expression about each kind of rows: refused with a mark under the text, or it can
+/// be evaluated, and its opposite is the opposite.
 pub fn filter(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for set in taskdiag::field::SETS {
@@ -133,7 +136,8 @@ pub fn filter(data: &[u8]) {
     }
 }
 
-/// Of every row of an answer: what a filter says, and that its opposite says the opposite.
+/// For every row of an answer: the result of a filter, and a check that its negation gives the
+/// opposite.
 fn evaluate(snapshot: &Snapshot, filter: &Filter, opposite: Option<&Filter>) {
     let cx = Context::of(snapshot, false);
     let look = |row: &Row<'_>| {
@@ -204,8 +208,8 @@ fn walk(task: &TaskView<'_>) {
     black_box((task.groups(), task.nspid(), task.cgroups().count()));
 }
 
-/// Takes untrusted bytes as a request, as a question to the service, and as its reply. Each must be refused, or be equal to
-/// what its encoding gives.
+/// Takes untrusted bytes as a request, as a question to the service, and as its reply. Each must be
+/// refused, or be equal to what its encoding gives.
 pub fn request(data: &[u8]) {
     if let Some(ask) = Ask::decode(data) {
         assert_eq!(ask.encode(), data);
@@ -234,9 +238,9 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// Takes arbitrary text as each of the /proc files. The parsers must accept it, mark only known members as
-/// known, and return records that make a valid stream. The files belong to other people's processes, so
-/// names, paths and arguments in them are chosen by others.
+/// Takes arbitrary text as each of the /proc files. The parsers must accept it, mark only known
+/// members as known, and return records that make a valid stream. The files belong to other
+/// people's processes, so names, paths and arguments in them are chosen by others.
 pub fn procfs_parse(data: &[u8]) {
     let all = Groups::from_bits(u64::MAX);
     black_box((parse::pid(data), parse::ns_inode(data), parse::schedstat(data), parse::tgid(data)));
@@ -290,14 +294,14 @@ pub fn procfs_parse(data: &[u8]) {
     let bytes = w.finish(Done::default());
     assert!(Stream::parse(bytes.as_bytes()).is_ok());
 
-    // One buffer serves every task of a walk, so nothing of the task before may stay.
+    // One buffer serves every task of a walk, so nothing of the previous task may stay.
     let fresh = format!("{status:?}");
     status.parse(SOME_STATUS, all);
     status.parse(data, all);
     assert_eq!(format!("{status:?}"), fresh);
 }
 
-/// What a path tells is made of what is in it.
+/// All results are parts of the path.
 fn cgroup_path(path: &[u8]) {
     let longest = |part: Option<&[u8]>| assert!(part.is_none_or(|p| p.len() <= path.len()));
     longest(cgroup::unit(path));
@@ -338,7 +342,8 @@ fn mappings(data: &[u8], w: &mut StreamWriter) {
     black_box(parse::newlines(data));
 }
 
-/// Parses links and fdinfo of open files, and sockets in the forms of sock_diag(7) and /proc/PID/net.
+/// Parses links and fdinfo of open files, and sockets in the forms of sock_diag(7) and
+/// /proc/PID/net.
 fn open_files(data: &[u8], w: &mut StreamWriter) {
     black_box((parse::fd_link(data), parse::fd(data)));
     for kind in FdType::ALL {
@@ -375,7 +380,7 @@ mod libc_protocol {
     pub const MPTCP: u16 = 262;
 }
 
-/// A status file that fills everything that a later file might leave.
+/// A status file that sets every member, to see whether a later file resets it.
 const SOME_STATUS: &[u8] = b"Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t4 24 \nNSpid:\t9\t1\n\
     VmSize:\t 30 kB\nVmRSS:\t 17 kB\nThreads:\t2\nCapInh:\t0000000000000001\n\
     voluntary_ctxt_switches:\t1\nnonvoluntary_ctxt_switches:\t2\n";

@@ -1,5 +1,5 @@
-//! Runs every seed and every past finding through its target, also damaged in simple ways. It finds less
-//! than a fuzzer, and runs everywhere.
+//! Runs every seed and every past finding through its target, also damaged in simple ways. It finds
+//! less than a fuzzer, and runs everywhere.
 
 use std::fs;
 use std::path::Path;

@@ -22,7 +22,7 @@ from taskdiag.psutil._types import AccessDenied, Error, IOPriority, NoSuchProces
 _real = _types.real
 
 PROCFS_PATH = "/proc"
-"""The proc filesystem. Set it, and that one is read, by the engine procfs."""
+"""The proc filesystem. If a program sets it, the engine procfs reads that one."""
 
 LINUX = POSIX = True
 BSD = FREEBSD = NETBSD = OPENBSD = MACOS = OSX = SUNOS = WINDOWS = AIX = False
@@ -57,7 +57,7 @@ def __getattr__(name):
         return getattr(_real, name)
     if name.startswith("__"):
         raise AttributeError(name)
-    about = "it is not about processes, or not known; psutil may have it, which is not installed: pip install psutil"
+    about = "only psutil may have it, which is not installed: pip install psutil"
     raise AttributeError(f"taskdiag.psutil has no {name}: {about}")
 
 
@@ -66,7 +66,7 @@ def __dir__():
 
 
 class _Module(types.ModuleType):
-    """Gives psutil the directory of the proc filesystem that a program sets here."""
+    """Passes the directory of the proc filesystem that a program sets here on to psutil."""
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)

@@ -24,7 +24,7 @@ LISTS = frozenset(["args", "environ"])
 
 
 class Here:
-    """What all rows of an answer have in common. `proc` is the directory of the proc filesystem."""
+    """Data that all rows of an answer share. `proc` is the directory of the proc filesystem."""
 
     def __init__(self, proc):
         self.proc = proc
@@ -38,7 +38,8 @@ class Here:
             with open(f"{self.proc}/stat", "rb") as f:
                 boot = float(re.search(rb"^btime (\d+)", f.read(), re.M)[1])
             if self.proc == "/proc":
-                # In a container, LXCFS writes when that was started, but start times of processes begin with the boot of the machine.
+                # In a container, LXCFS writes when that was started, but start times of processes
+                # begin with the boot of the machine.
                 by_clocks = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
                 if abs(boot - by_clocks) > 2:
                     boot = float(int(by_clocks))
@@ -83,8 +84,8 @@ def tuples(kind, *lists):
 
 
 def _memory(here, pids, vms, rss, anon, text, data):
-    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not anonymous, as in
-    # /proc/PID/statm.
+    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not
+    # anonymous, as in /proc/PID/statm.
     shared = [r - a if r > a else 0 for r, a in zip(rss, anon)]
     return tuples(t.pmem, rss, vms, shared, text, repeat(0), data, repeat(0))
 
@@ -107,7 +108,7 @@ def counts_delays():
         with open("/proc/sys/kernel/task_delayacct", "rb") as f:
             return f.read().strip() != b"0"
     except OSError:
-        # Before Linux 5.14, a parameter of the kernel decides it, which is on if nobody says otherwise.
+        # Before Linux 5.14, a boot parameter decides it, which is on by default.
         return True
 
 
@@ -139,7 +140,8 @@ def _nice(here, pids, values):
 
 
 def _priority(here, pid):
-    # Of a real-time process, psutil has the nice value that it would have otherwise, and taskdiag has none.
+    # For a real-time process, psutil shows the nice value that it would have otherwise, and
+    # taskdiag has none.
     try:
         return _native.Held(here.proc, pid).by_number(lambda number: os.getpriority(os.PRIO_PROCESS, number))
     except (ProcessLookupError, FileNotFoundError):
@@ -149,14 +151,14 @@ def _priority(here, pid):
 
 
 def alive(path):
-    """A path without the mark of a deleted file, as psutil has it."""
+    """A path without the mark of a deleted file, as in psutil."""
     if path.endswith(" (deleted)") and not os.path.exists(path):
         return path[: -len(" (deleted)")]
     return path
 
 
 def arguments(args):
-    """Arguments as psutil has them: programs that change their title separate them by blanks."""
+    """Arguments as in psutil: programs that change their title separate them by blanks."""
     return args[0].split(" ") if len(args) == 1 and " " in args[0] else args
 
 
@@ -218,17 +220,17 @@ ATTRS = {
     "io_counters": Attr("syscr syscw read_bytes write_bytes rchar wchar",
                         lambda here, pids, *v: tuples(t.pio, *v)),
 }
-# What one file or two have together, so that a oneshot() asks for all of it at once.
+# Columns that come from the same one or two files, so that a oneshot() reads all of them at once.
 CHEAP = frozenset("ppid comm s ruid uid suid rgid gid sgid start_ticks tty ni psr nlwp usertime systime cutime cstime"
                   .split())
 
 
 def lacking(pid, name, why):
-    """The exception for a value that is lacking."""
+    """The exception for a missing value."""
     if why == "vanished":
         return t.NoSuchProcess(pid, name)
     if why == "unsupported":
-        return NotImplementedError("this kernel does not say it")
+        return NotImplementedError("this kernel does not provide it")
     if why == "denied":
         return t.AccessDenied(pid, name)
     return t.AccessDenied(pid, name, f"taskdiag could not read it: {why}")
@@ -241,7 +243,8 @@ def values(here, table, attr):
     pids = table["pid"]
     for column in a.columns:
         got = table[column]
-        # Without an entry in `absent`, a process that has none has 0 or None, and that is for `make`.
+        # Without an entry in `absent`, a process that has none has 0 or None, and that is for
+        # `make`.
         for row, why in table.lacks(column, column in a.absent).items():
             odd.setdefault(row, {})[column] = why
             if got[row] is None:

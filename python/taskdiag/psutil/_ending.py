@@ -28,7 +28,7 @@ class Ending:
     _exitcode = UNSET
 
     def _held(self):
-        """This very process, for what changes or asks it. The kernel ties the descriptor in it to one process for ever."""
+        """A handle of exactly this process, for calls that change or query it. The kernel ties its descriptor to one process for ever."""
         self._raise_if_gone()
         held = _native.Held(self._here.proc, self._pid)
         if held.start_ticks() / TICKS != self._ident[1]:
@@ -49,7 +49,7 @@ class Ending:
         """A descriptor of this very process, which can be waited for. None if the kernel has no pidfds, or if its pid is the number
         of another process in our pid namespace."""
         if self._pid == 0:
-            raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
+            raise ValueError("there is no process 0: as a receiver of signals, it means your own process group")
         held = self._held()
         if not held.has_own_number():
             return None
@@ -64,9 +64,9 @@ class Ending:
         return fd
 
     def send_signal(self, sig):
-        """Sends a signal to this process, and to no other that has got its pid."""
+        """Sends a signal to this process, and never to another one that reuses its pid."""
         if self._pid == 0:
-            raise ValueError("there is no process 0: as a receiver of signals, it means the own process group")
+            raise ValueError("there is no process 0: as a receiver of signals, it means your own process group")
         try:
             held = self._held()
             try:
@@ -74,7 +74,8 @@ class Ending:
             except OSError as e:
                 if e.errno != errno.ENOSYS:
                     raise
-                # A kernel or a sandbox without pidfd_send_signal(2). The number is checked before and afterwards.
+                # A kernel or a sandbox without pidfd_send_signal(2). The number is checked before
+                # and afterwards.
                 held.by_number(lambda pid: os.kill(pid, sig))
         except (ProcessLookupError, FileNotFoundError) as e:
             self._gone = True
@@ -87,7 +88,7 @@ class Ending:
         self.send_signal(signal.SIGSTOP)
 
     def resume(self):
-        """Lets it go on with SIGCONT."""
+        """Continues it with SIGCONT."""
         self.send_signal(signal.SIGCONT)
 
     def terminate(self):
@@ -116,7 +117,8 @@ class Ending:
 
     def _wait(self, timeout):
         end = math.inf if timeout is None else time.monotonic() + timeout
-        # This one was seen to be gone. What has its pid now may be a child of this process, and keeps its exit code.
+        # This one was seen to be gone. What has its pid now may be a child of this process, and
+        # keeps its exit code.
         if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
             return None
         fd = None
@@ -128,7 +130,7 @@ class Ending:
             except (ProcessLookupError, FileNotFoundError):
                 pass
             except t.NoSuchProcess:
-                # Another process has its pid, so this one has ended, and somebody has waited for it.
+                # Another process has its pid, so this one has ended and was reaped.
                 return None
         if fd is not None:
             try:
@@ -136,7 +138,8 @@ class Ending:
                     raise TimeoutError
             finally:
                 os.close(fd)
-        # A child can be waited for now. Other processes stay zombies until their parents wait for them.
+        # A child can be waited for now. Other processes stay zombies until their parents wait for
+        # them.
         pause = 0.0001
         while True:
             try:
@@ -161,7 +164,7 @@ def _why(e):
 
 
 def ended(fds, timeout):
-    """Those of the pidfds whose process has ended, when there is one, or none after the timeout."""
+    """The pidfds whose process has ended, as soon as there is one, or none after the timeout."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
@@ -175,7 +178,7 @@ def ended(fds, timeout):
 
 
 def exit_code(status):
-    """What waitpid() says, as subprocess has it."""
+    """The status of waitpid() in the form of subprocess."""
     code = os.waitstatus_to_exitcode(status)
     try:
         return t.Negsignal(code) if code < 0 else code

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """One process in psutil's shape.
 
-A method asks taskdiag for the columns of its attribute and for this process alone. Inside of `oneshot()` an answer
+A method requests the columns of its attribute, for this process only. Inside of `oneshot()` an answer
 is kept, and has all columns that cost nothing more. What changes something goes to the process that the object was made
 for, or to nobody. Signals and waiting are in `_ending`.
 """
@@ -23,7 +23,7 @@ from taskdiag.psutil._columns import ATTRS, CHEAP, COMM, TICKS, Here, stat, valu
 from taskdiag.psutil._ending import NOT_A_PROCESS, UNSET, Ending, _why
 from taskdiag.psutil._place import procfs_path
 
-# Pids that somebody found reused: process_iter() makes new objects for them.
+# Pids that were found to be reused: process_iter() makes new objects for them.
 reused: set = set()
 
 
@@ -60,7 +60,7 @@ class Process(Ending):
 
     @classmethod
     def _known(cls, pid, ticks):
-        """A process that an answer has."""
+        """A process in an answer."""
         self = object.__new__(cls)
         self._pid = pid
         self._create_time = None
@@ -85,12 +85,12 @@ class Process(Ending):
             return int(stat(self._here, self._pid)[19])
 
     def _get_ident(self):
-        """What tells the process from all others of this boot."""
+        """The identity of the process until the next boot."""
         return (self._pid, self._start_ticks() / TICKS)
 
     @contextlib.contextmanager
     def _errors(self):
-        """Exceptions of the system as psutil has them."""
+        """Exceptions of the system, converted to psutil's."""
         try:
             yield
         except PermissionError as e:
@@ -140,14 +140,14 @@ class Process(Ending):
                 self._cache = None
 
     def as_dict(self, attrs=None, ad_value=None):
-        """Attributes by name. `ad_value` stands for what is denied, or what a zombie has not."""
+        """Attributes by name. `ad_value` replaces denied values, and values that a zombie lacks."""
         names = checked(attrs)
         found = {}
         with self.oneshot():
             wanted = [a for a in names if a in ATTRS]
             if wanted and None not in self._cache:
                 self._cache[None] = self._table(CHEAP.union(*(ATTRS[a].needs for a in wanted)))
-                # What the answer has need not be asked for again.
+                # Values in the answer need not be read again.
                 for a in wanted:
                     if a not in self._cache:
                         self._cache[a] = values(self._here, self._cache[None], a)[0]
@@ -203,7 +203,7 @@ class Process(Ending):
     # --- is it still the same?
 
     def is_running(self):
-        """Is it there, and is it the process for which this object was made? A zombie is there."""
+        """Does it exist, and is it the process for which this object was made? A zombie exists."""
         if self._gone or self._pid_reused:
             return False
         try:
@@ -240,7 +240,7 @@ class Process(Ending):
             parent = Process(ppid)
         except t.NoSuchProcess:
             return None
-        # A process that began later is another one, which has got the pid of the parent.
+        # A process that began later is another one, which has reused the pid of the parent.
         return parent if parent._ident[1] <= begin else None
 
     def parents(self):
@@ -255,7 +255,8 @@ class Process(Ending):
     def children(self, recursive=False):
         """Its children, with `recursive` also theirs and so on."""
         self._raise_if_gone()
-        # Whole ticks: seconds times ticks a second can be a little more, and a child may have begun in the same tick.
+        # Whole ticks: seconds times ticks a second can be a little more, and a child may have begun
+        # in the same tick.
         begin = self._start_ticks()
         table = self._here.ask(["pid", "ppid", "start_ticks"])
         by_parent = {}
@@ -338,11 +339,11 @@ class Process(Ending):
         return self._attr("terminal")
 
     def num_fds(self):
-        """How many file descriptors it has open."""
+        """The number of its open file descriptors."""
         return self._attr("num_fds")
 
     def num_threads(self):
-        """How many threads it has."""
+        """The number of its threads."""
         return self._attr("num_threads")
 
     def num_ctx_switches(self):
@@ -350,7 +351,7 @@ class Process(Ending):
         return self._attr("num_ctx_switches")
 
     def io_counters(self):
-        """What it read and wrote."""
+        """Its I/O counters."""
         return self._attr("io_counters")
 
     def cpu_num(self):
@@ -407,7 +408,7 @@ class Process(Ending):
             return self._found(_lists.threads(self._here, self._pid)[self._pid])
 
     def memory_maps(self, grouped=True):
-        """What it has mapped; grouped, each file once."""
+        """Its memory mappings; grouped, each file once."""
         with self._errors():
             maps = self._found(_lists.maps(self._here, self._pid))
         return _lists.grouped(maps) if grouped else maps
@@ -440,7 +441,7 @@ class Process(Ending):
         self._by_number(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, value))
 
     def _by_number(self, function):
-        """What a call returns that only takes a number, for this process."""
+        """Calls a function that only takes a pid for this process, and returns its result."""
         if self._pid == 0:
             # It means the caller to such calls.
             raise t.AccessDenied(0, self._name, "there is no process 0")
@@ -512,13 +513,13 @@ def number_of_child(pid):
 
 
 def whole_name(name, cmdline):
-    """A name of which the kernel has only the beginning, from the arguments if they begin with it."""
+    """The full name if the kernel has cut it, from the arguments if they begin with it."""
     base = os.path.basename(cmdline[0]) if cmdline else ""
     return base if base.startswith(name) else name
 
 
 def guessed(cmdline):
-    """The program, if the arguments say it."""
+    """The program from the arguments, if they have it."""
     exe = cmdline[0] if cmdline else ""
     sure = os.path.isabs(exe) and os.path.isfile(exe) and os.access(exe, os.X_OK)
     return exe if sure else None
@@ -565,7 +566,8 @@ class Popen(Process):
         return sorted({*dir(Popen), *dir(subprocess.Popen)})
 
     def __getattr__(self, name):
-        # What Process does not have. A look at the dictionary, as copy and pickle make objects without __init__.
+        # Attributes that Process lacks. This looks at the dictionary, because copy and pickle make
+        # objects without __init__.
         subproc = self.__dict__.get("_subproc")
         try:
             return getattr(subproc, name)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows for osquery, which takes every value as text. A value that is not known has no text at all, and is NULL there.
+//! Rows for osquery, which takes every value as text. A value that is not known has no text at all,
+//! and is NULL there.
 
 use osquery_rust_ng::plugin::{ColumnDef, ReadOnlyTable};
 use osquery_rust_ng::{
@@ -61,7 +62,7 @@ impl Asked {
         let mut without = 0;
         let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
-                // It is no row, but the reason why there is none.
+                // It is not a row, but the reason why there is none.
                 let why = row.view.reason(list).unwrap_or(Reason::Truncated);
                 without += u64::from(Missing::Reason(why).is_amiss());
                 return Ok(());
@@ -92,12 +93,12 @@ impl Asked {
     }
 }
 
-/// A value as osquery has it: durations and moments are seconds, yes is 1, a list has blanks between its items, as
-/// osquery's own `cmdline` has.
+/// A value in osquery's form: durations and moments are seconds, yes is 1, and a list has blanks
+/// between its items, as in osquery's `cmdline`.
 fn text(kind: Type, column: &columns::Column, row: usize) -> String {
     let items = |ends: &[i32]| ends[row] as usize..ends[row + 1] as usize;
     match &column.data {
-        // SQLite has no numbers without a sign.
+        // SQLite has no unsigned numbers.
         Data::U64(v) => (v[row] as i64).to_string(),
         Data::I64(v) => match kind {
             Type::Duration => format!("{}", v[row] as f64 / 1e9),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What osquery says about a query when it asks for rows: the columns that it needs, and the conditions on them. It tests
-//! the conditions itself afterwards, so each that is left out here costs time, and changes no answer.
+//! What osquery says about a query when it asks for rows: the columns that it needs, and the
+//! conditions on them. It tests the conditions itself afterwards, so each that is left out here
+//! costs time, and changes no answer.
 
 use serde_json::Value;
 use taskdiag::columns::{Absent, Type};
@@ -8,19 +9,19 @@ use taskdiag::view::Filter;
 
 use crate::tables::{Column, Table};
 
-/// What of a query is of use.
+/// The usable parts of a query.
 #[derive(Debug, Default)]
 pub struct Context {
-    /// Names of the columns that are needed; `None`: all.
+    /// Names of the needed columns. `None`: all.
     columns: Option<Vec<String>>,
-    /// The process, if there is a row of one at most.
+    /// The process, if the query is limited to one.
     pub pid: Option<u32>,
     /// Other conditions.
     pub filter: Option<Filter>,
 }
 
 impl Context {
-    /// From the JSON in the request. What is not understood is left out.
+    /// From the JSON in the request. Unknown parts are left out.
     pub fn parse(table: &Table, columns: &[Column], json: &str) -> Context {
         let json: Value = serde_json::from_str(json).unwrap_or_default();
         let mut context = Context::default();
@@ -47,7 +48,7 @@ impl Context {
         }
         context
     }
-    /// Leaves out what does not fulfil a condition on a whole number.
+    /// Removes rows that do not fulfil a condition on a whole number.
     fn narrow(&mut self, table: &Table, column: &Column, op: &str, number: i64) {
         let is_fit = match column.spec.kind {
             Type::U64 => number >= 0,
@@ -61,7 +62,8 @@ impl Context {
         let more = Filter::parse(table.set, &format!("{} {op} {number}", column.spec.name)).ok();
         self.filter = self.filter.take().into_iter().chain(more).reduce(Filter::and);
     }
-    /// Is this column needed? The process id always is: it costs nothing, and a row has to have something.
+    /// Is this column needed? The process id always is: it costs nothing, and a row has to have
+    /// something.
     pub fn needs(&self, column: &Column) -> bool {
         let name = column.spec.name.as_str();
         name == "pid" || self.columns.as_ref().is_none_or(|used| used.iter().any(|u| u == name))

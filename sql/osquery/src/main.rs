@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An extension of osquery: tables of processes, threads, memory, mappings and open files that taskdiag reads. osqueryd starts
-//! it and asks it over a socket; `docs/sql.md` explains how to install it.
+//! An extension of osquery: tables of processes, threads, memory, mappings and open files that
+//! taskdiag reads. osqueryd starts it and asks it over a socket; `docs/sql.md` explains how to
+//! install it.
 
 mod answer;
 mod context;
@@ -44,14 +45,14 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .arg(Arg::new("socket").long("socket").value_name("PATH").required(true).help("The socket of osquery's extensions"))
         .arg(seconds("timeout").help("For how long to wait for that socket"))
-        .arg(seconds("interval").help("Given by osquery, and not used: each half second, it is looked whether osquery is still there"))
-        .arg(Arg::new("verbose").long("verbose").action(ArgAction::SetTrue).help("Say more on standard error"))
+        .arg(seconds("interval").help("Given by osquery, and not used: every half second, the extension checks whether osquery still runs"))
+        .arg(Arg::new("verbose").long("verbose").action(ArgAction::SetTrue).help("Print more on standard error"))
         .arg(
             Arg::new("engine")
                 .long("engine")
                 .value_name("ENGINE")
                 .value_parser(|text: &str| text.parse::<Choice>())
-                .help("Who answers: auto, kernel, bpf, service, procfs"),
+                .help("The engine: auto, kernel, bpf, service, procfs"),
         )
 }
 
@@ -74,8 +75,8 @@ fn run() -> Result<(), String> {
     for table in &tables::TABLES {
         server.register_plugin(Plugin::readonly_table(answer::Asked { table, choice }));
     }
-    // The library listens beside osquery's socket, with the number that osquery gave to the extension. 0 is no such number: it
-    // was refused, which the library does not tell.
+    // The library listens next to osquery's socket, under the number that osquery assigned to the
+    // extension. 0 means that osquery refused it, which the library does not report.
     let refused = format!("{socket}.0");
     let was_there = Path::new(&refused).exists();
     let handle = server.get_stop_handle();

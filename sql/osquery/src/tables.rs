@@ -9,14 +9,14 @@ use taskdiag::view::Query;
 /// A table.
 #[derive(Debug)]
 pub struct Table {
-    /// Its name in osquery, which has names such as `processes` itself and gives them to nobody else.
+    /// Its name in osquery, which reserves names such as `processes` for itself.
     pub name: &'static str,
     /// What the rows are.
     pub set: &'static Set,
     /// Is there a row for each thread?
     pub threads: bool,
-    /// Names of the library's columns, with blanks between them. A table has at most 63. Of further columns osquery cannot
-    /// tell which ones a query needs, and would ask for all of them.
+    /// Names of the library's columns, with blanks between them. A table has at most 63. For
+    /// further columns, osquery cannot say which ones a query needs, and would request all of them.
     pub columns: &'static str,
 }
 
@@ -74,7 +74,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// The type that osquery is told.
+    /// The type in osquery.
     fn kind(&self) -> ColumnType {
         match self.spec.kind {
             Type::U64 | Type::I64 | Type::Timestamp => ColumnType::BigInt,
@@ -83,7 +83,8 @@ impl Column {
             Type::Text | Type::TextList | Type::U32List => ColumnType::Text,
         }
     }
-    /// How osquery describes it. For the process id, it asks one process at a time, which is cheap.
+    /// The description for osquery. With this option, osquery joins on the process id with one
+    /// request per process, which is cheap.
     pub fn definition(&self) -> ColumnDef {
         let options = match self.spec.name.as_str() {
             "pid" => ColumnOptions::INDEX,

@@ -148,7 +148,8 @@ class Cursor:
         return self.at
 
     def Column(self, number):
-        # As osqueryd: text that is no number is NULL in a column of numbers, and so is what is not there.
+        # As osqueryd: text that is no number is NULL in a column of numbers, and so is what is not
+        # there.
         name, (kind, _) = self.table.columns[number]
         value = self.rows[self.at].get(name)
         if value is None or kind == "TEXT":

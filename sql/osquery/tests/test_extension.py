@@ -78,7 +78,7 @@ def test_all_processes_are_there(osqueryd):
         child.wait()
 
 
-def test_what_is_not_known_is_null(osqueryd):
+def test_unknown_values_are_null(osqueryd):
     child = subprocess.Popen(["true"])
     try:
         until(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
@@ -145,7 +145,7 @@ def test_requests_that_make_no_sense_are_answered(osqueryd):
         assert not client.ping().code
 
 
-def test_it_ends_with_osquery_and_cleans_up(tmp_path, run):
+def test_the_extension_ends_with_osquery_and_cleans_up(tmp_path, run):
     manager = Osqueryd(str(tmp_path / "em"))
     child = run(manager.socket)
     assert manager.registered.wait(60)

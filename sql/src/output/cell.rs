@@ -14,7 +14,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 pub enum Cell {
     /// None.
     Null,
-    /// Digits, as JSON has numbers.
+    /// Digits, in the form of JSON numbers.
     Number(String),
     /// True or false.
     Bool(bool),
@@ -60,7 +60,7 @@ fn list(items: &dyn Array) -> Result<Cell, ArrowError> {
     (0..items.len()).map(|i| cell(items, i)).collect::<Result<_, _>>().map(Cell::List)
 }
 
-/// JSON has no words for what is no number.
+/// JSON has no NaN or infinity.
 fn float(value: f64) -> Cell {
     match value {
         v if v.is_nan() => Cell::Text("NaN".to_owned()),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CSV as the command writes it, see `docs/csv.md`: RFC 4180, and what is not printable or begins a formula is escaped.
+//! CSV as the command writes it, see `docs/csv.md`: RFC 4180, and what is not printable or begins a
+//! formula is escaped.
 
 use std::io::{self, Write};
 
@@ -78,11 +79,11 @@ fn escaped(s: &str) -> Vec<u8> {
     out
 }
 
-/// What begins a formula: in ASCII, and as wide characters, which some spreadsheets take for the same.
+/// Prefixes of formulas: in ASCII, and as wide characters, which some spreadsheets treat alike.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// The cell with what a spreadsheet takes for a formula escaped: at its beginning, and behind a semicolon, which separates
-/// cells where a comma is in numbers.
+/// Escapes a formula prefix at the start of the cell, or after `;`, which separates cells where the
+/// decimal mark is a comma.
 fn disarmed(cell: Vec<u8>) -> Vec<u8> {
     let mut out = String::new();
     let mut is_begin = true;

@@ -67,7 +67,7 @@ fn value(cell: &Cell) -> String {
     }
 }
 
-/// A string in quotes. Characters that JSON allows and a terminal obeys are escaped.
+/// A string in quotes. Characters that JSON allows but that control a terminal are escaped.
 fn text(s: &str) -> String {
     let mut out = String::new();
     for c in serde_json::Value::from(s).to_string().chars() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library's columns as Arrow arrays. The types are those of `docs/arrow.md`, but for text, which is no dictionary
-//! here: an answer is looked at once, and a dictionary costs more than it saves.
+//! The library's columns as Arrow arrays. The types are those of `docs/arrow.md`, but for text,
+//! which is no dictionary here: an answer is looked at once, and a dictionary costs more than it
+//! saves.
 
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ fn data_type(kind: Type) -> DataType {
 
 /// How Arrow describes a column.
 pub fn field(spec: &Spec) -> Field {
-    // Without metadata: DataFusion 54 takes columns that differ in that alone for different ones in a union.
+    // Without metadata, because in a union DataFusion 54 treats columns that only differ in
+    // metadata as different.
     Field::new(&spec.name, data_type(spec.kind), true)
 }
 

@@ -58,7 +58,7 @@ const OF_SOCKETS: &[&str] = &[
     "name",
 ];
 
-/// The column that tells which files are sockets, and what it then is.
+/// The column that identifies sockets, and its value for them.
 pub const IS_SOCKET: (&str, &str) = ("kind", "socket");
 
 impl Kind {
@@ -77,7 +77,7 @@ impl Kind {
             Kind::Memory => "memory",
         }
     }
-    /// What the rows are.
+    /// The kind of rows.
     pub fn set(self) -> &'static Set {
         match self {
             Kind::Processes | Kind::Threads => &TASKS,
@@ -86,7 +86,7 @@ impl Kind {
             Kind::Memory => &MEMORY,
         }
     }
-    /// The list of a process of which the rows are entries.
+    /// The list of a process whose entries are the rows.
     pub fn list(self) -> Option<Group> {
         match self {
             Kind::Processes | Kind::Threads | Kind::Memory => None,
@@ -109,7 +109,7 @@ impl Kind {
         };
         let own: Vec<&'static Field> = set.own().filter(has).collect();
         let mut columns: Vec<Column> = Vec::new();
-        // The ids come first, whatever the rows are.
+        // The ids always come first.
         let beside =
             if set.name == TASKS.name { Vec::new() } else { TASKS.own().filter(has).collect() };
         let first = beside.iter().filter(|f| f.name == "pid").copied();
@@ -153,7 +153,7 @@ pub struct Column {
     pub what: What,
 }
 
-/// What a column has.
+/// The content of a column.
 #[derive(Clone, Debug)]
 pub enum What {
     /// A field of the library.
@@ -173,7 +173,7 @@ impl Column {
     fn of(field: &'static Field, name: String, of_view: String) -> Column {
         Column { name, what: What::Field { field, name: of_view } }
     }
-    /// The columns that rows of recordings have besides.
+    /// The additional columns of recordings.
     pub fn of_recordings() -> [Column; 2] {
         [
             Column { name: "ts".to_owned(), what: What::Moment },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What rows lack, and the words for it. A value that is not known is NULL, which a query may well turn into a 0 or drop,
-//! so standard error says how many there were, and the exit code is 3.
+//! What rows lack, and the words for it. A value that is not known is NULL, which a query may well
+//! turn into a 0 or drop, so standard error says how many there were, and the exit code is 3.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use taskdiag::field::Missing;
 use taskdiag::view::Left;
 use taskdiag::{Reason, Snapshot};
 
-/// Why values are lacking, in the order of the messages.
+/// Why values are missing, in the order of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     NotAsked,
@@ -21,7 +21,7 @@ enum Why {
 }
 
 impl Why {
-    /// `None`: nothing is amiss.
+    /// `None`: it is not a gap.
     fn of(missing: Missing) -> Option<Why> {
         Some(match missing {
             Missing::NotAsked => Why::NotAsked,
@@ -39,31 +39,33 @@ impl Why {
         let is_root = unsafe { libc::geteuid() } == 0;
         match self {
             Why::NotAsked => "it was not recorded; 'taskdiag record --groups' says what is",
-            Why::Denied if !is_live => "it was denied to whoever recorded",
+            Why::Denied if !is_live => "it was denied to the user who recorded",
             Why::Denied if is_root => {
                 "it was denied, even to root, by a sandbox, a container or a security module"
             }
             Why::Denied => "it was denied; run as root to see it",
             Why::Blocked => "reading it would have blocked; try again later",
-            Why::Truncated => "it is longer than what was read, and was cut",
-            Why::OverBudget => "it was over a limit of what may be read",
+            Why::Truncated => "it was too long, and was cut",
+            Why::OverBudget => "it was over a limit",
             Why::Stopped => "the reading was stopped before",
-            Why::Unknown if !is_live => "the engine or kernel that recorded could not tell it",
-            Why::Unknown => "this engine or kernel cannot tell it; 'taskdiag engines' says who can",
+            Why::Unknown if !is_live => "the engine or kernel that recorded does not provide it",
+            Why::Unknown => {
+                "this engine or kernel does not provide it; 'taskdiag engines' lists those that do"
+            }
         }
     }
 }
 
-/// Counts of values that are lacking.
+/// Counts of missing values.
 #[derive(Debug, Default)]
 pub struct Lacks {
     /// By reason, whether it is live, the table and the column.
     values: BTreeMap<(Why, bool, &'static str, String), u64>,
     /// By reason, whether it is live, the table and the column that a condition looks at.
     left: BTreeMap<(Why, bool, &'static str, String), u64>,
-    /// By reason, whether it is live and the table: processes of which no rows are there.
+    /// By reason, whether it is live and the table: processes without rows.
     lists: BTreeMap<(Why, bool, &'static str), u64>,
-    /// Other things that a person should know, and whether something is lacking for it.
+    /// Other remarks for users, and whether something is missing because of each.
     lines: Vec<(String, bool)>,
 }
 
@@ -74,13 +76,13 @@ impl Lacks {
             *self.values.entry((why, is_live, table, column.to_owned())).or_default() += 1;
         }
     }
-    /// Adds a process whose list is not there, so that the table has no rows of it.
+    /// Adds a process whose list is missing, so that the table has no rows for it.
     pub fn list(&mut self, table: &'static str, is_live: bool, missing: Missing, processes: u64) {
         if let Some(why) = Why::of(missing) {
             *self.lists.entry((why, is_live, table)).or_default() += processes;
         }
     }
-    /// Adds tasks that a condition leaves out since it is not known whether it is true of them.
+    /// Adds tasks that a condition leaves out because it is not known whether they match.
     pub fn left(&mut self, table: &'static str, is_live: bool, left: &Left) {
         if let Some(why) = Why::of(left.why) {
             *self.left.entry((why, is_live, table, left.field.name.to_owned())).or_default() +=
@@ -93,7 +95,7 @@ impl Lacks {
             self.lines.push((text, is_lack));
         }
     }
-    /// Adds what an answer says of itself.
+    /// Adds the remarks of an answer.
     pub fn answer(&mut self, snapshot: &Snapshot) {
         for caveat in snapshot.caveats() {
             self.line(caveat.to_string(), caveat.is_lack());
@@ -123,7 +125,8 @@ impl Lacks {
         !(self.values.is_empty() && self.left.is_empty() && self.lists.is_empty())
             || self.lines.iter().any(is_lack)
     }
-    /// What is to be said, a line each. Columns that as many rows lack for the same reason are in one.
+    /// The messages. Columns that are missing in the same number of rows for the same reason share
+    /// a message.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.lines.iter().map(|(text, _)| text.clone()).collect();
         let mut alike: BTreeMap<(Why, bool, &str, u64), Vec<&str>> = BTreeMap::new();
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_does_not_have_is_not_lacking() {
+    fn values_that_a_task_cannot_have_are_not_missing() {
         let mut lacks = Lacks::default();
         lacks.value("processes", "exe", true, Missing::Reason(Reason::Absent));
         lacks.value("processes", "exe", true, Missing::Reason(Reason::Vanished));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which conditions of a query the library looks at itself, so that it asks for fewer processes.
 //!
-//! Every condition is tested by DataFusion once more, so a condition of the library may let more rows pass, and never
-//! fewer. A value that a task just does not have is NULL in SQL and "missing" for the library, and both leave the row
-//! out; but an amount of it, such as the memory of a kernel thread, is 0 in SQL, so conditions that are true of 0 stay
-//! with DataFusion.
+//! Every condition is tested by DataFusion once more, so a condition of the library may let more
+//! rows pass, and never fewer. A value that a task just does not have is NULL in SQL and "missing"
+//! for the library, and both leave the row out; but an amount of it, such as the memory of a kernel
+//! thread, is 0 in SQL, so conditions that are true of 0 stay with DataFusion.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use taskdiag::view::Filter;
 
 use super::kind::{Column, What};
 
-/// What the library looks at.
+/// The conditions that the library evaluates.
 #[derive(Clone, Debug, Default)]
 pub struct Pushed {
     /// The processes, if they are named.
@@ -30,20 +30,20 @@ pub struct Pushed {
     pub to: Option<i64>,
 }
 
-/// A condition that the library can look at.
+/// A condition that the library can evaluate.
 enum Piece {
     Pids(BTreeSet<u32>),
     Filter(Box<Filter>),
     Moment(Operator, i64),
 }
 
-/// Can the library look at this condition?
+/// Can the library evaluate this condition?
 pub fn is_pushed(set: &'static Set, columns: &[Column], expr: &Expr) -> bool {
     piece(set, columns, expr).is_some()
 }
 
 impl Pushed {
-    /// The part of these conditions, all of which must be true, that the library looks at.
+    /// The conditions among these, which are joined by "and", that the library evaluates.
     pub fn of(set: &'static Set, columns: &[Column], filters: &[Expr]) -> Pushed {
         let mut all = Pushed::default();
         for piece in filters.iter().filter_map(|f| piece(set, columns, f)) {
@@ -109,8 +109,9 @@ fn piece(set: &'static Set, columns: &[Column], expr: &Expr) -> Option<Piece> {
     }
 }
 
-/// The column that an expression is. A moment may have been made one of another unit, if that loses no microsecond: with whole seconds, all
-/// moments of a second are equal, and the bounds of frames would leave most of them out.
+/// The column of an expression. A moment may have been converted to another unit, if that loses no
+/// microseconds. In whole seconds, all moments of a second are equal, and the bounds would exclude
+/// most of them.
 fn column<'c>(columns: &'c [Column], expr: &Expr) -> Option<&'c Column> {
     match expr {
         Expr::Column(c) => columns.iter().find(|column| column.name == c.name),
@@ -176,7 +177,7 @@ fn comparison(
         }
         return parsed(set, format!("{name} {sign} {n}"));
     }
-    // A condition that is true for most rows saves nothing where it is about text.
+    // A condition on text that is true for most rows saves nothing.
     None
 }
 
@@ -187,7 +188,7 @@ fn one_of(set: &'static Set, column: &Column, values: &[&ScalarValue]) -> Option
     let (field, name, kind) = field(column)?;
     if name == "pid" {
         let pids: Option<Vec<i128>> = values.iter().map(|v| number(v)).collect();
-        // A number that can be no pid is that of no process.
+        // A number outside of the range of pids matches no process.
         return Some(Piece::Pids(
             pids?.into_iter().filter_map(|n| u32::try_from(n).ok()).collect(),
         ));
@@ -206,7 +207,7 @@ fn one_of(set: &'static Set, column: &Column, values: &[&ScalarValue]) -> Option
     parsed(set, format!("{name} in ({})", words?.join(", ")))
 }
 
-/// Is a value that a task does not have 0 in SQL?
+/// Is a value that a task cannot have 0 in SQL?
 fn has_zero(field: &'static Field) -> bool {
     Spec::of(field.name, field).absent == Absent::Zero
 }
@@ -215,7 +216,7 @@ fn parsed(set: &'static Set, text: String) -> Option<Piece> {
     Filter::parse(set, &text).ok().map(|filter| Piece::Filter(Box::new(filter)))
 }
 
-/// A number far below that which stands for "unlimited", which the library compares in another way.
+/// A number far below the one for "unlimited", which the library compares differently.
 fn number(value: &ScalarValue) -> Option<i128> {
     let n: i128 = match value {
         ScalarValue::Int8(Some(n)) => (*n).into(),
@@ -240,7 +241,7 @@ fn text(value: &ScalarValue) -> Option<&str> {
     }
 }
 
-/// Text in quotes. What stands for bytes that are no UTF-8 would be compared with those bytes.
+/// Text in quotes. A replacement character would be compared with the original bytes.
 fn quoted(text: &str) -> Option<String> {
     if text.contains('\u{fffd}') || text.contains('\0') {
         return None;
@@ -252,7 +253,8 @@ fn quoted(text: &str) -> Option<String> {
     }
 }
 
-/// The pattern of LIKE as a regular expression on bytes. One character may be several bytes, so there is none for `_`.
+/// The pattern of LIKE as a regular expression on bytes. One character may be several bytes, so
+/// there is none for `_`.
 fn regex(pattern: &str) -> Option<String> {
     let mut out = String::from("(?s)^");
     for c in pattern.chars() {
@@ -272,7 +274,7 @@ fn micros(value: &ScalarValue) -> Option<i64> {
         ScalarValue::TimestampSecond(Some(s), _) => s.checked_mul(1_000_000),
         ScalarValue::TimestampMillisecond(Some(ms), _) => ms.checked_mul(1000),
         ScalarValue::TimestampMicrosecond(Some(us), _) => Some(*us),
-        // Frames have whole microseconds, so nothing that is meant is left out.
+        // Frames have whole microseconds, so no frame is lost.
         ScalarValue::TimestampNanosecond(Some(ns), _) => Some(ns.div_euclid(1000)),
         _ => None,
     }

@@ -8,7 +8,7 @@ use taskdiag::recording::Recording;
 
 use crate::moment::{self, At};
 
-/// A recording, and which of its frames are meant.
+/// A recording, and the chosen frames.
 #[derive(Debug)]
 pub struct Recorded {
     /// The recording.
@@ -19,10 +19,9 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Opens a recording. Gives what a person should know of it, too.
+    /// Opens a recording. Also returns remarks for users.
     ///
-    /// # Errors
-    /// It cannot be read, or has no frame that is meant: why, for a person.
+    /// # Errors It cannot be read, or has no such frame. The reason is for users.
     pub fn open(
         path: &Path,
         at: Option<At>,

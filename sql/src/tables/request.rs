@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of one statement. Tables of the same processes are asked for together, so their rows are of one
-//! snapshot and fit each other.
+//! The requests of one statement. Tables of the same processes are asked for together, so their
+//! rows are of one snapshot and fit each other.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,12 +11,12 @@ use taskdiag::{Choice, Groups, Snapshot, Watch};
 
 use super::lacks::Lacks;
 
-/// What is shared by all tables of a statement.
+/// The state that all tables of a statement share.
 #[derive(Debug)]
 pub struct Statement {
     /// Ends the requests early.
     pub watch: Arc<Watch>,
-    /// What is lacking in the rows.
+    /// The missing values of the rows.
     pub lacks: Mutex<Lacks>,
     choice: Choice,
     asks: Mutex<Vec<Arc<Ask>>>,
@@ -57,14 +57,14 @@ impl Statement {
         ask.queries.lock().unwrap_or_else(PoisonError::into_inner).push(query.clone());
         ask
     }
-    /// Adds to what is lacking.
+    /// Adds missing values.
     pub fn lack(&self, more: Lacks) {
         self.lacks.lock().unwrap_or_else(PoisonError::into_inner).add(more);
     }
 }
 
 impl Ask {
-    /// The plan of the library. `None`: there is nobody to ask about.
+    /// The plan of the library. `None`: it selects no process.
     fn plan(&self) -> Option<Plan> {
         if self.pids.as_ref().is_some_and(BTreeSet::is_empty) {
             return None;
@@ -82,10 +82,9 @@ impl Ask {
         plan.requests(|r| r.members = members.unwrap_or(r.members));
         Some(plan)
     }
-    /// The answer. It is asked for once.
+    /// The answer. The request is made once.
     ///
-    /// # Errors
-    /// There is no answer: why, for a person.
+    /// # Errors There is no answer. The reason is for users.
     pub fn answer(&self, statement: &Statement) -> Result<Option<&Snapshot>, String> {
         let asked = self.answer.get_or_init(|| {
             let Some(mut plan) = self.plan() else { return Ok(None) };
@@ -113,7 +112,7 @@ impl fmt::Display for Ask {
                         let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
                         write!(f, "{what} of pids {}", pids.join(" "))?;
                     }
-                    // Of many, the library asks all, and drops the others.
+                    // If there are many, the library requests all processes, and drops the others.
                     _ => write!(f, "all {what}")?,
                 }
                 write!(f, ", groups {}", plan.groups())?;

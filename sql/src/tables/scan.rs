@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables as DataFusion sees them: what of a query is left to the library, and how rows are made of an answer.
+//! Tables as DataFusion sees them: what of a query is left to the library, and how rows are made of
+//! an answer.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -38,7 +39,7 @@ use super::request::{Ask, Statement};
 pub enum Source {
     /// What runs now.
     Live,
-    /// What was recorded.
+    /// A recording.
     Recording(Arc<Recorded>),
 }
 
@@ -96,9 +97,10 @@ impl TableProvider for Table {
         query.select.pids = pushed.pids.iter().flatten().copied().collect();
         query.filter =
             query.filter.take().into_iter().chain(pushed.filters.clone()).reduce(Filter::and);
-        let statement = state.config().get_extension::<Statement>().ok_or_else(|| {
-            internal_datafusion_err!("a table is looked at outside of a statement")
-        })?;
+        let statement = state
+            .config()
+            .get_extension::<Statement>()
+            .ok_or_else(|| internal_datafusion_err!("a table is read outside of a statement"))?;
         let from = match &self.source {
             Source::Live => From::Ask(statement.ask(&query, pushed.pids.clone())),
             Source::Recording(recorded) => {
@@ -113,14 +115,14 @@ impl TableProvider for Table {
     }
 }
 
-/// What rows are made of.
+/// The source of rows.
 #[derive(Clone, Debug)]
 enum From {
     Ask(Arc<Ask>),
     Frames(Arc<Recorded>, Vec<usize>),
 }
 
-/// What is to be done for the rows of a table.
+/// The work for the rows of a table.
 #[derive(Clone, Debug)]
 struct Work {
     columns: Vec<Column>,
@@ -151,7 +153,7 @@ impl Scan {
     }
 }
 
-/// What EXPLAIN shows.
+/// The text for EXPLAIN.
 impl DisplayAs for Scan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Work { columns, query, from, .. } = &self.work;
@@ -207,7 +209,7 @@ impl ExecutionPlan for Scan {
 }
 
 impl Work {
-    /// Gives the rows to `take`, until it no longer wants them.
+    /// Calls `take` with the rows, until it returns false.
     fn run(
         &self,
         kind: Kind,
@@ -244,7 +246,7 @@ impl Work {
         }
         Ok(())
     }
-    /// The rows of an answer. Returns whether more are wanted.
+    /// Calls `take` with the rows of an answer. Returns whether to go on.
     fn rows(
         &self,
         kind: Kind,
@@ -278,7 +280,7 @@ impl Work {
         let mut builder = Builder::new(specs);
         let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
-                // It is no row, but the reason why there is none.
+                // It is not a row, but the reason why there is none.
                 let reason =
                     kind.list().and_then(|list| row.view.reason(list)).unwrap_or(Reason::Truncated);
                 lacks.list(table, is_live, Missing::Reason(reason), 1);

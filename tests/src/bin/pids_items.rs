@@ -1,16 +1,19 @@
-//! Calls the functions of libproc2 about processes and prints every item of every task, for the test `dropin`.
+//! Calls the functions of libproc2 about processes and prints every item of every task, for the
+//! test `dropin`.
 //!
-//! The programs of procps ask for a part of the items only, and show many of them rounded. The library, and the drop-in in
-//! front of it, are in LD_PRELOAD, so that this program is the same for both binary interfaces.
+//! The programs of procps ask for a part of the items only, and show many of them rounded. The
+//! library, and the drop-in in front of it, are in LD_PRELOAD, so that this program is the same for
+//! both binary interfaces.
 //!
-//! usage: `pids_items` 0|1 \[ITEM...\], with the last digit of the soname, and names as in `<libproc2/pids.h>` (all that stand
-//! still)
+//! usage: `pids_items` 0|1 \[ITEM...\], with the last digit of the soname, and names as in
+//! `<libproc2/pids.h>` (all that stand still)
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// The items of libproc2.so.1, in its order. `/s` is a string, `/v` a list of strings, and `+` is not in libproc2.so.0.
+/// The items of libproc2.so.1, in its order. `/s` is a string, `/v` a list of strings, and `+` is
+/// not in libproc2.so.0.
 const ITEMS: &str = "\
     noop extra ADDR_CODE_END ADDR_CODE_START ADDR_CURR_EIP ADDR_CURR_ESP ADDR_STACK_START AUTOGRP_ID AUTOGRP_NICE \
     CAPS_PERMITTED/s+ CGNAME/s CGROUP/s CGROUP_V/v CMD/s CMDLINE/s CMDLINE_V/v DOCKER_ID/s+ DOCKER_ID_64/s+ \
@@ -30,8 +33,9 @@ const ITEMS: &str = "\
     UTILIZATION_C VM_DATA VM_EXE VM_LIB VM_RSS VM_RSS_ANON VM_RSS_FILE VM_RSS_LOCKED VM_RSS_SHARED VM_SIZE VM_STACK \
     VM_SWAP VM_USED VSIZE_BYTES WCHAN_NAME/s";
 
-/// They change from moment to moment, or with the pages of the C library that this program itself has in use. `RSS` is of `stat`,
-/// where newer kernels count less exactly than in `statm`, of which the drop-in makes it. No program of procps prints it.
+/// They change from moment to moment, or with the pages of the C library that this program itself
+/// has in use. `RSS` is of `stat`, where newer kernels count less exactly than in `statm`, of which
+/// the drop-in makes it. No program of procps prints it.
 const MOVING: [&str; 14] = [
     "RSS",
     "TIME_ELAPSED",
@@ -213,7 +217,8 @@ fn main() -> ExitCode {
             // SAFETY: the header has so many numbers there.
             let counts = unsafe { std::slice::from_raw_parts(fetch.counts, counts) };
             let _ = writeln!(out, "reap {name}: {counts:?}");
-            // SAFETY: the array has as many stacks as were counted, and the first item is among their items.
+            // SAFETY: the array has as many stacks as were counted, and the first item is among
+            // their items.
             let sorted =
                 unsafe { (library.sort)(info, fetch.stacks, counts[0], numbers[0], DESCENDING) };
             let _ = writeln!(out, "sorted: {}", !sorted.is_null());

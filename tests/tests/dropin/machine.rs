@@ -34,7 +34,7 @@ echo "again: $($t dropin install 2>&1 || echo "exit $?")"
 $t dropin status
 echo "first: $(/sbin/ldconfig -p | grep -m1 "$SONAME ")"
 TASKDIAG_STATS=1 ps -eo pid= 2>"$DIR/said" | grep -cx " *$$"
-grep -o 'in front of [^,]*' "$DIR/said"
+grep -o 'before [^,]*' "$DIR/said"
 # What is not about processes goes through to the real library.
 uptime >"$DIR/uptime" && vmstat >"$DIR/vmstat" && echo "others work"
 # A library that comes later is not covered, which is said.
@@ -98,15 +98,15 @@ fn install_status_remove() {
     let (stubs, stub) = (stubs.display(), stub.display());
     for line in [
         "status before: the drop-in is not installed\nexit 1",
-        &format!("installed: {stub} in front of /"),
+        &format!("installed: {stub} before /"),
         "lib: only some users may read it, and the programs of all others would not start",
-        "taskdiag/dropin: others than root may write to it",
+        "taskdiag/dropin: users other than root may write to it",
         "nothing changed",
         "modes: 755 644 644",
         "is installed already",
         &format!("installed: {stub}, and ps works with it"),
         &format!("=> {stub}"),
-        "\n1\nin front of /",
+        "\n1\nbefore /",
         "others work",
         &format!("for {soname}: it came later, so run 'taskdiag dropin remove' and then"),
         &format!("removed: {stubs}"),

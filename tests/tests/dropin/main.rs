@@ -1,9 +1,10 @@
 //! Programs of procps with and without the drop-in for libproc2.
 //!
-//! The processes are those of the test `peers`, which stand still in a pid namespace of their own. Each invocation runs
-//! once as it is and once with the drop-in, with the same process id, and what both print must be the same to the byte.
-//! Rows of the program itself are not compared, because it has one library more in memory, and lines with clocks and
-//! loads are left out. Nothing may differ on purpose.
+//! The processes are those of the test `peers`, which stand still in a pid namespace of their own.
+//! Each invocation runs once as it is and once with the drop-in, with the same process id, and what
+//! both print must be the same to the byte. Rows of the program itself are not compared, because it
+//! has one library more in memory, and lines with clocks and loads are left out. Nothing may differ
+//! on purpose.
 
 mod bounds;
 #[path = "../peers/cases.rs"]
@@ -31,16 +32,16 @@ use world::{Ran, World};
 
 /// How often a pair that differs is run again.
 const TRIES: usize = 4;
-/// How often, a second apart, it is run again after all others. BPF has CPU time in nanoseconds, and the share of the CPU
-/// that a young process used differs from that in clock ticks.
+/// How often, a second apart, it is run again after all others. BPF has CPU time in nanoseconds,
+/// and the share of the CPU that a young process used differs from that in clock ticks.
 const LATER: usize = 6;
 
 /// By how much Pss may differ.
 const PSS_KIB: i64 = 8;
 
-/// Starts a process whose name, arguments and environment have bytes that versions of procps show in different ways: characters for
-/// private use, control characters of two bytes, surrogates, and bytes that are no text. Its id is small, so that the programs get
-/// theirs.
+/// Starts a process whose name, arguments and environment have bytes that versions of procps show
+/// in different ways: characters for private use, control characters of two bytes, surrogates, and
+/// bytes that are no text. Its id is small, so that the programs get theirs.
 const ODD: &str = r#"
 name=$'\xc3\xbc\xee\x80\x80\xc2\x85\xff'; cp "$(command -v sleep)" "$SCRATCH/$name"
 run sh -c 'echo 500 >/proc/sys/kernel/ns_last_pid'
@@ -51,7 +52,8 @@ for i in $(seq 600); do run pgrep -xf '.*7040' >/dev/null && break; sleep 0.1; d
 /// Lines with clocks, loads, and the memory of the whole machine.
 const MOVING: &[&str] = &["top - ", "%Cpu", "MiB Mem", "MiB Swap", "KiB Mem", " load average: "];
 
-/// The lines that are compared: not those of the program itself, and not those that never stand still.
+/// The lines that are compared: not those of the program itself, and not those that never stand
+/// still.
 fn compared(ran: &Ran) -> (i32, String, String) {
     let own = world::OWN_PID.to_string();
     let is_own = |l: &str| l.split(|c: char| !c.is_ascii_digit()).any(|w| w == own);
@@ -62,8 +64,9 @@ fn compared(ran: &Ran) -> (i32, String, String) {
     (ran.code, lines(&ran.stdout), lines(&ran.stderr))
 }
 
-/// Is what both print the same? Pss is nearly: the program that prints it maps pages of the C library itself, and others
-/// with the drop-in, so that each mapping of such a page has another share of it.
+/// Is what both print the same? Pss is nearly: the program that prints it maps pages of the C
+/// library itself, and others with the drop-in, so that each mapping of such a page has another
+/// share of it.
 fn is_same(command: &str, without: &Ran, with: &Ran) -> bool {
     let (a, b) = (compared(without), compared(with));
     if !command.contains("pss") {

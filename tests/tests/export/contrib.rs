@@ -78,7 +78,8 @@ fn the_document_has_all_metrics() {
     assert!(strange.is_empty(), "docs/metrics.md has {strange:?}, which are not there");
 }
 
-/// Each panel of the dashboard has expressions, and each expression is one that promtool's parser takes.
+/// Each panel of the dashboard has expressions, and each expression is one that promtool's parser
+/// takes.
 #[test]
 fn the_dashboard_is_whole() {
     let board: serde_json::Value =

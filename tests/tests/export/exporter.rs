@@ -149,7 +149,8 @@ fn split(labels: &str) -> Vec<(String, String)> {
     all
 }
 
-/// A program of a package of Prometheus, from PATH or where tools/setup has unpacked it. `None` is said loudly.
+/// A program of a package of Prometheus, from PATH or where tools/setup has unpacked it. `None` is
+/// reported as a loud skip.
 pub fn program(test: &str, name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let unpacked = target_dir().join("prometheus/usr/bin");
@@ -168,18 +169,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the program, which is told an address to listen on, and waits until `answers` is true of that. The program opens the
-    /// port itself, so it is free until then, and another program may take it. Then another one is tried.
+    /// Starts the program with an address to listen on, and waits until `answers` is true for it.
+    /// The program opens the port itself, so it is free until then, and another program may take
+    /// it. Then another one is tried.
     pub fn start(
         what: &str,
         command: impl Fn(SocketAddr) -> Command,
         answers: impl Fn(SocketAddr) -> bool,
     ) -> Server {
-        // Nobody else uses this address by chance, and who takes any free port of all addresses gets one between 32768 and 60999
-        // on most machines.
+        // Nobody else uses this address by chance, and who takes any free port of all addresses
+        // gets one between 32768 and 60999 on most machines.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, a | 0x40, b, c.clamp(1, 254));
-        // Each port is tried once: on one that another test has taken, that test's program would answer before ours has ended.
+        // Each port is tried once: if another test had taken the port, its program would answer
+        // until ours has ended.
         static PORTS: AtomicU16 = AtomicU16::new(20_000);
         for _ in 0..20 {
             let address = SocketAddr::from((ip, PORTS.fetch_add(1, Ordering::Relaxed)));
@@ -219,7 +222,8 @@ pub fn wait<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A configuration that makes each process of mktask, its zombie and the worker of [`peer`](crate::peer) a group of its own.
+/// A configuration that makes each process of mktask, its zombie and the worker of
+/// [`peer`](crate::peer) a group of its own.
 pub const EACH: &str =
     "process_names: [{name: 'mktask:{{.PID}}', comm: [mktask, deadman, taskdiag-work]}]\n";
 

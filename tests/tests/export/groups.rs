@@ -1,4 +1,5 @@
-//! Processes and threads that change while they run: what they did counts once, in the group where they did it.
+//! Processes and threads that change while they run: what they did counts once, in the group where
+//! they did it.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -56,7 +57,7 @@ fn thread_cpu(metrics: &Metrics, group: &str, thread: &str) -> f64 {
     of("user") + of("system")
 }
 
-/// A process that has a second thread now and then does not count its first thread anew each time.
+/// A process that has a second thread now and then does not count its first thread again each time.
 #[test]
 fn threads_of_a_process_that_has_several_now_and_then_count_once() {
     let test = "threads_of_a_process_that_has_several_now_and_then_count_once";
@@ -114,7 +115,8 @@ fn threads_of_a_process_that_has_several_now_and_then_count_once() {
     }
 }
 
-/// The threads of a process go with it to another group, and what they did before stays in the old one.
+/// The threads of a process go with it to another group, and what they did before stays in the old
+/// one.
 #[test]
 fn threads_move_with_their_process() {
     let test = "threads_move_with_their_process";
@@ -149,7 +151,8 @@ fn procs(m: &Metrics, group: &str) -> f64 {
     m.group("num_procs", group, &[]).unwrap_or(0.0)
 }
 
-/// A process that is first seen before its exec is in the group of what it becomes, although its command name stays.
+/// A process that is first seen before its exec is in the group of what it becomes, although its
+/// command name stays.
 #[test]
 fn a_new_process_is_named_by_the_program_that_it_becomes() {
     let test = "a_new_process_is_named_by_the_program_that_it_becomes";
@@ -168,7 +171,8 @@ fn a_new_process_is_named_by_the_program_that_it_becomes() {
     }
 }
 
-/// With --recheck, other arguments move a process at any time, whether it wrote over them or runs another program.
+/// With --recheck, other arguments move a process at any time, whether it wrote over them or runs
+/// another program.
 #[test]
 fn recheck_sees_other_arguments() {
     let test = "recheck_sees_other_arguments";

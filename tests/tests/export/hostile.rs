@@ -106,7 +106,8 @@ fn requests_of_any_bytes() {
     is_served_soon(&exporter, "after odd requests");
 }
 
-/// Many connections that send nothing, a byte now and then, half a request, or do not read the reply.
+/// Many connections that send nothing, a byte now and then, half a request, or do not read the
+/// reply.
 #[test]
 fn slow_clients_hold_nobody() {
     let mut exporter = Exporter::start(&[]);
@@ -138,7 +139,7 @@ fn slow_clients_hold_nobody() {
     }
 }
 
-/// A client that takes too long is told so.
+/// A client that takes too long gets an error.
 #[test]
 fn a_request_has_a_time() {
     let exporter = Exporter::start(&["--families", "states"]);

@@ -1,4 +1,5 @@
-//! Judges of the text that nobody here wrote: promtool, the parsers of Prometheus's Python client, and a Prometheus.
+//! Judges of the text that nobody here wrote: promtool, the parsers of Prometheus's Python client,
+//! and a Prometheus.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -38,7 +39,8 @@ fn busy_exporter(options: &[&str]) -> Exporter {
     exporter
 }
 
-/// promtool reads it, and has nothing to say but that process-exporter has a name that ends in _count.
+/// promtool reads it, and has nothing to say but that process-exporter has a name that ends in
+/// _count.
 #[test]
 fn promtool_accepts_the_metrics() {
     let Some(promtool) = program("promtool_accepts_the_metrics", "promtool") else { return };
@@ -120,10 +122,12 @@ fn prometheus_scrapes_it() {
     let Some(prometheus) = program("prometheus_scrapes_it", "prometheus") else { return };
     let threads = Mktask::start(&["threads", "4"]).expect("any machine has it");
     let (_config, path) = crate::exporter::config(crate::exporter::EACH);
-    // The later option counts. One answer serves all scrapes, so that one that takes too long does not hold up the next.
+    // The later option counts. One answer serves all scrapes, so that one that takes too long does
+    // not hold up the next.
     let exporter = Exporter::start(&["--config", &path, "--share", "600s"]);
     let dir = tempfile::tempdir().expect("a directory");
-    // Prometheus gives up a scrape that takes longer than the interval. So a busy machine needs a long one, which may begin late.
+    // Prometheus gives up a scrape that takes longer than the interval. So a busy machine needs a
+    // long one, which may begin late.
     let job = |seconds: u32| {
         format!(
             "{{job_name: every-{seconds}-s, scrape_interval: {seconds}s, scrape_timeout: {seconds}s, static_configs: [{{targets: ['{}']}}]}}",
@@ -178,7 +182,7 @@ fn once_and_as_a_file() {
     assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o644);
     let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"));
     assert!(metrics.get("taskdiag_scrapes_total", &[]) == Some(1.0));
-    // Again and again, and never a part of it.
+    // The file is replaced repeatedly, and is never incomplete.
     let mut command = Command::new(taskdiag_tests::cli::taskdiag());
     command.args(["export", "--every", "20ms", "--families", "groups", "--textfile", file]);
     let mut child = command.stdin(Stdio::null()).spawn().expect("it starts");
@@ -205,7 +209,7 @@ fn once_and_as_a_file() {
 
 /// Arguments that make no sense, and configurations, are refused with a word.
 #[test]
-fn what_is_wrong_is_said() {
+fn wrong_arguments_and_configurations_are_refused() {
     let (_bad, path) = crate::exporter::config("process_names:\n- {name: x}\n");
     for (args, want) in [
         (&["--listen", "nowhere"][..], "127.0.0.1:9256"),

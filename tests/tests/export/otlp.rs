@@ -1,5 +1,5 @@
-//! `taskdiag export --otlp`: that its requests have the values of the text, and what it does when a collector is not there or
-//! refuses them. Real collectors read its requests in `make otlp-test`.
+//! `taskdiag export --otlp`: that its requests have the values of the text, and what it does when a
+//! collector is not there or refuses them. Real collectors read its requests in `make otlp-test`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -16,7 +16,7 @@ use crate::exporter::{EACH, Metrics, config, end};
 /// A request that a collector got: its head and its body.
 type Got = (String, Value);
 
-/// A collector that gives these answers, one to each request, the last one again and again.
+/// A collector that returns these answers, one for each request, and then repeats the last one.
 struct Collector {
     address: SocketAddr,
     got: Receiver<Got>,
@@ -245,7 +245,8 @@ fn answers_of_a_collector() {
     }
 }
 
-/// A socket that has a port and does not listen. So it refuses connections, and nobody else can take the port.
+/// A socket that has a port and does not listen. So it refuses connections, and nobody else can
+/// take the port.
 fn closed_port() -> (OwnedFd, SocketAddr) {
     let any = libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,

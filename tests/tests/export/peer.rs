@@ -42,7 +42,7 @@ const STATES: [&[&str]; 7] = [
     &["idle"],
 ];
 
-/// A shell that works for a moment when it is told to, and waits otherwise. It ends with its input.
+/// A shell that works for a moment on request, and waits otherwise. It ends with its input.
 struct Worker {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -86,7 +86,8 @@ fn process_exporter_has_the_same_names_and_values() {
     let Some(peer) = program(test, "prometheus-process-exporter") else { return };
     let (_file, path) = config(EACH);
     let dir = tempfile::tempdir().expect("a directory");
-    // They are there before both exporters, because versions of process-exporter differ in what counts of a new process.
+    // They are there before both exporters, because versions of process-exporter differ in what
+    // counts of a new process.
     let tasks: Vec<Mktask> =
         STATES.iter().map(|s| Mktask::start(s).expect("any machine has it")).collect();
     let mut worker = Worker::start(dir.path());

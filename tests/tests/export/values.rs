@@ -1,5 +1,5 @@
-//! That values are those of /proc, that counters do not fall when processes end, and that groups are made as the
-//! configuration says.
+//! That values are those of /proc, that counters do not fall when processes end, and that groups
+//! are made as the configuration says.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -151,14 +151,16 @@ fn sleeper(dir: &std::path::Path, name: &str) -> std::process::Child {
     Command::new(&path).arg("600").stdin(Stdio::null()).spawn().expect("it starts")
 }
 
-/// Until the exporter has this many processes in a group: a child is in another one before its exec.
+/// Until the exporter has this many processes in a group: a child is in another one before its
+/// exec.
 fn settled(exporter: &Exporter, group: &str, n: f64) -> Metrics {
     wait(group, || Some(exporter.scrape()).filter(|m| m.group("num_procs", group, &[]) == Some(n)))
 }
 
 #[test]
 fn counters_stay_when_processes_end() {
-    // Other tests have processes of mktask, too, which begin and end. Those of this test have one more argument.
+    // Other tests have processes of mktask, too, which begin and end. Those of this test have one
+    // more argument.
     let own = format!("of-{}", std::process::id());
     let (_file, path) = config(&format!("process_names: [{{name: all, cmdline: ['{own}$']}}]"));
     for options in [&["--config", &path][..], &["--config", &path, "--engine", "procfs"]] {
@@ -227,7 +229,8 @@ fn where_counters_begin() {
     assert!(once.group("cpu_seconds_total", &group, &[("mode", "user")]) > Some(0.1), "{ran}");
 }
 
-/// Children belong to the group of their parent, unless there is a rule for them or that is not wanted.
+/// Children belong to the group of their parent, unless there is a rule for them or that is not
+/// wanted.
 #[test]
 fn children() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -329,7 +332,8 @@ fn names_have_a_limit() {
     }
 }
 
-/// A process in a control group with the name of a unit is in its unit, its slice and its container.
+/// A process in a control group with the name of a unit is in its unit, its slice and its
+/// container.
 #[test]
 fn units_slices_and_containers() {
     let test = "units_slices_and_containers";

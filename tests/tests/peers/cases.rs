@@ -25,7 +25,7 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     (
         "taskdiag ps",
         "-fp $PID_cmdline",
-        "bytes that cannot be printed are told, where procps has ? for each",
+        "bytes that cannot be printed are escaped, and procps prints ? for each",
     ),
     ("lsof table", "-nP +d $SCRATCH", BOUND),
     ("lsof table", "-nP +D $SCRATCH", BOUND),
@@ -65,7 +65,7 @@ const MAIN_THREAD: &str = "procps 4.0.2 has the CPU time of the whole process in
 
 const BOUND: &str = "a unix socket that is bound in the directory is in use there, which lsof 4.95 finds by its full name only";
 
-/// CPU time in clock ticks, as procps has it; BPF has nanoseconds, so that %CPU of young processes differs.
+/// CPU time in clock ticks, as procps prints it; BPF counts nanoseconds, so that %CPU of young processes differs.
 const CLOCK: &str = "TASKDIAG_ENGINE=procfs";
 
 /// The cases of a tool.

@@ -1,11 +1,11 @@
 //! The command beside the tools whose habits it takes over: procps `ps` and `pmap`, lsof, psmisc `pstree`.
 //!
-//! Some forty processes stand still in a pid namespace of their own ([`World`]). Each invocation runs once
-//! with the peer and once with taskdiag, from the same shell with the same terminal, and with the same
-//! process id, so that even the row of the tool itself is in the same place. Output and exit code must be
-//! the same to the byte; whether something is said on standard error must be, too, but not its words. What
-//! differs on purpose is in [`cases::MEANT`], each with its reason, and must differ: a difference that is
-//! gone must leave the list.
+//! Some forty processes stand still in a pid namespace of their own ([`World`]). Each invocation
+//! runs once with the peer and once with taskdiag, from the same shell with the same terminal, and
+//! with the same process id, so that even the row of the tool itself is in the same place. Output
+//! and exit code must be the same to the byte; whether there is output on standard error must be
+//! the same, too, but not its words. What differs on purpose is in [`cases::MEANT`], each with its
+//! reason, and must differ: a difference that is gone must leave the list.
 
 mod cases;
 mod moving;

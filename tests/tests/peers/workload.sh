@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The processes that peers/main.rs looks at, in namespaces of their own. All that this
 # starts stands still: nothing uses CPU time, starts or ends while the tools are compared.
-# MKTASK, SCRATCH and OTHER_TTY are in the environment; "ready" on stdout says that all is as it should be.
+# MKTASK, SCRATCH and OTHER_TTY are in the environment; "ready" on stdout says that all is as it
+# should be.
 set -u
 cd "$SCRATCH"
 exec </dev/null 2>>"$SCRATCH/errors"

@@ -1,5 +1,5 @@
-//! Processes that stand still in namespaces of their own, and a shell outside of them that runs the tools
-//! inside, on a terminal of its own.
+//! Processes that stand still in namespaces of their own, and a shell outside of them that runs the
+//! tools inside, on a terminal of its own.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -35,7 +35,8 @@ pub struct World {
 
 /// A new terminal: its master, and the path of the other side.
 fn terminal() -> std::io::Result<(OwnedFd, String)> {
-    // SAFETY: plain calls, on a descriptor that was just opened; the name goes to a buffer of that size.
+    // SAFETY: plain calls, on a descriptor that was just opened; the name goes to a buffer of that
+    // size.
     unsafe {
         let fd = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
         if fd < 0 || libc::grantpt(fd) != 0 || libc::unlockpt(fd) != 0 {
@@ -50,8 +51,8 @@ fn terminal() -> std::io::Result<(OwnedFd, String)> {
     }
 }
 
-/// The program under the names that it answers to, in a directory to be put first in PATH. It is a copy, for users
-/// who may not enter the checkout.
+/// The program under the names that it answers to, in a directory to be put first in PATH. It is a
+/// copy, for users who may not enter the checkout.
 fn links(dir: &Path) {
     // Another process makes the copy, see `cli.rs`.
     let copied = Command::new("install").arg("-m755").arg(cli::taskdiag()).arg(dir).status();
@@ -108,8 +109,8 @@ impl World {
             .env("MKTASK", Mktask::PATH)
             .env("OTHER_TTY", other_path)
             .env("OWN_TTY", own_path.trim_start_matches("/dev/"));
-        // Invocations name descriptors by their numbers, which those that the test was started with would move. So none but
-        // the first three is kept.
+        // Invocations name descriptors by their numbers, which those that the test was started with
+        // would move. So none but the first three is kept.
         let at_exec = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
         // SAFETY: between fork and exec only system calls, on descriptors that are open here.
         unsafe {
@@ -153,7 +154,8 @@ impl World {
         self.answers.read_line(&mut line).expect("the shell says something");
         line.trim_end().to_owned()
     }
-    /// Start one more process with this state of mktask, whose id is then in PID_`name`. Is it ready?
+    /// Start one more process with this state of mktask, whose id is then in PID_`name`. Is it
+    /// ready?
     pub fn add(&mut self, state: &str, name: &str) -> bool {
         self.write(&format!(
             "nsenter -t $ns -p -m -n -i sh -c 'cd $SCRATCH; (sleep 100000 | $MKTASK {state} >facts.{name}) \

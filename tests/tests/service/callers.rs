@@ -66,7 +66,8 @@ fn others_read_their_own_proc() {
         all(&after(mounts(&script), NOBODY), "Mounts");
         all(&mounts(&script), "Mounts");
     }
-    // Another mount of the same pid namespace. It shows the same now, and could be changed without our noticing.
+    // Another mount of the same pid namespace. It shows the same now, and could be changed without
+    // our noticing.
     all(&after(mounts("mount -t proc proc /proc"), NOBODY), "Mounts");
     all(&after(mounts("mount -t tmpfs none /proc"), NOBODY), "Mounts");
     all(&after(mounts("mount -t tmpfs none /proc/1"), NOBODY), "Mounts");
@@ -96,8 +97,8 @@ fn callers_in_a_chroot() {
     assert!(said.starts_with("Here(") || said.starts_with("File("), "it is the same /proc: {said}");
 }
 
-/// A caller may change what it can see after it was answered once. What the service kept of it must not hide that, and neither
-/// what it kept of another caller with the same mounts.
+/// A caller may change what it can see after it was answered once. What the service kept of it must
+/// not hide that, and neither what it kept of another caller with the same mounts.
 #[test]
 fn callers_that_change() {
     let Some(daemon) = Daemon::start("callers_that_change") else { return };
@@ -140,7 +141,8 @@ fn callers_that_change() {
     ] {
         assert_eq!(changed(&[], what), same("answer"), "{what}");
     }
-    // The kernel tells once that a mount has changed, and both callers have to be judged anew.
+    // The kernel reports only once that a mount has changed, and both callers must be checked
+    // again.
     for what in ["mount=/proc", "mount=/proc/1", "child=/proc/1", "umount=/proc"] {
         assert_eq!(changed(&[], what), same("Refused(Mounts)"), "{what}");
     }
@@ -159,9 +161,10 @@ fn callers_that_change() {
     assert_eq!(changed(NOBODY, "nothing"), same("answer"));
 }
 
-/// A process of another mount namespace may change the options of the same proc file system, and the caller's table of mounts is not
-/// marked then. The service and its caller run in a pid namespace of their own, so its /proc can be changed. A service of root
-/// sees the change in its own table of mounts. A service without rights cannot read about its caller any more.
+/// A process of another mount namespace may change the options of the same proc file system, and
+/// the caller's table of mounts is not marked then. The service and its caller run in a pid
+/// namespace of their own, so its /proc can be changed. A service of root sees the change in its
+/// own table of mounts. A service without rights cannot read about its caller any more.
 #[test]
 fn a_proc_that_is_changed_from_elsewhere() {
     let Some(daemon) = Daemon::start("a_proc_that_is_changed_from_elsewhere") else { return };
@@ -214,7 +217,8 @@ fn callers_with_a_seccomp_filter() {
     assert!(said.contains("reply: Refused(Confined)"), "{said}");
 }
 
-/// The kernel says which process asks, and not which thread. So one thread that is confined is enough.
+/// The kernel says which process asks, and not which thread. So one thread that is confined is
+/// enough.
 #[test]
 fn a_confined_thread_of_a_free_process_is_not_answered() {
     let Some(daemon) = Daemon::start("a_confined_thread_of_a_free_process_is_not_answered") else {
@@ -267,8 +271,8 @@ fn a_connection_is_for_one_process() {
 
 /// The engine says why the service does not answer, and `auto` reads /proc.
 #[test]
-fn who_is_refused_gets_the_answer_of_proc() {
-    let Some(daemon) = Daemon::start("who_is_refused_gets_the_answer_of_proc") else { return };
+fn a_refused_caller_gets_the_answer_of_proc() {
+    let Some(daemon) = Daemon::start("a_refused_caller_gets_the_answer_of_proc") else { return };
     let ps = &["ps", "--stats", "-o", "pid,comm"][..];
     let bound = &[NOBODY, &["--no-new-privs"]].concat()[..];
     let out = daemon.taskdiag(bound, ps);
@@ -279,7 +283,7 @@ fn who_is_refused_gets_the_answer_of_proc() {
     );
     let out = daemon.taskdiag(bound, &["ps", "--engine", "service"]);
     assert_eq!(out.status.code(), Some(4));
-    assert!(text(&out.stderr).contains("read the own /proc"), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("read your own /proc"), "{}", text(&out.stderr));
     let hidden: Vec<String> = mounts("mount -t proc -o hidepid=2 proc /proc");
     let hidden: Vec<&str> =
         hidden.iter().map(String::as_str).chain(NOBODY.iter().copied()).collect();

@@ -15,8 +15,11 @@ use taskdiag_tests::cli::{taskdiag, taskdiagd};
 use taskdiag_tests::{Source, engines, skip};
 
 /// What a client says if the service is slower than it waits.
-const TOO_LATE: [&str; 3] =
-    ["it did not answer within", "it took back the answer", "too many wait to be connected"];
+const TOO_LATE: [&str; 3] = [
+    "it did not answer within",
+    "it took back the answer",
+    "too many clients are waiting to connect",
+];
 
 /// The user of the service, who owns nothing else.
 const USER: &str = "65533";
@@ -59,7 +62,8 @@ impl Daemon {
         std::fs::set_permissions(dir.path().join("socket"), all).expect("changed");
         // SAFETY: the call takes numbers. The standard library has a backlog of 128 only.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 4096) }, 0);
-        // As PassCredentials= of taskdiagd.socket: else nobody says who asks before the service runs.
+        // As PassCredentials= of taskdiagd.socket: else nobody says who asks before the service
+        // runs.
         let (on, len): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
         let (fd, level) = (listener.as_raw_fd(), libc::SOL_SOCKET);
         // SAFETY: the kernel reads one int.
@@ -94,7 +98,8 @@ impl Daemon {
         self.child.try_wait().expect("it is our child").is_none()
     }
 
-    /// A command with the socket in its environment. The words come before the program, as `setpriv` does.
+    /// A command with the socket in its environment. The words come before the program, as
+    /// `setpriv` does.
     pub fn command(&self, before: &[&str], program: &str, args: &[&str]) -> Command {
         let program = self.dir.path().join(program);
         let mut command = match before.split_first() {
@@ -110,7 +115,8 @@ impl Daemon {
         command
     }
 
-    /// Runs `taskdiag`. A client waits two seconds for the service, which may be too short on a busy machine, but not each time.
+    /// Runs `taskdiag`. A client waits two seconds for the service, which may be too short on a
+    /// busy machine, but not each time.
     pub fn taskdiag(&self, before: &[&str], args: &[&str]) -> Output {
         let mut patience = Patience::new(Duration::from_secs(30));
         loop {

@@ -1,5 +1,5 @@
-//! What this program does where a test starts it again. Each is a test that does nothing unless the environment asks for
-//! it, so that the test runner can run it, too.
+//! What this program does where a test starts it again. Each is a test that does nothing unless the
+//! environment asks for it, so that the test runner can run it, too.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -46,7 +46,8 @@ fn ask() {
     println!("reply: {:?}", Reply::decode(&head).expect("it is one"));
 }
 
-/// Connects, changes what the environment names for this thread only, which is not the first one of the process, and asks.
+/// Connects, changes what the environment names for this thread only, which is not the first one of
+/// the process, and asks.
 fn ask_in_thread() {
     let stream = connect();
     let what = std::env::var("TASKDIAG_TEST_CHANGE").expect("the test says what to change");
@@ -80,9 +81,11 @@ fn ask_in_thread() {
     println!("reply: {}", reply_on(&stream));
 }
 
-/// Asks, changes what it may see, and asks again, in a process of one thread, so that what changes is all of the process.
+/// Asks, changes what it may see, and asks again, in a process of one thread, so that what changes
+/// is all of the process.
 fn change() {
-    // SAFETY: no other thread holds a lock that the child needs, as the only other one waits for this test.
+    // SAFETY: no other thread holds a lock that the child needs, as the only other one waits for
+    // this test.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let done = std::panic::catch_unwind(ask_twice);
@@ -123,8 +126,8 @@ fn reply_on(mut stream: &UnixStream) -> String {
     }
 }
 
-/// Starts a process that sees what this one sees, and asks. It asks once more when the socket that is returned says so, prints the
-/// reply, and closes the socket.
+/// Starts a process that sees what this one sees, and asks. It asks once more when the socket that
+/// is returned says so, prints the reply, and closes the socket.
 fn other() -> UnixStream {
     let (mut ours, mut its) = UnixStream::pair().expect("a pair");
     // SAFETY: this process has one thread.
@@ -134,7 +137,7 @@ fn other() -> UnixStream {
             let stream = connect();
             assert!(reply_on(&stream) != "closed");
             its.write_all(b"!").expect("it is read");
-            its.read_exact(&mut [0]).expect("it is told");
+            its.read_exact(&mut [0]).expect("the signal to go on");
             println!("other: {}", reply_on(&stream));
             std::io::stdout().flush().expect("it is read");
         });
@@ -146,8 +149,8 @@ fn other() -> UnixStream {
     ours
 }
 
-/// Asks, makes the change that the environment names, and asks twice on the same connection. A process beside it asks before and
-/// after, too.
+/// Asks, makes the change that the environment names, and asks twice on the same connection. A
+/// process beside it asks before and after, too.
 fn ask_twice() {
     let mut other = other();
     let stream = connect();
@@ -199,7 +202,8 @@ fn ask_twice() {
     assert_eq!(other.read(&mut [0]).expect("it ends"), 0);
 }
 
-/// Makes its own arguments unreadable for itself, so that /proc/PID/cmdline does not show them any more.
+/// Makes its own arguments unreadable for itself, so that /proc/PID/cmdline does not show them any
+/// more.
 fn hide_args() {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("it can be read");
     let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
@@ -308,7 +312,7 @@ fn hostile() {
             match random(&mut state) % 4 {
                 // It closes in the middle.
                 0 => {}
-                // It asks again and again and never reads.
+                // It sends questions repeatedly and never reads.
                 1 => {
                     for _ in 0..20 {
                         let _ = (&stream).write_all(&good);

@@ -29,7 +29,8 @@ fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("we are root").count()
 }
 
-/// 9 users with 56 well-behaved clients each, and 12 with 40 hostile ones each, which connect anew all the time.
+/// 9 users with 56 well-behaved clients each, and 12 with 40 hostile ones each, which keep
+/// reconnecting.
 #[test]
 fn a_thousand_clients_half_of_them_hostile() {
     let Some(mut daemon) = Daemon::start("a_thousand_clients_half_of_them_hostile") else { return };

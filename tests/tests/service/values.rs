@@ -51,8 +51,8 @@ const STATES: &[&[&str]] = &[
     &["memory"],
 ];
 
-/// The columns of groups that the service tells, without the one that counts for all processes of a user, which others
-/// change.
+/// The columns of groups that the service tells, without the one that counts for all processes of a
+/// user, which others change.
 fn columns(strategy: Strategy) -> Vec<&'static str> {
     let shown = shown::groups(strategy);
     let own = |f: &&field::Field| !f.groups.is_empty() && shown.contains(f.groups);
@@ -86,8 +86,8 @@ fn made() -> Vec<Mktask> {
     STATES.iter().filter_map(start).collect()
 }
 
-/// Compares an answer of the service with two of /proc, before and after it. What does not change in /proc has to be the
-/// same. Returns how many values were the same.
+/// Compares an answer of the service with two of /proc, before and after it. What does not change
+/// in /proc has to be the same. Returns how many values were the same.
 fn compare(daemon: &Daemon, before: &[&str], strategy: Strategy, of: &[u64]) -> usize {
     let read = |engine| rows(daemon, before, engine, strategy);
     let (a, here, b) = (read("procfs"), read("service"), read("procfs"));
@@ -97,7 +97,8 @@ fn compare(daemon: &Daemon, before: &[&str], strategy: Strategy, of: &[u64]) -> 
             |rows: &Rows| rows.get(pid).unwrap_or_else(|| panic!("{before:?}: no {pid}")).clone();
         let (a, here, b) = (get(&a), get(&here), get(&b));
         for (name, value) in &a {
-            // A /proc that was read just before may know a flag from a file that it reads for another group.
+            // A /proc that was read just before may know a flag from a file that it reads for
+            // another group.
             if b.get(name) == Some(value) {
                 assert_eq!(here.get(name), Some(value), "{before:?}: {name} of {pid}");
                 same += 1;
@@ -169,8 +170,8 @@ fn the_same_processes() {
             .map(|l| l.trim().to_owned())
             .collect::<std::collections::BTreeSet<_>>()
     };
-    // The name of a kernel thread says what it works on, and may be another one for a moment. A process that the service lacks is
-    // lacking each time.
+    // The name of a kernel thread says what it works on, and may be another one for a moment. A
+    // process that the service lacks is lacking each time.
     let mut patience = Patience::new(Duration::from_secs(5));
     loop {
         let (a, here, b) = (read("procfs"), read("service"), read("procfs"));
@@ -185,7 +186,8 @@ fn the_same_processes() {
     }
 }
 
-/// A process may make its arguments unreadable. BPF reads them all the same, so the service must not tell them.
+/// A process may make its arguments unreadable. BPF reads them all the same, so the service must
+/// not tell them.
 #[test]
 fn arguments_that_proc_does_not_show() {
     let test = "arguments_that_proc_does_not_show";
@@ -212,7 +214,7 @@ fn arguments_that_proc_does_not_show() {
             .to_owned()
     };
     if !of("bpf", &[]).contains("helper::run") {
-        skip(test, "BPF does not read such pages here, so nothing can be told");
+        skip(test, "BPF does not read such pages here, so nothing can leak");
     }
     for _ in 0..5 {
         let line = of("service", NOBODY);
@@ -221,7 +223,8 @@ fn arguments_that_proc_does_not_show() {
     }
 }
 
-/// What everyone is shown comes from the service, and what is private from the own /proc, as far as that shows it.
+/// Public values come from the service, and private ones from the caller's own /proc, if it shows
+/// them.
 #[test]
 fn private_groups_are_joined() {
     let Some(daemon) = Daemon::start("private_groups_are_joined") else { return };
@@ -266,7 +269,8 @@ fn the_table_has_nothing_private() {
     }
     for row in shown::TABLE {
         for file in row.files {
-            // Everyone can open the file of another user's process, seen as a user without any rights.
+            // Everyone can open the file of another user's process, seen as a user without any
+            // rights.
             let out = std::process::Command::new("setpriv")
                 .args(["--reuid=65534", "--regid=65534", "--clear-groups", "cat"])
                 .arg(format!("/proc/{}/{file}", std::process::id()))

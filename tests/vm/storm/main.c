@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Makes storms of tasks that come, go and change while readers look at them. They are for kernels that check themselves or poison
- * freed memory, because these tell what went wrong. A storm is bounded in time, and everything that it starts ends with it.
+ * Makes storms of tasks that come, go and change while readers look at them. They are for kernels
+ * that check themselves or poison freed memory, because these tell what went wrong. A storm is
+ * bounded in time, and everything that it starts ends with it.
  *
  * usage: storm SECONDS SEED [PART...]
  *
- * Without names of parts, it is the storm for the kernel series, which has readers of its own. The part `sentinels` makes tasks
- * whose possible values are all known: see sentinels.c, and tests/src/bin/storm_reader.rs, which reads them. It prints the seed and
- * how often each part went round. The exit code is 1 if a part never did, or saw something impossible.
+ * Without names of parts, it is the storm for the kernel series, which has readers of its own. The
+ * part `sentinels` makes tasks whose possible values are all known: see sentinels.c, and
+ * tests/src/bin/storm_reader.rs, which reads them. It prints the seed and how often each part went
+ * round. The exit code is 1 if a part never did, or saw something impossible.
  */
 #include "storm.h"
 
@@ -43,8 +45,8 @@ enum { PARTS = sizeof(parts) / sizeof(*parts), TURN_SECONDS = 3 };
 /* The part that this process belongs to, if the parts take turns. */
 static int turn = -1;
 
-/* A third of the parts run at a time, each in one of three turns and always with others. If all ran at once, none would get far
- * while a reader looks. */
+/* A third of the parts run at a time, each in one of three turns and always with others. If all ran
+ * at once, none would get far while a reader looks. */
 static int is_off(void)
 {
 	long now = time(NULL) / TURN_SECONDS;
@@ -152,8 +154,8 @@ static long begin(const struct part *part, uint64_t seed)
 	return n;
 }
 
-/* That is left to those who look, and to the sentinels: of our many tasks one would always be before them. So the storm goes
- * on while they look. */
+/* That is left to those who look, and to the sentinels: of our many tasks one would always be
+ * before them. So the storm goes on while they look. */
 static void leave_first_processor(void)
 {
 	cpu_set_t set;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Tasks that change their places: working directories, roots, mount namespaces, mounts, and names of directories. The fs_struct,
- * which says where a task is, is freed as soon as the last task that shares it ends or leaves it. So these tasks share and leave as
- * often as they can.
+ * Tasks that change their places: working directories, roots, mount namespaces, mounts, and names
+ * of directories. The fs_struct, which says where a task is, is freed as soon as the last task that
+ * shares it ends or leaves it. So these tasks share and leave as often as they can.
  */
 #include "storm.h"
 
-/* Long names are kept apart from the dentry, and freed when they change. Short ones are overwritten. */
+/* Long names are kept apart from the dentry, and freed when they change. Short ones are
+ * overwritten. */
 const struct level levels[LEVELS] = {
 	{ { "up-aaaaaaaa", "up-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb" }, 0 },
 	{ { "left", "right-rrrrrrrrrr" }, 1 },
@@ -145,7 +146,7 @@ static void *heir(void *arg)
 	return arg;
 }
 
-/* Processes that take another place again and again, as often as possible, while the old one is freed. */
+/* Processes that change their place as often as possible, while the old one is freed. */
 long leaves(void)
 {
 	long rounds = 0;
@@ -186,7 +187,8 @@ static void mounted(int outside)
 			_exit(0);
 		}
 	if (rnd() % 2 == 0) {
-		/* This changes the root of all tasks in here. The root of the machine cannot be changed, so we make our own first. */
+		/* This changes the root of all tasks in here. The root of the machine cannot be changed, so we
+		 * make our own first. */
 		if (chroot(".") || chdir("/") || mount("storm", rooms[1], "tmpfs", 0, NULL) || chdir(rooms[1]) || mkdir("hall", 0755))
 			die("a root of one's own");
 		if (syscall(SYS_pivot_root, ".", "hall"))

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Readers of the storm. They read /proc as find and cat do, and /proc/task_diag if the kernel has it. */
+/* Readers of the storm. They read /proc as find and cat do, and /proc/task_diag if the kernel has
+ * it. */
 #include "storm.h"
 #include "task_diag.h"
 
-/* Reads everything below a directory of /proc as find and cat do, also through links to other directories of a task. */
+/* Reads everything below a directory of /proc as find and cat do, also through links to other
+ * directories of a task. */
 static long walk(const char *dir, int depth)
 {
 	DIR *d = opendir(dir);
@@ -49,7 +51,8 @@ long proc(void)
 	return rounds;
 }
 
-/* The same with directories that tasks share as links. It returns -2 on a kernel without that option. */
+/* The same with directories that tasks share as links. It returns -2 on a kernel without that
+ * option. */
 long links(void)
 {
 	char dir[] = "/tmp/storm-XXXXXX";

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Sentinels are tasks that change everything they have, all the time, but only between known values that tell which sentinel it is.
- * So a reader can say of each path whether this very task could have had it.
+ * Sentinels are tasks that change everything they have, all the time, but only between known values
+ * that tell which sentinel it is. So a reader can say of each path whether this very task could
+ * have had it.
  *
- * Sentinel 7 has the command name `prog-7`, and has only the following. There are two directories s-7-a and s-7-b below those that
- * are renamed, and its working directory and its root change between them. Each has a program `prog-7`, which it executes again and
- * again. It opens, maps, closes and removes the files f-7-0 to f-7-7. Its cgroups are storm-7-a and storm-7-b, its user is 0 or 10007,
- * its command line is "sentinel 7 KIND a" or b, and its environment is SENTINEL=7. Every third sentinel is a thread group whose
- * leader has ended, and every third one has threads. Their children come and go, and are checked like them.
+ * Sentinel 7 has the command name `prog-7`, and has only the following. There are two directories
+ * s-7-a and s-7-b below those that are renamed, and its working directory and its root change
+ * between them. Each has a program `prog-7`, which it executes repeatedly. It opens, maps,
+ * closes and removes the files f-7-0 to f-7-7. Its cgroups are storm-7-a and storm-7-b, its user is
+ * 0 or 10007, its command line is "sentinel 7 KIND a" or b, and its environment is SENTINEL=7.
+ * Every third sentinel is a thread group whose leader has ended, and every third one has threads.
+ * Their children come and go, and are checked like them.
  *
- * The file `truth` tells a reader the names and which sentinels are there. It is removed before they are ended.
+ * The file `truth` tells a reader the names and which sentinels are there. It is removed before
+ * they are ended.
  */
 #include "storm.h"
 
@@ -179,7 +183,8 @@ static void open_as(int at, const char *name, int flags, int want)
 		die(name);
 }
 
-/* Makes the surroundings of a sentinel: two directories with a program and files, and two cgroups. Nothing else is open. */
+/* Makes the surroundings of a sentinel: two directories with a program and files, and two cgroups.
+ * Nothing else is open. */
 static void become(int n, int bottom)
 {
 	char name[64];

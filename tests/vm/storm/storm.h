@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the parts of the storm share: its end, random numbers, the directory in which everything happens, and the names that a
- * reader may see there.
+ * What the parts of the storm share: its end, random numbers, the directory in which everything
+ * happens, and the names that a reader may see there.
  */
 #ifndef STORM_H
 #define STORM_H
@@ -28,7 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The directory of this storm, which is made anew. It is the working directory of all tasks that do not change theirs. */
+/* The new directory of this storm. It is the working directory of all tasks that do not change
+ * theirs. */
 extern char base[];
 
 /* True until the time is over. It waits while it is the turn of other parts. */
@@ -37,7 +38,8 @@ uint64_t rnd(void);
 void seed_with(uint64_t seed);
 /* Ends this process for a reason that should not occur. */
 void die(const char *what) __attribute__((noreturn));
-/* Makes a child that ends with its parent, and returns 0 in it as fork(2) does. CLONE_FS or CLONE_FILES says what it shares. */
+/* Makes a child that ends with its parent, and returns 0 in it as fork(2) does. CLONE_FS or
+ * CLONE_FILES says what it shares. */
 pid_t child(int flags);
 
 /* The two names of a directory, or two directories between which the next one moves. */
@@ -50,8 +52,8 @@ extern const struct level levels[LEVELS];
 /* The names of other directories. */
 extern const char *const rooms[ROOMS];
 
-/* A part of the storm goes on until the time is over, and returns how often it went round. It returns -1 if it found something
- * impossible, and -2 if this kernel does not have its subject. */
+/* A part of the storm goes on until the time is over, and returns how often it went round. It
+ * returns -1 if it found something impossible, and -2 if this kernel does not have its subject. */
 long forks(void);
 long traces(void);
 long proc(void);
@@ -66,7 +68,8 @@ long cgroups(void);
 long processor(void);
 long hunger(void);
 
-/* Makes the tree of directories that renames() works on. The lowest directory is open as this descriptor. */
+/* Makes the tree of directories that renames() works on. The lowest directory is open as this
+ * descriptor. */
 int make_tree(void);
 /* Starts sentinels and describes them in the file `truth`. Returns how many there are. */
 int start_sentinels(int bottom);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Tasks that change their files, memory, user and cgroup, and tasks that leave the others little time and memory. */
+/* Tasks that change their files, memory, user and cgroup, and tasks that leave the others little
+ * time and memory. */
 #include "storm.h"
 
 static const char cgroup[] = "/sys/fs/cgroup";

@@ -12,11 +12,13 @@ import shutil
 
 from . import common, stock
 
-# The processor lacks three features. 5-level page tables cost time. cmpxchg16b is wrong in QEMU 7.2: the flags are garbage after
-# it, and a kernel now and then dies of a double fault in its slab allocator. With erms, kernels copy with `rep movsb`, which QEMU
-# does a byte at a time, unlike any processor, so that a copy of 128 KB took a fifth of a request.
+# The processor lacks three features. 5-level page tables cost time. cmpxchg16b is wrong in QEMU
+# 7.2: the flags are garbage after it, and a kernel now and then dies of a double fault in its slab
+# allocator. With erms, kernels copy with `rep movsb`, which QEMU does a byte at a time, unlike any
+# processor, so that a copy of 128 KB took a fifth of a request.
 X86_CPU = "max,la57=off,cx16=off,erms=off"
-# The Debian release whose packages an arm64 machine has, and the packages. It is not older than the libraries of the compiler here.
+# The Debian release whose packages an arm64 machine has, and the packages. It is not older than the
+# libraries of the compiler here.
 SUITE = "trixie"
 PACKAGES = ("busybox-static", "coreutils", "iproute2", "libc-bin", "libc6", "libgcc-s1", "lsof", "mount", "procps", "util-linux")
 
@@ -65,7 +67,8 @@ class Arch:
 
 
 AMD64 = Arch("amd64", "qemu-system-x86_64", "qemu-system-x86", ("-cpu", X86_CPU), "ttyS0", "ttyS1")
-# The board has one serial port of its own, for the console. Pointer authentication by QEMU's default algorithm takes most of the time.
+# The board has one serial port of its own, for the console. Pointer authentication by QEMU's
+# default algorithm takes most of the time.
 ARM64 = Arch(
     "arm64", "qemu-system-aarch64", "qemu-system-arm", ("-machine", "virt", "-cpu", "max,pauth-impdef=on"), "ttyAMA0", "ttyS0",
     "aarch64-unknown-linux-gnu", "aarch64-linux-gnu-",

@@ -31,7 +31,8 @@ def walk(first=None, boot=None):
         bad, symbols = 0, []
         fragments = [common.CONFIG / "test.config"]
         objects = sorted(n[:-2] + ".o" for n in build.touched(patches) if compiled(n))
-        # The plain source is built first, so that its own warnings are not blamed on a patch, and make has something to start from.
+        # The plain source is built first, so that its own warnings are not blamed on a patch, and
+        # make has something to start from.
         for n in range(begin, len(patches) + 1):
             began, start = time.monotonic(), tree.log.stat().st_size
             name = names[n - 1] if n else "no patch"

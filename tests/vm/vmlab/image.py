@@ -15,8 +15,9 @@ import time
 from . import arch as archs
 from . import common
 
-# Programs that busybox does not have, or not in the form that the tests need. The timeout of busybox leaves a process that ends up
-# to a second after the program, and the kernel's selftest proc:read fails if any process ends while it reads.
+# Programs that busybox does not have, or not in the form that the tests need. The timeout of
+# busybox leaves a process that ends up to a second after the program, and the kernel's selftest
+# proc:read fails if any process ends while it reads.
 PROGRAMS = ("ps", "setpriv", "unshare", "mount", "umount", "script", "install", "pmap", "lsof", "lsfd", "ss", "timeout")
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
 GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"

@@ -17,8 +17,9 @@ from . import common
 sys.path.insert(0, str(common.ROOT / "tools"))
 from kernel_complaints import is_complaint  # noqa: E402
 
-# The kernel changes its code under a breakpoint, and QEMU, with a thread for each processor, may run into one that is
-# already gone. This is rare, and it is not a fault of the kernel. Older kernels print it without "Oops: ".
+# The kernel changes its code under a breakpoint, and QEMU, with a thread for each processor, may
+# run into one that is already gone. This is rare, and it is not a fault of the kernel. Older
+# kernels print it without "Oops: ".
 TRIPPED = "int3: 0000 "
 MEMORY_MB = 3072
 

@@ -19,7 +19,8 @@ def directories(flavour):
             found[words[0]] = set(words[1:])
     for path in build.touched(build.patches_of(flavour)):
         part = re.match(r"tools/testing/selftests/(.+)/[^/]+$", path)
-        # The list of all directories does not count, and neither does a directory without tests of its own.
+        # The list of all directories does not count, and neither does a directory without tests of
+        # its own.
         if part and path.rsplit("/", 1)[1] != "config":
             found.setdefault(part[1], set())
     return found
@@ -40,7 +41,8 @@ def installed(flavour):
             tree.make(["headers"])
             part = home.with_name(f"{home.name}.{flavour}.part")
             shutil.rmtree(part, ignore_errors=True)
-            # Tests that were built for another state of the series must not be taken for those of this one.
+            # Tests that were built for another state of the series must not be taken for those of
+            # this one.
             target = {"TARGETS": " ".join(names), "INSTALL_PATH": part, "FORCE_TARGETS": 1}
             tree.make(["-C", "tools/testing/selftests", "clean"], **target)
             tree.make(["-C", "tools/testing/selftests", "install"], **target)
@@ -57,7 +59,8 @@ class Selftests(suites.Suite):
     name = "selftests"
 
     def __init__(self, kernel, slower=1):
-        # A kernel of a series must also have run its KUnit suites. On any other one, the tests of all series run.
+        # A kernel of a series must also have run its KUnit suites. On any other one, the tests of
+        # all series run.
         self.kunit = build.patches_of(kernel.where) if kernel.series else []
         newer = kernel.source == "build" and kernel.where.endswith(build.NEWER)
         self.flavour = kernel.where if kernel.series else "ours" + (build.NEWER if newer else "")

@@ -23,16 +23,18 @@ PROGRAMS = ("lite", "more", "snapshot", "legacy")
 MIXED = "mixed"
 KERNELS = ("base-debug", "debian-newest")
 PARTS = ("sentinels", "renames", "places", "leaves", "mounts", "things", "cgroups", "forks", "traces", "processor", "hunger")
-# The parts that free the fs_struct of tasks, and do little else, so that the readers get answers soon.
+# The parts that free the fs_struct of tasks, and do little else, so that the readers get answers
+# soon.
 FREEING = ("sentinels", "renames", "places", "leaves")
 READERS = 3
 # The readers have this time to load their programs.
 LOAD_SECONDS = 240
 # Rounds of the longer gap by default.
 GAP = 2000
-# A kernel without page_poison wipes freed pages because of init_on_free. KASAN keeps freed memory in a quarantine for long, and it
-# is poisoned only when it leaves that. So with KASAN memory is wiped at once instead, and the poison is not asked for, because it
-# would turn the wiping off. slub_debug has no U, because to record the stacks of all allocations makes requests much slower.
+# A kernel without page_poison wipes freed pages because of init_on_free. KASAN keeps freed memory
+# in a quarantine for long, and it is poisoned only when it leaves that. So with KASAN memory is
+# wiped at once instead, and the poison is not asked for, because it would turn the wiping off.
+# slub_debug has no U, because to record the stacks of all allocations makes requests much slower.
 POISON = "slub_debug=FZP page_poison=1 init_on_free=1"
 WIPE = "slub_debug=FZ init_on_free=1 kasan.fault=panic"
 # The last commit whose programs passed memory that may be freed to bpf_d_path().
@@ -82,11 +84,13 @@ class Storm(suites.Suite):
         limit = self.seconds + 180
         lines = [f"echo {self.name} >/dev/kmsg", "cd /lab; rm -f tmp/ready.*"]
         for n, program in enumerate(self.programs):
-            # All readers are on one processor. The storm leaves it to them, and goes on on the other one while they read.
+            # All readers are on one processor. The storm leaves it to them, and goes on on the
+            # other one while they read.
             ask = f"--base /lab/tmp/storm --program {program} --seconds {self.seconds} --seed {self.seed + n} --processor 0"
             lines.append(f"timeout {limit + LOAD_SECONDS} ./storm_reader {ask} --ready /lab/tmp/ready.{n} & reader{n}=$!")
         lines += [
-            # The storm begins after the programs are loaded, since the load may take as long as the storm.
+            # The storm begins after the programs are loaded, since the load may take as long as the
+            # storm.
             f"n=0; while [ $(ls tmp | grep -c ready) -lt {len(self.programs)} ] && [ $n -lt {LOAD_SECONDS} ]; do"
             " sleep 1; n=$((n + 1)); done",
             'echo "programs are loaded after $n s"',
@@ -136,7 +140,8 @@ def reader(gap):
         skeletons = gap_skeletons()
         options = ["--manifest-path", common.ROOT / "bpf/gen/Cargo.toml", "--", "--gap", str(gap), "--out", skeletons]
         common.run(*cargo, "run", "-q", *options, cwd=common.ROOT)
-        # It has a target directory of its own, because otherwise each build would replace the other one.
+        # It has a target directory of its own, because otherwise each build would replace the other
+        # one.
         target, variables = common.TARGET / "gap", {"TASKDIAG_SKEL_DIR": str(skeletons)}
     build(cargo, ["-p", "taskdiag-tests", "--bin", "storm_reader"], common.ROOT, target, **variables)
     return target / "release" / "storm_reader"

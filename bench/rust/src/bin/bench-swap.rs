@@ -1,7 +1,7 @@
 //! The cost to find out how much of a process is swapped out: by the group SWAP, and by smaps, for
 //! which the kernel walks over all pages. `bench-swap PID RUNS` prints `name=number` words: the
-//! nanoseconds of all runs of each, by the clock and in CPU time, and the results in bytes. All runs are
-//! in one process, because the start of one would hide the difference.
+//! nanoseconds of all runs of each, by the clock and in CPU time, and the results in bytes. All
+//! runs are in one process, because the start of one would hide the difference.
 
 use std::time::Instant;
 

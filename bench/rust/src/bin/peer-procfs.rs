@@ -1,5 +1,5 @@
-//! The procfs crate as a peer, used as its documentation suggests: `peer-procfs ids` prints the same as
-//! `ps -eo pid,ppid`, and `peer-procfs aux` about the same as `ps aux`.
+//! The procfs crate as a peer, used as its documentation suggests: `peer-procfs ids` prints the
+//! same as `ps -eo pid,ppid`, and `peer-procfs aux` about the same as `ps aux`.
 
 use std::io::{self, BufWriter, Write};
 

@@ -1,10 +1,11 @@
-//! What it costs to wait for the next of many processes: `waits WHO PROCESSES ENDS` has that many children that do nothing,
-//! ends one of them at a time, and prints the median of the CPU time of this thread until it knows which, in nanoseconds. A
-//! new child takes the place of each that has ended.
+//! What it costs to wait for the next of many processes: `waits WHO PROCESSES ENDS` has that many
+//! children that do nothing, ends one of them at a time, and prints the median of the CPU time of
+//! this thread until it knows which, in nanoseconds. A new child takes the place of each that has
+//! ended.
 //!
-//! WHO is `waiter` or `waitpid`, which is waitpid(-1). With a fourth argument, `cold`, other memory is in the CPU's caches when an
-//! end comes, as in a program that does something between two ends. Otherwise what belongs to 100 processes stays there, and
-//! what belongs to 10,000 does not.
+//! WHO is `waiter` or `waitpid`, which is waitpid(-1). With a fourth argument, `cold`, other memory
+//! is in the CPU's caches when an end comes, as in a program that does something between two ends.
+//! Otherwise what belongs to 100 processes stays there, and what belongs to 10,000 does not.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -27,9 +28,10 @@ extern "C" fn idle(_: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// A child that shares the memory of this process, so that 50,000 of them fit. It shares the descriptors, too: a copy of
-/// 19,000 pidfds for each new child took their memory out of the caches, which was then part of what is measured, and an
-/// end could not close the last descriptor of its pidfd.
+/// A child that shares the memory of this process, so that 50,000 of them fit. It shares the
+/// descriptors, too: a copy of 19,000 pidfds for each new child took their memory out of the
+/// caches, which was then part of what is measured, and an end could not close the last descriptor
+/// of its pidfd.
 fn child(stack: *mut u8) -> Result<u32, String> {
     // SAFETY: the stack belongs to no other child that lives, and idle() uses little of it.
     let pid = unsafe {

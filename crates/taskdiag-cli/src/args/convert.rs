@@ -12,20 +12,20 @@ use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 use crate::{limits, nearest};
 
-/// What `taskdiag convert` was asked for.
+/// Parsed options of `taskdiag convert`.
 #[derive(Clone, Debug)]
 pub struct ConvertArgs {
     /// The recording.
     pub recording: PathBuf,
     /// The directory below which the files are written.
     pub directory: PathBuf,
-    /// What is written. The first table is that of the processes.
+    /// The tables to write. The first one is that of the processes.
     pub tables: Vec<TableArgs>,
-    /// How often everything is written, and not only those that have changed.
+    /// Time between two full frames, in which unchanged rows are written, too.
     pub full_every: Duration,
     /// The name of the host in the path.
     pub host: String,
-    /// Write the hours again that were written before.
+    /// Rewrite hours that are already there.
     pub again: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct ConvertArgs {
 pub enum Table {
     /// A row is a process.
     Processes,
-    /// A row is a thread. A recording of threads has this table in the place of the processes.
+    /// A row is a thread. A recording of threads has this table instead of the processes.
     Threads,
     /// A row is an open socket of a process.
     Sockets,
@@ -53,12 +53,12 @@ pub struct TableArgs {
     pub table: Table,
     /// Its columns.
     pub columns: Vec<Column>,
-    /// Whether it was asked for by name.
+    /// Was it named in --tables?
     pub is_named: bool,
 }
 
 impl Table {
-    /// Those of lists, in the order in which they are written.
+    /// The tables of lists, in the order in which they are written.
     const LISTS: [Table; 4] = [Table::Sockets, Table::Files, Table::MappedFiles, Table::Maps];
 
     /// The name of its files.
@@ -80,7 +80,7 @@ impl Table {
             Table::MappedFiles | Table::Maps => &MAPS,
         }
     }
-    /// The columns that it always has, because they identify a row.
+    /// Columns that are always written, because they identify a row.
     fn keys(self) -> &'static str {
         match self {
             Table::Processes | Table::Threads => "pid,start_ticks",
@@ -89,8 +89,9 @@ impl Table {
             Table::Maps => "pid,start_ticks,address",
         }
     }
-    /// The other columns without `-o`: what operators usually ask about hosts. Arguments are left out, because they may hold
-    /// secrets and the files leave the host. The position in a file and its size are left out, because they change so often.
+    /// The other default columns: those that operators use most. Arguments are left out, because
+    /// they may contain secrets and the files leave the host. The position in a file and its size
+    /// are left out, because they change so often.
     fn columns(self) -> &'static str {
         match self {
             Table::Processes | Table::Threads => {
@@ -136,7 +137,7 @@ pub fn command() -> Command {
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
                 .value_hint(ValueHint::DirPath)
-                .help("Write the files below this directory, which is made if it is not there"),
+                .help("Write the files below this directory, which is created if it does not exist"),
         )
         .arg(
             Arg::new("format")
@@ -163,7 +164,7 @@ pub fn command() -> Command {
             Arg::new("args")
                 .long("args")
                 .action(ArgAction::SetTrue)
-                .help("Add the arguments, which may hold secrets"),
+                .help("Add the arguments, which may contain secrets"),
         )
         .arg(
             Arg::new("full-every")
@@ -183,7 +184,7 @@ pub fn command() -> Command {
             Arg::new("again")
                 .long("again")
                 .action(ArgAction::SetTrue)
-                .help("Write all hours again, also those that are written already"),
+                .help("Write all hours again, including those that exist already"),
         )
         .after_help(exit::examples(&[
             ("sudo taskdiag convert /var/lib/taskdiag lake", "write what was recorded"),
@@ -215,7 +216,7 @@ fn host(given: Option<&String>) -> Result<String, Exit> {
     Ok(name)
 }
 
-/// The tables beside that of the processes.
+/// The tables in addition to that of the processes.
 fn lists_of(list: &str) -> Result<Vec<Table>, Exit> {
     let mut tables = Vec::new();
     for name in lists::split(list) {
@@ -230,11 +231,11 @@ fn lists_of(list: &str) -> Result<Vec<Table>, Exit> {
             }
         }
     }
-    // In one order, and each once.
+    // Sorted, without duplicates.
     Ok(Table::LISTS.into_iter().filter(|t| tables.contains(t)).collect())
 }
 
-/// What one `-o` is about, and the names of the columns.
+/// The table of one `-o`, and the names of its columns.
 fn columns_of(spec: &str) -> Result<(Table, &str), Exit> {
     let Some((name, columns)) = spec.split_once(':') else { return Ok((Table::Processes, spec)) };
     let mut all = [Table::Processes].into_iter().chain(Table::LISTS);
@@ -276,7 +277,7 @@ impl ConvertArgs {
         if let Some((table, _)) = given.iter().find(|(table, _)| !chosen.contains(table)) {
             let name = table.name();
             return Err(Exit::Usage(format!(
-                "-o chooses columns of {name}, which is not written: name it in --tables, too"
+                "-o chooses columns of {name}, which is not written: add it to --tables"
             )));
         }
         let mut tables = Vec::new();

@@ -9,7 +9,7 @@ use crate::limits::PageLimits;
 use crate::nearest;
 use crate::saved::{COMMANDS, default_groups};
 
-/// What `taskdiag dump` was asked for.
+/// Parsed options of `taskdiag dump`.
 #[derive(Clone, Copy, Debug)]
 pub struct DumpArgs {
     /// Which tasks.
@@ -40,7 +40,7 @@ has threads only with --strategy all-thread, and its times and counts are then t
 /// The options.
 pub fn command() -> Command {
     Command::new("dump")
-        .about("Save what there is to know about processes, to show it later or elsewhere")
+        .about("Save all about the processes, to show it later or on another machine")
         .before_help(INTRO)
         .help_template(super::table::TEMPLATE)
         .arg(

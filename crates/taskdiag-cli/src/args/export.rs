@@ -12,7 +12,7 @@ use super::{engine, lists, otlp, table};
 use crate::exit::{self, Exit};
 use crate::limits;
 
-/// Where it listens if nothing else is said: the port of process-exporter, for this machine only.
+/// The default address: the port of process-exporter, reachable from this machine only.
 const LISTEN: &str = "127.0.0.1:9256";
 
 /// Where metrics go.
@@ -20,25 +20,25 @@ const LISTEN: &str = "127.0.0.1:9256";
 pub enum To {
     /// Standard output.
     Output,
-    /// A file, which is replaced again and again.
+    /// A file, which is replaced at each interval.
     File {
         /// Its path.
         path: PathBuf,
         /// Time between two writes.
         every: Duration,
     },
-    /// An OpenTelemetry collector, to which they are sent again and again.
+    /// An OpenTelemetry collector, to which they are sent at each interval.
     Collector {
         /// Which one.
         collector: Collector,
         /// Time between two pushes.
         every: Duration,
     },
-    /// Whoever connects to one of these.
+    /// Clients that connect to one of these addresses.
     Listen(Vec<SocketAddr>),
 }
 
-/// Which families of metrics are made, beside those of the program itself.
+/// The families of metrics to make, in addition to those about the program itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Families {
     /// Groups of the configuration.
@@ -64,7 +64,8 @@ pub struct Families {
 /// The names of families, those that are on by default first.
 const FAMILIES: [&str; 9] =
     ["groups", "threads", "wchan", "units", "slices", "containers", "states", "top", "pss"];
-/// How many of them are on by default. To share pages out, the kernel has to walk over all of them.
+/// How many of them are on by default. PSS is not, because the kernel has to walk over all pages
+/// for it.
 const DEFAULT: usize = 8;
 
 impl Families {
@@ -82,7 +83,8 @@ impl Families {
             _ => return None,
         })
     }
-    /// Reads a list of names. A `-` before the first one takes from those that are on by default.
+    /// Reads a list of names. With a `-` before the first one, the names are removed from the
+    /// default.
     fn parse(names: &[&str]) -> Result<Families, Exit> {
         let mut families = Families::default();
         let all_but = names.first().is_some_and(|n| n.starts_with('-'));
@@ -95,7 +97,7 @@ impl Families {
             *flag.ok_or_else(|| {
                 let known = FAMILIES.join(", ");
                 Exit::Usage(format!(
-                    "--families: '{name}' is none of {known}; - before each leaves these out"
+                    "--families: '{name}' is none of {known}; a - before each name leaves it out"
                 ))
             })? = !all_but;
         }
@@ -103,7 +105,7 @@ impl Families {
     }
 }
 
-/// What `taskdiag export` was asked for.
+/// Parsed options of `taskdiag export`.
 #[derive(Clone, Debug)]
 pub struct ExportArgs {
     /// Where to.
@@ -116,19 +118,19 @@ pub struct ExportArgs {
     pub config: Option<PathBuf>,
     /// Which families.
     pub families: Families,
-    /// How many the top has.
+    /// The number of names in the family `top`.
     pub top: usize,
-    /// Is the top of single processes?
+    /// Does `top` show single processes instead of names?
     pub top_pids: bool,
-    /// The most names of each kind.
+    /// The largest number of names of each kind.
     pub limit: usize,
     /// Do children belong to the groups of their parents?
     pub children: bool,
-    /// Is a process named again when its name, arguments or user have changed?
+    /// Is the group of a process chosen again when its name, arguments or user have changed?
     pub recheck: bool,
-    /// Are empty groups forgotten?
+    /// Are groups removed when they become empty?
     pub remove_empty: bool,
-    /// For how long an answer is shared.
+    /// For how long requests share an answer.
     pub share: Duration,
     /// Who answers.
     pub engine: Choice,
@@ -149,8 +151,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 const INTRO: &str = "\
-It serves metrics of groups of processes under the names of process-exporter, and reads its configuration file. Beside them are \
-metrics of units and slices of systemd, of containers, of states, and of those that use most. docs/metrics.md has all of them, and \
+It serves metrics of groups of processes under the names of process-exporter, and reads its configuration file. It also has metrics of units and slices of systemd, of containers, of states, and of the processes that use most. docs/metrics.md has all of them, and \
 how many there can be.";
 
 /// The options.
@@ -174,7 +175,7 @@ pub fn command() -> Command {
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
                 .value_hint(ValueHint::FilePath)
-                .help("Write to FILE instead, again and again, for the textfile collector of node_exporter"),
+                .help("Write to FILE instead, every 15 s, for the textfile collector of node_exporter"),
         )
         .arg(
             Arg::new("otlp")
@@ -183,7 +184,7 @@ pub fn command() -> Command {
                 .num_args(0..=1)
                 .conflicts_with_all(["listen", "textfile"])
                 .value_hint(ValueHint::Url)
-                .help(format!("Send to an OpenTelemetry collector instead, again and again, by OTLP over HTTP; without URL, to OTEL_EXPORTER_OTLP_ENDPOINT or {}", otlp::DEFAULT)),
+                .help(format!("Send to an OpenTelemetry collector instead, every 15 s, by OTLP over HTTP; without URL, to OTEL_EXPORTER_OTLP_ENDPOINT or {}", otlp::DEFAULT)),
         )
         .group(ArgGroup::new("again").args(["textfile", "otlp"]))
         .arg(
@@ -195,7 +196,7 @@ pub fn command() -> Command {
                 .value_parser(limits::duration)
                 .help("With --textfile or --otlp, write or send this often, such as 15s or 1m"),
         )
-        .arg(table::flag("once", "Print, write or send once, and end; counters are then of the processes that live"))
+        .arg(table::flag("once", "Print, write or send once, and end; counters are then sums over the live processes"))
         .arg(table::flag("openmetrics", "Print OpenMetrics with --once").requires("once").conflicts_with("again"))
         .arg(
             Arg::new("share")
@@ -203,7 +204,7 @@ pub fn command() -> Command {
                 .value_name("TIME")
                 .default_value("500ms")
                 .value_parser(limits::duration)
-                .help("Give an answer that is younger than this to whoever asks, instead of a new one"),
+                .help("Answer all requests within this time with the same answer"),
         )
         .next_help_heading("Metrics")
         .arg(
@@ -216,16 +217,16 @@ pub fn command() -> Command {
                 .value_name("N")
                 .default_value("10")
                 .value_parser(clap::value_parser!(u16).range(1..=1000))
-                .help("Show the N names that use most CPU time, and memory, and all others together"),
+                .help("Show the N names that use most CPU time, the N that use most memory, and the sum of all others"),
         )
-        .arg(table::flag("top-pids", "Show single processes there, with their ids, instead of command names"))
+        .arg(table::flag("top-pids", "With the family top, show single processes with their ids, instead of command names"))
         .arg(
             Arg::new("limit")
                 .long("limit")
                 .value_name("N")
                 .default_value("1000")
                 .value_parser(clap::value_parser!(u32).range(1..=100_000))
-                .help("Have at most N groups, N units and so on; what is beyond is in one that is called 'other'"),
+                .help("Have at most N groups, N units and so on; all others are added up in one that is called 'other'"),
         )
         .next_help_heading("Groups")
         .arg(
@@ -234,7 +235,7 @@ pub fn command() -> Command {
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
                 .value_hint(ValueHint::FilePath)
-                .help("Make groups by the process_names of FILE, as process-exporter has it; without it, by command name"),
+                .help("Make groups by the process_names of FILE, as process-exporter does; without it, by command name"),
         )
         .arg(table::flag("no-children", "Leave a process without a rule out, even if its parent is in a group"))
         .arg(table::flag("recheck", "Look for the group of a process again when its name, arguments or user have changed; each scrape reads them"))

@@ -36,7 +36,7 @@ pub struct FilesArgs {
     pub groups: bool,
     /// How many files are open, not which?
     pub count: bool,
-    /// List again and again?
+    /// List repeatedly?
     pub repeat: Option<Repeat>,
     /// Uids for users?
     pub numeric_users: bool,
@@ -192,7 +192,7 @@ pub fn command() -> Command {
                 .value_parser(clap::value_parser!(u32).range(1..))
                 .conflicts_with("from")
                 .conflicts_with_all(table::FORMS)
-                .help("Print the list again and again, every 15 seconds if no number is given"),
+                .help("Print the list repeatedly, every 15 seconds if no number is given"),
         )
         .arg(
             flag("until-none", "With --repeat, end when there is nothing to list (also +r)")

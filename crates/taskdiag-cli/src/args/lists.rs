@@ -17,7 +17,7 @@ pub fn split(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty())
 }
 
-/// The items of a list as procps takes it: none between two commas is an error.
+/// The items of a list, with procps' rule that an empty item is an error.
 pub fn strict(list: &str) -> Result<Vec<&str>, Exit> {
     let items: Vec<&str> = list.split([',', ' ', '\t']).collect();
     match items.iter().any(|i| i.is_empty()) {
@@ -28,15 +28,16 @@ pub fn strict(list: &str) -> Result<Vec<&str>, Exit> {
     }
 }
 
-/// Where characters stand for bytes that are not UTF-8: no program has these of private use in its name, and if one did,
-/// its bytes would stand there, too.
+/// The first of the private-use characters that stand for bytes that are not UTF-8. If a program
+/// has such characters in its name, its bytes are encoded in the same way.
 const BYTES: u32 = 0x10_ff00;
 
 fn stands_for(c: char) -> Option<u8> {
     u32::from(c).checked_sub(BYTES).and_then(|b| u8::try_from(b).ok()).filter(|b| *b >= 0x80)
 }
 
-/// The text of a word in which bytes may stand that are not UTF-8, as in the name of a program. [`bytes`] has them back.
+/// The text of a word that may contain bytes that are not UTF-8, such as the name of a program.
+/// [`bytes`] is the inverse.
 pub fn with_bytes(word: &OsStr) -> String {
     let mut out = String::with_capacity(word.len());
     let byte =
@@ -53,12 +54,12 @@ pub fn with_bytes(word: &OsStr) -> String {
     out
 }
 
-/// Is there a byte in it that is not UTF-8?
+/// Does it contain a byte that is not valid UTF-8?
 pub fn has_bytes(text: &str) -> bool {
     text.chars().any(|c| stands_for(c).is_some())
 }
 
-/// The bytes that were typed for such a text.
+/// The original bytes of such a text.
 pub fn bytes(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -80,7 +81,7 @@ pub fn own_tty() -> u32 {
     tty.unwrap_or(0)
 }
 
-/// The names of commands, of which there is at least one if there is an option.
+/// The names of commands. If the option is there, it needs at least one.
 pub fn commands<'a>(args: impl IntoIterator<Item = &'a String>) -> Result<Vec<Vec<u8>>, Exit> {
     let mut args = args.into_iter().peekable();
     let given = args.peek().is_some();
@@ -104,9 +105,9 @@ pub fn uid(option: &str, s: &str) -> Result<u32, Exit> {
     if let Ok(n) = s.parse() {
         return Ok(n);
     }
-    uzers::get_user_by_name(s).map(|u| u.uid()).ok_or_else(|| {
-        Exit::Usage(format!("{option} names '{s}', and this machine has no such user"))
-    })
+    uzers::get_user_by_name(s)
+        .map(|u| u.uid())
+        .ok_or_else(|| Exit::Usage(format!("{option}: there is no user '{s}' on this machine")))
 }
 
 /// A gid, from a name or a number.
@@ -114,9 +115,9 @@ pub fn gid(option: &str, s: &str) -> Result<u32, Exit> {
     if let Ok(n) = s.parse() {
         return Ok(n);
     }
-    uzers::get_group_by_name(s).map(|g| g.gid()).ok_or_else(|| {
-        Exit::Usage(format!("{option} names '{s}', and this machine has no such group"))
-    })
+    uzers::get_group_by_name(s)
+        .map(|g| g.gid())
+        .ok_or_else(|| Exit::Usage(format!("{option}: there is no group '{s}' on this machine")))
 }
 
 /// The device number of a terminal: `pts/0` or `0`, `tty1`, `/dev/tty1`, `S0` for ttyS0; `?` or `-`
@@ -148,9 +149,10 @@ pub fn tty(option: &str, s: &str) -> Result<u32, Exit> {
         };
         (found != 0).then_some(found)
     };
-    paths.iter().find_map(device).ok_or_else(|| {
-        Exit::Usage(format!("{option} names '{s}', and this machine has no such terminal"))
-    })
+    paths
+        .iter()
+        .find_map(device)
+        .ok_or_else(|| Exit::Usage(format!("{option}: there is no terminal '{s}' on this machine")))
 }
 
 /// The kernel's 32-bit form of a device number, which STAT has.

@@ -43,7 +43,7 @@ const LACKING: &[(char, &str)] = &[
     ('C', "no cache of names is used, so it cannot be left out"),
     ('f', "how a file was opened is in the columns flags, dev and mnt_id of -o"),
     ('D', "there is no device cache"),
-    ('V', "what is not found is said without being asked; --version prints the version"),
+    ('V', "what was not found is always reported; --version prints the version"),
     ('v', "--version prints the version"),
 ];
 

@@ -10,16 +10,16 @@ use super::table::{self, flag, list};
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 
-/// What `taskdiag maps` was asked for.
+/// Parsed options of `taskdiag maps`.
 #[derive(Clone, Debug)]
 pub struct MapsArgs {
-    /// What all tables have.
+    /// The options that all tables have.
     pub table: table::TableArgs,
-    /// The view, where there is no `-o`.
+    /// The view, if there is no `-o`.
     pub view: MapsView,
     /// One row for each value of this column.
     pub by: Option<Column>,
-    /// Only mappings whose name has one of these in it.
+    /// Only mappings whose name contains one of these.
     pub paths: Vec<Vec<u8>>,
     /// Only mappings of deleted files.
     pub deleted: bool,
@@ -32,7 +32,7 @@ pub enum MapsView {
     Default,
     /// `pmap -x`.
     Extended,
-    /// All that smaps has, as `pmap -X`.
+    /// All columns of smaps, as `pmap -X`.
     Everything,
 }
 
@@ -109,7 +109,7 @@ impl MapsArgs {
     pub fn from_matches(m: &ArgMatches) -> Result<MapsArgs, Exit> {
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
-            // What /proc/PID/maps has at the end of its lines is a path for most.
+            // The last field of most lines of /proc/PID/maps is a path.
             Some("path") => columns::view(&MAPS, "mapping=Path")?.pop(),
             Some(name) => columns::by(&MAPS, name)?,
         };

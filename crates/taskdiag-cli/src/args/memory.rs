@@ -7,10 +7,10 @@ use super::table;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 
-/// What `taskdiag memory` was asked for.
+/// Parsed options of `taskdiag memory`.
 #[derive(Clone, Debug)]
 pub struct MemoryArgs {
-    /// What all tables have.
+    /// The options that all tables have.
     pub table: table::TableArgs,
     /// One row for each value of this column.
     pub by: Option<Column>,
@@ -18,13 +18,13 @@ pub struct MemoryArgs {
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag memory --by user", "show the memory of each user"),
-    ("taskdiag memory --sort -swap", "show who is swapped out most"),
+    ("taskdiag memory --sort -swap", "sort by swapped-out memory"),
     ("taskdiag memory --budget 500ms", "walk over pages for half a second at most"),
 ];
 
-/// What the three sizes are, and what they cost.
+/// Explains the three sizes, and their cost.
 const INTRO: &str = "\
-USS is the memory that a process has alone. PSS is that and its share of the pages that it has with others. RSS counts \
+USS is the memory that only this process has. PSS also counts its share of shared pages. RSS counts \
 shared pages in full. For USS and PSS the kernel walks over all pages of a process, which takes milliseconds a GiB; \
 --budget and --max-rss limit that.";
 

@@ -55,7 +55,7 @@ pub fn json_flag(m: &ArgMatches) -> Result<bool, Exit> {
     Ok(m.get_flag("json"))
 }
 
-/// The names of other tools, which are no commands here, and what does their job.
+/// The names of other tools that are not commands here, and what to use instead.
 const TOOLS: &[(&str, &str)] = &[
     (
         "lsof",

@@ -7,17 +7,17 @@ use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use crate::exit::Exit;
 
-/// Where a collector listens if nothing else is said.
+/// The default endpoint of a collector.
 pub const DEFAULT: &str = "http://127.0.0.1:4318";
 /// The path of metrics below the endpoint.
 const PATH: &str = "/v1/metrics";
 
-/// An OpenTelemetry collector, and what it is told about this host.
+/// An OpenTelemetry collector, and what is sent to it about this host.
 #[derive(Clone, Debug)]
 pub struct Collector {
     /// The whole URL that gets the metrics. It may have a password, or a token in its query.
     pub url: String,
-    /// The URL without what may be secret, for messages.
+    /// The URL without possible secrets, for messages.
     pub shown: String,
     /// Headers of each request, which may be secret.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -30,7 +30,7 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|v| !v.is_empty())
 }
 
-/// The pairs of `a=b,c=d` with percent-encoded values, as OpenTelemetry's variables have them.
+/// The pairs of `a=b,c=d` with percent-encoded values, the form of OpenTelemetry's variables.
 fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Exit> {
     let of_part = |part: &str| {
         let (key, value) = part.split_once('=')?;
@@ -45,7 +45,8 @@ fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Exit> {
     })
 }
 
-/// A URL without its user, password and query, for messages. `None`: it is no URL, so nobody knows which part of it is secret.
+/// A URL without its user, password and query, for messages. `None`: it is not a URL, so any part
+/// of it may be secret.
 fn shown(url: &str) -> Option<String> {
     let Ok(uri) = url.parse::<Uri>() else {
         return (!url.contains(['@', '?'])).then(|| url.to_owned());
@@ -57,8 +58,8 @@ fn shown(url: &str) -> Option<String> {
     Some(format!("{scheme}{host}{path}"))
 }
 
-/// The URL for metrics of an endpoint. `is_base`: each signal has its path below that of the endpoint. Otherwise, the path is added if
-/// there is none.
+/// The URL for metrics of an endpoint. `is_base`: each signal has its path below that of the
+/// endpoint. Otherwise, the path is added if there is none.
 fn url(endpoint: &str, is_base: bool) -> Result<String, String> {
     let uri: Uri = endpoint.parse().map_err(|e| format!("{e}"))?;
     match uri.scheme_str() {
@@ -112,7 +113,8 @@ impl Collector {
             for (key, value) in pairs(name, &variable(name).unwrap_or_default())? {
                 let header =
                     HeaderName::try_from(&key).ok().zip(HeaderValue::try_from(&value).ok());
-                let wrong = || Exit::Usage(format!("{name}: '{key}' and its value are no header"));
+                let wrong =
+                    || Exit::Usage(format!("{name}: '{key}' and its value are not a valid header"));
                 let header = header.ok_or_else(wrong)?;
                 // The one for metrics takes the place of the one for all signals.
                 headers.retain(|(name, _)| *name != header.0);

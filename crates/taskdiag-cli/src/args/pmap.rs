@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use crate::exit::Exit;
 
-/// What is shown of each mapping.
+/// The columns for each mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PmapView {
     /// Address, size, mode, name.
@@ -14,13 +14,13 @@ pub enum PmapView {
     Extended,
     /// `-d`: also offset and device.
     Device,
-    /// `-X`: what smaps has that is of interest.
+    /// `-X`: the most useful values of smaps.
     More,
-    /// `-XX`: what smaps has.
+    /// `-XX`: all values of smaps.
     Everything,
 }
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmapArgs {
     pub view: PmapView,
@@ -59,7 +59,7 @@ fn refused<T>(text: String) -> Result<T, Exit> {
     Err(Exit::Refused(text))
 }
 
-/// Parse them: options may stand behind process ids, too.
+/// Parses them. Options may also come after process ids.
 pub fn parse(args: &[OsString]) -> Result<PmapArgs, Exit> {
     let mut out = PmapArgs {
         view: PmapView::Plain,
@@ -140,7 +140,7 @@ fn pid(word: &str) -> Result<u32, Exit> {
     let digits = word.strip_prefix("/proc/").unwrap_or(word);
     match digits.parse().ok().filter(|p| (1..=i32::MAX as u32).contains(p)) {
         Some(pid) => Ok(pid),
-        None => refused(format!("'{word}' is no process id")),
+        None => refused(format!("'{word}' is not a process id")),
     }
 }
 
@@ -152,7 +152,7 @@ fn range(text: &str) -> Result<(u64, u64), Exit> {
     let (low, high) = text.split_once(',').unwrap_or((text, text));
     match (number(low, 0), number(high, u64::MAX)) {
         (Ok(low), Ok(high)) => Ok((low, high)),
-        _ => refused(format!("'{text}' is no range of addresses, such as 7f00,7fff")),
+        _ => refused(format!("'{text}' is not a range of addresses, such as 7f00,7fff")),
     }
 }
 

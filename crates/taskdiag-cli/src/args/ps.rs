@@ -21,7 +21,7 @@ use crate::units::{self, Units};
 /// How a tree is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeStyle {
-    /// As fits the terminal.
+    /// What fits the terminal.
     Auto,
     /// As procps.
     Ascii,
@@ -29,22 +29,22 @@ pub enum TreeStyle {
     Indented,
 }
 
-/// What `taskdiag ps` was asked for.
+/// Parsed options of `taskdiag ps`.
 #[derive(Clone, Debug)]
 pub struct PsArgs {
     /// Which tasks.
     pub select: Selection,
-    /// Which of them, by `--where`.
+    /// The conditions of `--where`.
     pub filter: Option<Filter>,
     /// A row for each thread?
     pub threads: bool,
     /// A row for each process, and below it one for each of its threads?
     pub both: bool,
-    /// The columns; none: the own view.
+    /// The columns; if empty, those of taskdiag's default view.
     pub columns: Vec<Column>,
     /// Sort keys.
     pub sort: Vec<Key>,
-    /// Rows in the order of the list of pids?
+    /// Are rows in the order of the list of pids?
     pub as_listed: bool,
     /// As a tree?
     pub tree: Option<TreeStyle>,
@@ -56,7 +56,7 @@ pub struct PsArgs {
     pub form: Form,
     /// Where the answer comes from.
     pub source: Source,
-    /// Say what it cost?
+    /// Is the cost printed (`--stats`)?
     pub stats: bool,
     /// How sizes look as text.
     pub units: Units,
@@ -64,21 +64,21 @@ pub struct PsArgs {
     pub delimiter: Option<u8>,
     /// When to colour.
     pub color: Color,
-    /// How often `-w` was said.
+    /// How often `-w` was given.
     pub wide: u32,
     /// The width of a line, in cells.
     pub width: Option<usize>,
-    /// As procps to the letter: exit codes, too.
+    /// Exactly as procps, including exit codes.
     pub strict: bool,
-    /// Nothing is listed, but this is printed.
+    /// Printed instead of a list.
     pub instead: Option<Instead>,
 }
 
-/// What `ps` users need not learn anew.
+/// Says which habits of `ps` users still work.
 pub const HABITS: &str = "\
 The options of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps -C name, ps 42.";
 
-/// The other spellings that procps has for it.
+/// The other spellings of this option in procps.
 const NO_HEADERS: [&str; 6] =
     ["no-header", "no-heading", "no-headings", "noheader", "noheaders", "noheading"];
 
@@ -93,8 +93,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag --as ps -ef", "print just what procps prints"),
 ];
 
-/// The options: the words of procps are here for `--help`, the man page and completions, and are read by
-/// [`procps::parse`]; what clap reads are the own ones, [`OWN`].
+/// The options. Those of procps are listed for `--help`, the man page and completions, but
+/// [`procps::parse`] reads them. clap only reads taskdiag's own options, [`OWN`].
 pub fn command() -> Command {
     Command::new("ps")
         .about("Show processes or threads, as ps does: all, or those that meet a condition")
@@ -153,7 +153,7 @@ pub fn command() -> Command {
         .arg(short_flag("processor", 'P', "Add a column for the processor"))
         .arg(short_flag("label", 'M', "Add a column for the security label (also -Z)").short_alias('Z'))
         .arg(flag("context", "Show PID CONTEXT COMMAND"))
-        .arg(flag("cumulative", "Add to TIME that of children that have ended and were waited for"))
+        .arg(flag("cumulative", "Include reaped children in TIME"))
         .next_help_heading("Output")
         .arg(flag("no-headers", "Print no line of headers").aliases(NO_HEADERS))
         .arg(flag("headers", "Print a line of headers on each page").aliases(["header", "heading", "headings"]))
@@ -188,12 +188,12 @@ fn short_flag(id: &'static str, letter: char, help: &'static str) -> Arg {
     Arg::new(id).short(letter).action(ArgAction::SetTrue).help(help)
 }
 
-/// A letter without a long name, with a list behind it.
+/// A letter without a long name, with a list as its value.
 fn short_list(id: &'static str, letter: char, value: &'static str, help: &'static str) -> Arg {
     Arg::new(id).short(letter).action(ArgAction::Append).value_name(value).help(help)
 }
 
-/// The height of a page where nobody says it.
+/// The default height of a page.
 fn screen_lines() -> usize {
     let env = std::env::var("LINES").ok().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
     let window = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
@@ -207,7 +207,7 @@ const OWN: &[&str] = &[
     "units", "color", "from", "at", "engine", "budget", "max-rss", "args", "stats", "strict",
 ];
 
-/// Own long names for letters of procps.
+/// taskdiag's long names for letters of procps.
 const LETTERS: &[(&str, &str)] = &[
     ("--all", "-e"),
     ("--command", "-C"),
@@ -260,7 +260,8 @@ pub fn parse_strict(args: &[OsString]) -> Result<PsArgs, Exit> {
     })
 }
 
-/// Only the names of programs may have bytes that are not UTF-8. Any other argument with such bytes is an error that names it.
+/// Only names of programs may have bytes that are not UTF-8. Any other argument with such bytes is
+/// an error, which names the argument.
 fn only_in_names<T>(
     args: &[OsString],
     read: Result<T, Exit>,
@@ -279,7 +280,7 @@ fn not_text(arg: &OsString) -> Exit {
     Exit::Usage(format!("{} is not UTF-8", exit::shown(arg.as_ref())))
 }
 
-/// Own options, with their values, and the words that procps has, too.
+/// taskdiag's options with their values, and the words that are left for procps' rules.
 fn split(command: &Command, args: &[OsString]) -> Result<(Vec<OsString>, Vec<String>), Exit> {
     let valued = |name: &str| {
         let own = command.get_arguments().find(|a| {
@@ -316,7 +317,8 @@ fn split(command: &Command, args: &[OsString]) -> Result<(Vec<OsString>, Vec<Str
 }
 
 impl PsArgs {
-    /// From what was typed as procps has it, own options, and words to find processes by.
+    /// Combines the options in procps' syntax, taskdiag's own options, and words to find processes
+    /// by.
     fn new(t: &Typed, m: &ArgMatches, words: &[String], strict: bool) -> Result<PsArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
         let form = table::form_from(m)?;
@@ -328,7 +330,7 @@ impl PsArgs {
         let is_saved = source.from.is_some();
         let is_procps = strict || t.is_procps();
         let mut select = if is_procps { t.selection()? } else { Selection::default() };
-        // A saved answer has no processes of the caller.
+        // A saved answer does not know the caller.
         let nothing_said = t.lists.is_empty() && t.kinds == procps::Kinds::default() && !t.all;
         if is_saved && nothing_said {
             select.simple.clear();
@@ -478,7 +480,7 @@ mod tests {
         }
     }
 
-    /// The help and the parser are two tables: neither may have what the other lacks.
+    /// The help and the parser are two tables, which must have the same options.
     #[test]
     fn the_help_has_all_letters_and_no_others() {
         let command = command();

@@ -14,7 +14,7 @@ use crate::exit::{self, Exit};
 use crate::limits::{self, PageLimits};
 use crate::saved::RECORDED;
 
-/// What `taskdiag record` was asked for.
+/// Parsed options of `taskdiag record`.
 #[derive(Clone, Debug)]
 pub struct RecordArgs {
     /// Where the recording is.
@@ -25,7 +25,7 @@ pub struct RecordArgs {
     pub keep: Duration,
     /// How large the recording may be.
     pub max_size: NonZeroU64,
-    /// The time that `max_size` may not cut.
+    /// `max_size` removes no answers younger than this.
     pub keep_at_least: Duration,
     /// Threads rather than processes?
     pub threads: bool,
@@ -39,10 +39,10 @@ pub struct RecordArgs {
     pub limits: PageLimits,
 }
 
-/// Without `--keep-at-least`, this part of `--keep` is what `--max-size` may not cut.
+/// Without `--keep-at-least`, `--max-size` leaves this part of `--keep` alone.
 const KEEP_AT_LEAST: u32 = 7;
 
-/// What a recording holds and costs.
+/// Explains what a recording contains, and its cost.
 const INTRO: &str = "\
 ps, tree, memory, files, maps and report show what was recorded with --from DIR --at TIME, and top with --replay DIR.
 
@@ -50,19 +50,19 @@ DIR gets a file for each day. An answer is compressed with an earlier one as a d
 nearly no room. A crash loses at most the answer that was being written. The oldest files are removed as --keep and \
 --max-size say. No user can fill DIR so that others' answers are lost: --keep-at-least says what stays.
 
-A recording has the arguments of all processes, which may hold secrets, so only its owner may open DIR. It has what ps, tree \
+A recording has the arguments of all processes, which may contain secrets, so only its owner may open DIR. It has what ps, tree \
 and top show. More groups cost more: with --groups default,files it has open files, too.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("sudo taskdiag record /var/lib/taskdiag", "keep the last 7 days"),
-    ("sudo taskdiag ps --from /var/lib/taskdiag --at 03:10", "show what ran then"),
+    ("sudo taskdiag ps --from /var/lib/taskdiag --at 03:10", "show the processes of that time"),
     ("taskdiag record --every 1s --keep 1d recording", "record every second"),
 ];
 
 /// The options.
 pub fn command() -> Command {
     Command::new("record")
-        .about("Record what runs, every few seconds, to show later what ran at some time")
+        .about("Record all processes every few seconds, to look at any moment later")
         .before_help(INTRO)
         .help_template(table::TEMPLATE)
         .arg(
@@ -71,7 +71,7 @@ pub fn command() -> Command {
                 .required(true)
                 .value_parser(clap::value_parser!(PathBuf))
                 .value_hint(ValueHint::DirPath)
-                .help("Record to this directory, which is made if it is not there"),
+                .help("Record to this directory, which is created if it does not exist"),
         )
         .arg(
             Arg::new("every")
@@ -136,7 +136,7 @@ pub fn command() -> Command {
         .after_help(exit::examples(EXAMPLES))
 }
 
-/// An interval. Shorter ones would cost more than they tell.
+/// An interval. Shorter ones would cost more than they are worth.
 fn interval(text: &str) -> Result<Duration, String> {
     let every = limits::duration(text)?;
     let range = Duration::from_millis(100)..=Duration::from_secs(86_400);
@@ -146,8 +146,8 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long a file is kept. A lone number would be seconds, and most likely means days: it is refused, because files would
-/// be removed.
+/// How long a file is kept. A lone number would be seconds, and most likely means days: it is
+/// refused, because files would be removed.
 fn keep(text: &str) -> Result<Duration, String> {
     let keep = limits::duration(text)?;
     match text.ends_with(|c: char| c.is_ascii_digit()) {
@@ -177,7 +177,7 @@ impl RecordArgs {
         }
         let value = |id: &str| m.get_one::<Duration>(id).copied().expect("it has a default");
         Ok(RecordArgs {
-            dir: m.get_one::<PathBuf>("dir").cloned().expect("clap asks for it"),
+            dir: m.get_one::<PathBuf>("dir").cloned().expect("clap requires it"),
             every: value("every"),
             keep,
             keep_at_least: keep_at_least.unwrap_or(keep / KEEP_AT_LEAST),

@@ -10,7 +10,7 @@ use crate::answer::Source;
 use crate::exit::{self, Exit};
 use crate::limits::{self, PageLimits};
 
-/// What `taskdiag report` was asked for.
+/// Parsed options of `taskdiag report`.
 #[derive(Clone, Debug)]
 pub struct ReportArgs {
     /// Where the answer comes from.
@@ -19,7 +19,7 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
     /// Ask for PSS, for which the kernel walks over all pages?
     pub pss: bool,
-    /// Put open files on the page, besides the sockets that listen?
+    /// Show open files in addition to listening sockets?
     pub files: bool,
     /// Put the arguments of processes on the page?
     pub args: bool,
@@ -30,10 +30,10 @@ pub struct ReportArgs {
     pub title: Option<String>,
 }
 
-/// What a timeline shows where nothing is said.
+/// The default length of a timeline.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What it is, and whom it may be shown to.
+/// Explains the page, and warns about secrets.
 const INTRO: &str = "\
 The page is one file of HTML that opens without a server and loads nothing. It shows who has the memory, the largest users of \
 CPU time, memory, threads, descriptors and I/O, states, sockets that listen, and what was missing in the answer.
@@ -53,7 +53,7 @@ pub fn command() -> Command {
             "Show PSS, in which shared pages are shared out; the kernel walks over all pages for it, milliseconds for each GiB",
         ))
         .arg(table::flag("files", "Show open files, too, the largest first"))
-        .arg(table::flag("no-args", "Leave out the arguments of processes, which may hold secrets"))
+        .arg(table::flag("no-args", "Leave out the arguments of processes, which may contain secrets"))
         .arg(
             Arg::new("title")
                 .long("title")

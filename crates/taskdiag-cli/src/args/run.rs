@@ -11,8 +11,8 @@ pub fn command() -> Command {
     Command::new("run")
         .about("Run ps, top, pgrep or another program of procps, unmodified and faster")
         .before_help(
-            "The program is not changed, and neither is what it prints: a library is loaded in front of its libproc2, which \
-             gets the processes from taskdiag. What the program starts has the library, too. With TASKDIAG_STATS=1 in the \
+            "The program and its output do not change: a library is loaded before its libproc2, which \
+             gets the processes from taskdiag. Programs that it starts use the library, too. With TASKDIAG_STATS=1 in the \
              environment, it says what it did.",
         )
         .help_template(super::table::TEMPLATE)

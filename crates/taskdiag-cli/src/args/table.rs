@@ -1,5 +1,5 @@
-//! The options that all commands with a table have: which tasks, which columns, which order, which
-//! form, from where. `ps` has its own, older in fingers, with the same names.
+//! The options that all commands with a table share: tasks, columns, order, form and source. `ps`
+//! has options of its own for these, because users know those of procps.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ use crate::output::Form;
 use crate::output::terminal::{Color, Terminal};
 use crate::units::{self, Units};
 
-/// What was asked for.
+/// The parsed options.
 #[derive(Clone, Debug)]
 pub struct TableArgs {
     /// Which tasks.
     pub select: Selection,
-    /// Which of their rows, by `--where`.
+    /// The conditions of `--where` on their rows.
     pub filter: Option<Filter>,
     /// Columns asked for with `-o`; empty: those of the view.
     pub columns: Vec<Column>,
@@ -36,7 +36,7 @@ pub struct TableArgs {
     pub form: Form,
     /// Where the answer comes from.
     pub source: Source,
-    /// Say what it cost?
+    /// Is the cost printed (`--stats`)?
     pub stats: bool,
     /// How sizes look as text.
     pub units: Units,
@@ -91,7 +91,7 @@ pub fn filter_from(
     set: &'static Set,
     words: &[String],
 ) -> Result<Option<Filter>, Exit> {
-    // A saved answer may have another process with this pid. Commands without words need not have --from.
+    // In a saved answer, another process may have our pid. Commands without words may lack --from.
     let own = || m.get_one::<PathBuf>("from").is_none().then(std::process::id);
     let expressions = m.get_many::<String>("where").into_iter().flatten();
     let filters = expressions.map(|text| Filter::parse(set, text));
@@ -100,7 +100,7 @@ pub fn filter_from(
     Ok(all.into_iter().reduce(Filter::and))
 }
 
-/// Whether an argument that is no process id is a word to find processes by.
+/// Is this argument a word to find processes by, and not a process id?
 fn is_word(arg: &str) -> bool {
     arg.starts_with(char::is_alphabetic)
 }
@@ -108,7 +108,8 @@ fn is_word(arg: &str) -> bool {
 /// The longest line of `--help`, in cells, on a terminal that is wider.
 pub const HELP_WIDTH: usize = 100;
 
-/// The parts of `--help`, where a command has an introduction (`before_help`) between its title and its usage.
+/// The layout of `--help` for commands with an introduction (`before_help`) between title and
+/// usage.
 pub const TEMPLATE: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
@@ -133,7 +134,7 @@ pub fn color() -> Arg {
         .help("Use colour always, never or auto: on a terminal, unless NO_COLOR is set")
 }
 
-/// What was said of colour.
+/// The value of --color.
 pub fn color_from(m: &ArgMatches) -> Color {
     match m.get_one::<String>("color").map(String::as_str) {
         Some("always") => Color::Always,
@@ -142,7 +143,7 @@ pub fn color_from(m: &ArgMatches) -> Color {
     }
 }
 
-/// Where an answer is saved.
+/// The option `--from`.
 pub fn from() -> Arg {
     Arg::new("from")
         .long("from")
@@ -157,7 +158,7 @@ pub fn from() -> Arg {
         })
 }
 
-/// Which answer of a recording.
+/// The option `--at`, which chooses an answer of a recording.
 pub fn at() -> Option<Arg> {
     #[cfg(feature = "record")]
     return Some(moment("from").help(
@@ -266,7 +267,7 @@ pub fn output(command: Command) -> Command {
         .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
 }
 
-/// The forms of the output for programs, of which one may be chosen.
+/// The output formats for programs; at most one may be chosen.
 pub fn forms() -> [Arg; 5] {
     let one = |arg: Arg| {
         let others = FORMS.iter().filter(|f| *f != arg.get_id());
@@ -387,7 +388,7 @@ impl TableArgs {
             width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),
         })
     }
-    /// The width that was asked for.
+    /// The requested width.
     pub fn width(&self) -> Option<usize> {
         self.width
     }

@@ -18,7 +18,7 @@ use crate::units::{self, Units};
 /// The columns of this command.
 pub static SET: &Set = &TOP;
 
-/// What `taskdiag top` was asked for.
+/// Parsed options of `taskdiag top`.
 #[derive(Clone, Debug)]
 pub struct TopArgs {
     /// Time between two answers.
@@ -52,7 +52,7 @@ pub struct TopArgs {
     /// A recording instead of this machine.
     #[cfg(feature = "record")]
     pub replay: Option<std::path::PathBuf>,
-    /// Where in the recording it begins.
+    /// The moment in the recording to begin with.
     #[cfg(feature = "record")]
     pub at: Option<crate::moment::At>,
     /// May colours be used?
@@ -67,7 +67,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag top --where 'cpu_now > 5 or s == D'", "show what is busy or stuck"),
     ("taskdiag top --by unit", "add up by unit of systemd"),
     #[cfg(feature = "record")]
-    ("taskdiag top --replay /var/lib/taskdiag --at 03:10", "step through what was recorded"),
+    ("taskdiag top --replay /var/lib/taskdiag --at 03:10", "step through a recording"),
     ("taskdiag top --once --json --sort -write_now", "print it once, for a program"),
 ];
 
@@ -79,7 +79,7 @@ answer before, and what began and what ended. The key ? shows all keys; docs/top
 /// The options.
 pub fn command() -> Command {
     Command::new("top")
-        .about("Show what tasks do now, again and again")
+        .about("Live view of processes (like top)")
         .before_help(INTRO)
         .help_template(table::TEMPLATE)
         .args_override_self(true)
@@ -125,7 +125,7 @@ pub fn command() -> Command {
                 .value_name("TIME")
                 .default_value("1s")
                 .value_parser(limits::duration)
-                .help("Ask again after this time, such as 500ms or 5s; without a unit, seconds"),
+                .help("Refresh after this time, such as 500ms or 5s; without a unit, seconds"),
         )
         .arg(
             Arg::new("share")
@@ -158,7 +158,7 @@ fn replay() -> Vec<Arg> {
     return vec![
         Arg::new("replay")
             .long("replay")
-            // Its name in the other commands.
+            // The name of this option in other commands.
             .visible_alias("from")
             .value_name("DIR")
             .value_parser(clap::value_parser!(std::path::PathBuf))

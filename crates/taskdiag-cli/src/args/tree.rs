@@ -1,4 +1,4 @@
-//! The options of `taskdiag tree`, which are those of pstree where it has them.
+//! The options of `taskdiag tree`. Options that pstree has, too, mean the same.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ use crate::exit::{self, Asked, Exit};
 use crate::limits::PageLimits;
 use crate::output::terminal::{Color, Terminal};
 
-/// What is shown of a process beside its name.
+/// What is shown of a process in addition to its name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Labels {
     /// Arguments.
@@ -35,12 +35,13 @@ pub struct Labels {
     pub by_id: bool,
     /// Security labels.
     pub contexts: bool,
-    /// The kinds of namespaces that are others than those of the parent.
+    /// The kinds of namespaces that differ from those of the parent.
     pub spaces: bool,
     /// A colour by age.
     pub ages: bool,
-    /// Exactly as pstree: bytes that are not printable ASCII are octal digits, subtrees are equal if their names are, and
-    /// arguments are cut at the edge of the terminal by pstree's rules.
+    /// Exactly as pstree: bytes that are not printable ASCII become octal escapes, subtrees are
+    /// equal if their names are equal, and arguments are cut at the edge of the terminal by
+    /// pstree's rules.
     pub strict: bool,
 }
 
@@ -61,40 +62,40 @@ pub enum Start {
     All,
     /// At these processes.
     Pids(Vec<u32>),
-    /// At the processes of a user whose parent is another one's.
+    /// At the processes of a user whose parents belong to other users.
     User(u32),
 }
 
 impl Start {
-    /// Is it about a user?
+    /// Does it select a user?
     pub fn is_user(&self) -> bool {
         matches!(self, Start::User(_))
     }
 }
 
-/// Cells in a line of pstree where nobody says more.
+/// The default width of pstree in cells.
 const WIDTH_OF_PIPES: usize = 132;
 
-/// What `taskdiag tree` was asked for.
+/// Parsed options of `taskdiag tree`.
 #[derive(Clone, Debug)]
 pub struct TreeArgs {
     /// Where the trees begin.
     pub start: Start,
     /// Trees begin at the processes that match this and have no matching process above them.
     pub filter: Option<Filter>,
-    /// Those above as well?
+    /// Are ancestors shown, too?
     pub parents: bool,
-    /// The kernel's threads as well?
+    /// Are kernel threads shown, too?
     pub kernel: bool,
     /// What is shown of each process.
     pub labels: Labels,
     /// This process and those above it in bold.
     pub highlight: Option<u32>,
-    /// Drawn with ASCII, whatever the terminal can show.
+    /// Draw with ASCII, even if the terminal can show more.
     pub ascii: bool,
-    /// Drawn with lines, whatever it can show.
+    /// Draw with Unicode lines, even if the terminal may not show them.
     pub unicode: bool,
-    /// Drawn with the lines of a VT100.
+    /// Draw with the lines of a VT100.
     pub vt100: bool,
     /// A tree for each namespace of this kind, which is an index of [`SPACES`].
     pub by_space: Option<usize>,
@@ -102,11 +103,11 @@ pub struct TreeArgs {
     pub json: bool,
     /// Flat JSON?
     pub flat: bool,
-    /// Keys in JSON, where they are given.
+    /// The keys in JSON, if they are given.
     pub columns: Vec<Column>,
     /// Where the answer comes from.
     pub source: Source,
-    /// Say what it cost?
+    /// Is the cost printed (`--stats`)?
     pub stats: bool,
     color: Color,
     wide: bool,
@@ -277,7 +278,7 @@ impl TreeArgs {
         let is_json = flag("json") || flag("flat");
         if !keys.is_empty() && !is_json {
             return Err(Exit::Usage(String::from(
-                "-o names the keys of --json; what the tree shows is chosen with -a, -p and -u",
+                "-o names the keys of --json; choose what the tree shows with -a, -p and -u",
             )));
         }
         let starts = lists::items(words("start"));
@@ -290,7 +291,7 @@ impl TreeArgs {
         };
         if flag("show-parents") && !matches!(start, Start::Pids(_)) {
             return Err(Exit::Usage(String::from(
-                "-s is about those above a process: give its pid",
+                "-s shows the ancestors of a process: give its pid",
             )));
         }
         let filter = table::filter_from(m, &TASKS, &[])?;
@@ -362,7 +363,7 @@ impl TreeArgs {
         };
         let mut args = read().map_err(Exit::into_refused)?;
         args.labels.strict = true;
-        // The trees of namespaces are those below process 1, whatever else is asked for.
+        // Trees of namespaces always begin at process 1.
         if args.start == Start::All || args.by_space.is_some() && !args.parents {
             args.start = Start::Pids(vec![1]);
         }

@@ -8,7 +8,7 @@ use super::lists;
 use crate::exit::{self, Exit};
 use crate::limits;
 
-/// What `taskdiag wait` was asked for.
+/// Parsed options of `taskdiag wait`.
 #[derive(Clone, Debug)]
 pub struct WaitArgs {
     /// The processes, each once.

@@ -28,7 +28,8 @@ pub fn run(args: &DumpArgs) -> Result<(), Exit> {
 /// Lines that say what the answer lacks.
 fn lacking(snapshot: &Snapshot) -> Vec<Lack> {
     let done = snapshot.stream().done();
-    // What an engine does not have is lacking of the first task as of any; all else is counted.
+    // A group that the engine does not have is missing for all tasks alike, so the first one is
+    // enough. All other reasons are counted.
     let all = done.denied + done.blocked + done.truncated + done.over_budget > 0 || done.error != 0;
     let tasks = if all { snapshot.tasks().len() } else { 1 };
     let missing = snapshot

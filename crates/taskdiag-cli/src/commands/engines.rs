@@ -17,7 +17,7 @@ struct MachineFacts {
     remarks: Vec<String>,
 }
 
-/// Whether an engine has a group: yes, partly (a note says what is missing), or no.
+/// Whether an engine provides a group: yes, partly (a note says what is missing), or no.
 fn mark(support: &Result<Support, Error>, g: Group) -> &'static str {
     match support {
         Err(_) => "-",

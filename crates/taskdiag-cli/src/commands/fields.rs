@@ -12,7 +12,7 @@ pub fn groups(f: &Field) -> Vec<&'static str> {
     if f.groups.is_empty() { vec!["any"] } else { f.groups.iter().map(|g| g.name()).collect() }
 }
 
-/// What a reader of the table must know; also in the man page.
+/// Notes about the table, which are also in the man page.
 pub const NOTES: &str = "\
 Text shows a value as ps does: memory in KiB, times as [DD-]HH:MM:SS. JSON and CSV have the unit of the
 table: bytes, seconds, seconds since 1970. Their key is the first name here, or the header that was asked

@@ -144,8 +144,8 @@ fn quoted(text: &str) -> String {
 }
 
 const CONF: &str = "\
-The brake of a whole machine. With the line 'engine = procfs', only the files of /proc are read: no BPF program is \
-loaded, whoever asks and whatever TASKDIAG_ENGINE says, and another --engine is an error. Lines that begin with # are \
+Turns BPF off for a whole machine. With the line 'engine = procfs', only the files of /proc are read: no BPF program is \
+loaded, whatever the user and TASKDIAG_ENGINE are, and another --engine is an error. Lines that begin with # are \
 comments; 'engine = auto' is as without the file. It holds from the next request on. It must be a plain file of root's \
 that nobody else may write to: one that is not, or that says something else, is taken as the brake, too, with a word on \
 standard error, since to read /proc is always safe.";
@@ -163,12 +163,12 @@ const EXAMPLES: &[(&str, &str)] = &[
     #[cfg(feature = "record")]
     (
         "taskdiag record /var/lib/taskdiag; taskdiag ps --from /var/lib/taskdiag --at 03:10",
-        "Record what runs, and show what ran at ten past three.",
+        "Record all processes, and show those of ten past three.",
     ),
     ("taskdiag maps 42", "The memory mappings of process 42, as in pmap. -x and -X show more."),
     ("taskdiag maps --by path --path libssl", "Who uses a library."),
     ("taskdiag maps --deleted --by path", "Deleted or replaced files that are still mapped."),
-    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "Who listens, with the options of lsof."),
+    ("taskdiag files -nP -iTCP -sTCP:LISTEN", "Listening sockets, with the options of lsof."),
     ("taskdiag files +D /srv", "Who uses a file below a directory, in any way."),
     (
         "taskdiag files --deleted --sort -size",
@@ -181,7 +181,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     #[cfg(feature = "export")]
     ("taskdiag export", "Metrics for Prometheus, on http://127.0.0.1:9256/metrics."),
     #[cfg(all(feature = "arrow", feature = "record"))]
-    ("taskdiag convert /var/lib/taskdiag lake", "Parquet files of what was recorded."),
+    ("taskdiag convert /var/lib/taskdiag lake", "Parquet files of a recording."),
 ];
 
 fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
@@ -232,7 +232,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
         ("TASKDIAG_PROCPS_LIB", "The path of libtaskdiag-procps.so, for run and dropin."),
         (
             "TASKDIAG_STATS",
-            "With 1, programs started by run say at their end what taskdiag did for them.",
+            "With 1, programs started by run print statistics of the library when they end.",
         ),
     ] {
         writeln!(out, ".TP\n\\fB{name}\\fR\n{}", quoted(what))?;

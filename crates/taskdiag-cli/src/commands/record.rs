@@ -1,4 +1,4 @@
-//! `taskdiag record`: appends an answer to a recording every few seconds, until it is told to end.
+//! `taskdiag record`: appends an answer to a recording every few seconds, until a signal ends it.
 
 use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
@@ -49,7 +49,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
                 less.see(&told);
                 written += 1;
             }
-            // The disk may be full now and have room later. If not even the first answer can be written, it is an error.
+            // The disk may be full now and have room later. If not even the first answer can be
+            // written, it is an error.
             Err(e @ Error::Io { .. }) if written > 0 => trouble.is_there(&e),
             Err(e) => return Err(e.into()),
         }
@@ -60,7 +61,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
 }
 
 enum Frame {
-    /// It was written, or left out for want of room.
+    /// It was written, or left out because there was no room.
     Written(Written),
     /// The answer was stopped half-way, and is not recorded.
     Stopped,
@@ -74,7 +75,7 @@ fn frame(session: &mut Session, writer: &mut Writer, watch: &Watch) -> Result<Fr
     Ok(Frame::Written(writer.append(snapshot)?))
 }
 
-/// Says what is recorded.
+/// Prints what is being recorded.
 fn begin(args: &RecordArgs, session: &Session, bytes: u64) {
     let Some(snapshot) = session.snapshot() else { return };
     let engines: Vec<&str> = snapshot.served().iter().map(|s| s.engine.name()).collect();
@@ -92,14 +93,16 @@ fn begin(args: &RecordArgs, session: &Session, bytes: u64) {
     }
 }
 
-/// The time to the next multiple of the interval, so that answers are of 03:10:00 and 03:10:10.
+/// The time to the next multiple of the interval, so that answers are made at 03:10:00 and
+/// 03:10:10.
 fn until_next(every: Duration) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let every = every.as_nanos();
     Duration::from_nanos((every - now % every) as u64)
 }
 
-/// Counts answers that could not be written. Reports the first one, and their number when one is written again.
+/// Counts answers that could not be written. Reports the first one, and their number when one is
+/// written again.
 #[derive(Default)]
 struct Trouble {
     lost: u32,
@@ -108,7 +111,7 @@ struct Trouble {
 impl Trouble {
     fn is_there(&mut self, why: &Error) {
         if self.lost == 0 {
-            say(format_args!("taskdiag: {why}: answers are lost until this is mended"));
+            say(format_args!("taskdiag: {why}: answers are lost until this is fixed"));
         }
         self.lost += 1;
     }
@@ -120,14 +123,15 @@ impl Trouble {
     }
 }
 
-/// After this many whole answers, all is recorded again. Each key frame takes more than others, so there may be few between two
-/// that are cut.
+/// After this many complete answers, the recorder reports that everything is recorded again. Key
+/// frames take more room than others, so there may be only a few complete answers between two that
+/// are cut.
 const WHOLE: u32 = 60;
 
-/// Says when less is recorded, because the room is that of `--keep-at-least`, and when that is over.
+/// Reports when `--keep-at-least` leaves too little room for complete answers, and when this ends.
 #[derive(Default)]
 struct Less {
-    /// Whole answers since one that was cut. `None`: it was not said that less is recorded.
+    /// Complete answers since one that was cut. `None`: no report is open.
     whole: Option<u32>,
 }
 
@@ -167,7 +171,7 @@ impl End {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // nohup, or a shell, may have set it to be ignored: it stays so.
+            // If nohup or a shell has set it to be ignored, it stays ignored.
             if interrupt::is_ignored(signal) {
                 continue;
             }

@@ -1,11 +1,13 @@
-//! The JSON Schema of the output of `--json`, made from the field tables: `docs/taskdiag-json-1.schema.json`.
-//! `docs/json.md` says what it means, and what may change without a new number.
+//! The JSON Schema of the output of `--json`, made from the field tables:
+//! `docs/taskdiag-json-1.schema.json`. `docs/json.md` says what it means, and what may change
+//! without a new number.
 
 use serde_json::{Map, Value, json};
 use taskdiag::field::{DataType, FILES, Field, MAPS, MEMORY, Set, TASKS, TOP};
 use taskdiag::{Groups, Reason};
 
-/// The number in the schema's name. It has to change if something is removed or changes its meaning.
+/// The number in the schema's name. It has to change if something is removed or changes its
+/// meaning.
 const VERSION: u32 = 1;
 
 /// Which of `$defs` describes the values of a field.

@@ -16,8 +16,8 @@ use crate::output::{Sink, json};
 
 /// How many pids an error message names.
 const NAMED: usize = 10;
-/// When names are read again, after the start. A process that a shell has just forked has the name of the shell until its exec,
-/// and whether it is reaped before its last name can be read is a matter of luck.
+/// When names are read again, counted from the start. A process that a shell has just forked has
+/// the name of the shell until its exec, and it may be reaped before its last name can be read.
 const AGAIN: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(100),
@@ -32,7 +32,7 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
     allow_files(args.pids.len());
     let begun = Instant::now();
     let mut waiter = Waiter::new()?;
-    // The names that were seen last: a process that is reaped has none.
+    // The last names that were seen, because a reaped process has none.
     let mut names = HashMap::with_capacity(args.pids.len());
     for pid in &args.pids {
         match waiter.add(*pid) {
@@ -82,22 +82,22 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
     if some_are_lacking { Err(Exit::NoMatch) } else { Ok(()) }
 }
 
-/// Raises the limit of open files as far as it goes, where there is one file for each process.
+/// Raises the limit of open files as far as possible, because each process needs one.
 fn allow_files(processes: usize) {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|n| n < processes as u64 + 64) {
         limit.current = limit.maximum;
-        // Where it may not, opening a process says so.
+        // If the limit stays too low, opening a process reports it.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// The name of a process that is not reaped, whatever numbers /proc has.
+/// The name of a process that is not reaped, even if /proc is of another pid namespace.
 fn name(process: BorrowedFd<'_>) -> Option<Vec<u8>> {
     taskdiag::act::of_pidfd(process)?.comm()
 }
 
-/// What to say of those that had not ended in time.
+/// The message about processes that had not ended in time.
 fn still_there(mut pids: Vec<u32>) -> String {
     pids.sort_unstable();
     let named: Vec<String> = pids.iter().take(NAMED).map(u32::to_string).collect();

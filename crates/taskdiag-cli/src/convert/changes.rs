@@ -1,5 +1,5 @@
-//! Decides which tasks of a frame, or which entries of their lists, get a row: those that are new or have changed, and at
-//! times all.
+//! Decides which tasks of a frame, or which entries of their lists, get a row: those that are new
+//! or have changed, and all of them in full frames.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ pub struct Key {
     pub pid: u32,
     /// Its start in ticks since boot.
     pub start_ticks: u64,
-    /// What tells an entry of its list from the others. Zeroes if the row is the task itself.
+    /// Identifies an entry of the task's list. Zeroes if the row is the task itself.
     pub entry: [u64; 3],
 }
 
@@ -23,7 +23,7 @@ pub struct Key {
 pub enum Change {
     /// The frame has a row for everything.
     Full,
-    /// It was not in the frame before.
+    /// It was not in the previous frame.
     New,
     /// One of its values has changed.
     Changed,
@@ -32,20 +32,21 @@ pub enum Change {
 }
 
 impl Change {
-    /// Their names, by number.
+    /// Their names, indexed by number.
     pub const NAMES: [&str; 4] = ["full", "new", "changed", "ended"];
 }
 
-/// What is known from the last frame that had it.
+/// The values from the last frame that had it.
 struct Last {
     values: Vec<Value<'static>>,
     /// The number of that frame.
     frame: u64,
-    /// Whether a full frame lacks it, because it was not known then. It gets a row when it is seen again.
+    /// Is it missing from a full frame, because it could not be read then? It gets a row when it is
+    /// seen again.
     is_due: bool,
 }
 
-/// Compares each frame with the one before.
+/// Compares each frame with the previous one.
 pub struct Changes {
     full_every: Duration,
     known: HashMap<Key, Last>,
@@ -53,7 +54,7 @@ pub struct Changes {
     frame: u64,
     /// The time of the last full frame.
     full: Option<SystemTime>,
-    /// The time since boot of the frame before.
+    /// The time since boot of the previous frame.
     boottime: Duration,
     /// When the machine had booted, by the clocks of that frame.
     boot: Option<SystemTime>,
@@ -61,7 +62,8 @@ pub struct Changes {
     is_full: bool,
 }
 
-/// The clocks of a boot drift against each other while its time is corrected. No machine boots within this time.
+/// The clocks of a boot drift against each other while its time is corrected. No machine boots
+/// within this time.
 const SLACK: Duration = Duration::from_secs(2);
 
 fn apart(a: SystemTime, b: SystemTime) -> Duration {
@@ -75,11 +77,12 @@ impl Changes {
         let (known, full, boot) = (HashMap::new(), None, None);
         Changes { full_every, known, frame, full, boottime, boot, is_full: true }
     }
-    /// Begins a frame. Returns whether the machine has booted since the one before.
+    /// Begins a frame. Returns whether the machine has booted since the previous one.
     pub fn begin(&mut self, info: &FrameInfo) -> bool {
         let boot = info.time.checked_sub(info.boottime);
-        // The time since boot can be larger than in the last frame of the boot before. A writer does not live through a boot, so other
-        // clocks without a new writer mean that the clock was set.
+        // After a boot, the time since boot can still be larger than in the last frame before it. A
+        // writer does not survive a boot, so if the clocks differ and the writer is the same, the
+        // clock was set.
         let is_other = match (boot, self.boot.filter(|_| info.begins)) {
             (Some(now), Some(before)) => apart(now, before) > SLACK,
             _ => false,
@@ -97,8 +100,8 @@ impl Changes {
         (self.boottime, self.boot) = (info.boottime, boot);
         has_booted
     }
-    /// Notes a row of this frame. Returns why it is written, or `None` if it is not: because nothing has changed, or because
-    /// this frame has had the key before.
+    /// Notes a row of this frame. Returns why it is written. `None`: it is not written, because
+    /// nothing has changed, or because this frame already has the key.
     pub fn see(&mut self, key: Key, values: &[Value<'_>]) -> Option<Change> {
         let own = || values.iter().map(|v| v.clone().into_owned()).collect();
         let frame = self.frame;
@@ -121,8 +124,8 @@ impl Changes {
         };
         if self.is_full { Some(Change::Full) } else { change }
     }
-    /// What the frame before had and this one has not, with the last values. Forgets it. What belongs to one of the
-    /// processes in `unknown` may still be there, and is kept.
+    /// Removes and returns the rows that the previous frame had and this one lacks, with their last
+    /// values. Entries of the processes in `unknown` may still exist, and are kept.
     pub fn ended(&mut self, unknown: &HashSet<u32>) -> Vec<(Key, Vec<Value<'static>>)> {
         let (frame, is_full) = (self.frame, self.is_full);
         let mut gone = Vec::new();
@@ -139,7 +142,7 @@ impl Changes {
         });
         gone
     }
-    /// How much is known.
+    /// The number of known rows.
     pub fn len(&self) -> usize {
         self.known.len()
     }
@@ -159,7 +162,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Frames at these seconds of the two clocks, those of each writer together. At which has the machine booted?
+    /// Returns the frames at which the machine has booted, for frames at these seconds of the two
+    /// clocks, grouped by writer.
     fn boots(writers: &[&[(u64, u64)]]) -> Vec<bool> {
         let dir = tempfile::tempdir().expect("there is room");
         for frames in writers {

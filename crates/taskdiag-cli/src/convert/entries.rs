@@ -1,4 +1,5 @@
-//! What a row of each table is: which entries of which list of a process, and what tells an entry from the others.
+//! Defines the rows of each table: the list of a process, the entries of it that count, and the
+//! columns that identify an entry.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -39,7 +40,7 @@ impl Table {
         };
         query
     }
-    /// What identifies a row, whose task began at this time.
+    /// The key of a row whose task began at this time.
     pub fn key(self, row: &Row<'_>, start_ticks: u64) -> Key {
         let (pid, tid) = (row.view.tgid(), row.view.pid());
         match row.part {
@@ -49,7 +50,8 @@ impl Table {
                 Key { pid, start_ticks, entry: [tid.into(), fd.into(), 0] }
             }
             Part::Map(map) if self == Table::MappedFiles => {
-                // File systems such as btrfs have an inode number several times on one device, so the path is needed, too.
+                // On file systems such as btrfs, several files of one device can have the same
+                // inode number, so the path is needed, too.
                 let mut path = DefaultHasher::new();
                 map.name.map(|n| n.bytes).hash(&mut path);
                 let vma = map.vma.raw;
@@ -59,8 +61,8 @@ impl Table {
             _ => Key { pid: tid, start_ticks, entry: [0; 3] },
         }
     }
-    /// The processes whose lists are not in an answer, or not completely, and why. Those that have no such list, as a kernel
-    /// thread has no mappings, are not among them.
+    /// The processes whose lists are missing or incomplete in an answer, and why. Processes that
+    /// cannot have such a list are left out, such as kernel threads, which have no mappings.
     pub fn gaps(self, view: &View<'_>) -> HashMap<u32, Reason> {
         match self.list() {
             None => HashMap::new(),

@@ -26,7 +26,7 @@ impl Hour {
         let tables = tables.iter().map(|args| Rows::new(args, full_every)).collect();
         Hour { partition, frames: 0, tables }
     }
-    /// Whether there is a table of the tasks of this frame, which are processes or threads.
+    /// Is there a table for the kind of tasks in this frame, which is processes or threads?
     pub fn takes(&self, frame: &Frame) -> bool {
         self.tables.iter().any(|rows| rows.table.list().is_none() && rows.is_of(frame))
     }
@@ -51,10 +51,10 @@ impl Hour {
             return Ok(Vec::new());
         }
         let mut lines = Vec::new();
-        // The first file of the tasks tells `is_complete()`, so it gets its name last, when all others are there.
+        // `is_complete()` looks at the first file of the tasks, so that file gets its name last.
         for rows in self.tables.iter_mut().rev() {
             let parts = std::mem::take(&mut rows.parts);
-            // Those of an earlier conversion that had more.
+            // Removes files of an earlier conversion that had more files.
             partition.remove_from(rows.table, parts.len())?;
             if !parts.is_empty() {
                 lines.push(line(&partition.file(rows.table, 0), self.frames, &parts));

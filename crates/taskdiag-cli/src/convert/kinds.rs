@@ -1,7 +1,9 @@
-//! Whether the answers of an hour are of processes or of threads, and the tables that it gets by that.
+//! Finds out whether the answers of an hour are of processes or of threads, which decides its
+//! tables.
 //!
-//! A recorder asks for one or the other. Another one may have gone on in the same directory, so an hour can have answers of both. It has
-//! both tables then, because a row for each process and one for each thread must not be in one table.
+//! A recorder records one or the other. If its options were changed, an hour can have answers of
+//! both. Then it has both tables, because rows of processes and of threads must not be mixed in one
+//! table.
 
 use taskdiag::field::TASKS;
 use taskdiag::recording::{Frame, Recording};
@@ -15,7 +17,7 @@ use crate::exit::Exit;
 pub struct Kinds {
     /// Some have the threads of each process.
     pub threads: bool,
-    /// Some have the processes only.
+    /// Some have only processes.
     pub processes: bool,
 }
 
@@ -25,10 +27,11 @@ pub fn has_threads(frame: &Frame) -> bool {
 }
 
 impl Kinds {
-    /// Looks at these frames. It reads only the first frame of each writer, because a writer makes the same request each time.
+    /// Looks at these frames. It reads only the first frame of each writer, because a writer makes
+    /// the same request each time.
     pub fn of(recording: &Recording, frames: &[usize]) -> Kinds {
         let mut kinds = Kinds::default();
-        // Whether the frames of this writer are still to be looked at: its first one may be damaged.
+        // Must more frames of this writer be read? Its first one may be damaged.
         let mut is_due = true;
         for number in frames {
             is_due |= recording.info(*number).is_some_and(|info| info.begins);

@@ -99,7 +99,7 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
         };
         let line = || {
             format!(
-                "{other} of {} answers are of {of}, so the table {name} tells nothing about their time: they are in the table {there}",
+                "{other} of {} answers are of {of}, so the table {name} has no rows for their time: they are in the table {there}",
                 with + other
             )
         };
@@ -109,13 +109,13 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
     let mut lines = Vec::new();
     match (*with, *without) {
         (_, 0) => {}
-        // Most recordings have no lists. It is no news, unless the table was asked for.
+        // Most recordings have no lists, so this is reported only if the table was requested.
         (0, _) if table.is_named => {
             lines.push(format!("the table {name} is not written, because the recording has no {list}: {how}"));
         }
         (0, _) => {}
         (with, without) => lines.push(format!(
-            "{without} of {} answers were recorded without {list}, so the table {name} tells nothing about their time: {how}",
+            "{without} of {} answers were recorded without {list}, so the table {name} has no rows for their time: {how}",
             with + without
         )),
     }
@@ -134,17 +134,17 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
 fn lock(directory: &Path) -> Result<File, Exit> {
     let failed = |e: std::io::Error| Exit::Failed(format!("{}: {e}", shown(directory)));
     crate::aside::answers(directory).map_err(failed)?;
-    // Only the owner may look at what others run.
+    // Only the owner may see the processes of other users.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => Exit::Failed(format!(
-            "{} is not a directory: name one, which is made if it is not there",
+            "{} is not a directory: name one, which is created if it does not exist",
             shown(directory)
         )),
         _ => failed(e),
     })?;
     let file = File::open(directory).map_err(failed)?;
-    // Whoever else may put links there could make root overwrite any file.
+    // Another user who can create links there could make root overwrite any file.
     check_owner(directory).map_err(|e| Exit::Failed(e.to_string()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),

@@ -1,5 +1,5 @@
-//! A Parquet file of a table. It has no name until the files of its hour are complete, so that readers see all of them or
-//! none.
+//! A Parquet file of a table. It has no name until the files of its hour are complete, so that
+//! readers see all of them or none.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -16,7 +16,8 @@ use parquet::file::metadata::KeyValue;
 
 use crate::output::arrow;
 
-/// Rows in a row group. A reader can skip a whole row group by the smallest and largest values of its columns.
+/// Rows in a row group. A reader can skip a whole row group by the smallest and largest values of
+/// its columns.
 const GROUP: usize = 1 << 16;
 
 /// A complete file that does not have its name yet. It is removed if it never gets it.
@@ -61,8 +62,8 @@ impl Part {
     ) -> io::Result<u64> {
         let directory = self.file.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        // A file that is there was left by a command that was killed. It can be overwritten, because the lock of the lake says
-        // that no other command is running.
+        // An existing file was left by a command that was killed. It can be overwritten, because we
+        // hold the lock of the lake, so no other command is running.
         let mut options = OpenOptions::new();
         let mut out =
             options.write(true).create(true).truncate(true).mode(0o600).open(&self.part)?;
@@ -114,7 +115,8 @@ fn with_dot(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Removes what commands that were killed have left in a directory, and makes sure that the names in it are on the disk.
+/// Removes files that killed commands have left in a directory, and makes sure that the names in it
+/// are on the disk.
 ///
 /// # Errors
 /// The directory cannot be read, or the file not be removed.

@@ -1,4 +1,4 @@
-//! Where the files of an hour are, and which of them are there.
+//! Where the files of an hour are, and which of them exist.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use parquet::file::metadata::ParquetMetaDataReader;
 use crate::args::convert::{Table, TableArgs};
 use crate::output::arrow;
 
-/// The keys in a file's metadata that say whether the file was written after its hour was over, which tables were written with it, and
-/// how many frames the recording had of the hour.
+/// The keys in a file's metadata that say whether the file was written after its hour was over,
+/// which tables were written with it, and how many frames the recording had of the hour.
 const COMPLETE: &str = "taskdiag.complete";
 const TABLES: &str = "taskdiag.tables";
 const FRAMES: &str = "taskdiag.frames";
@@ -21,7 +21,7 @@ const FRAMES: &str = "taskdiag.frames";
 pub struct Partition {
     /// Its directory.
     pub directory: PathBuf,
-    /// The table of tasks, whose first file gets its name last. So it tells what is there.
+    /// The table of tasks. Its first file gets its name last, so its metadata describes all files.
     tasks: Table,
     tables: Vec<Table>,
     frames: u64,
@@ -30,8 +30,9 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The partition of an hour, which is counted from 1970. `is_over`: the hour had ended when the recording was opened, so
-    /// nothing will be added to it. `frames`: how many the recording has of it.
+    /// The partition of an hour, which is counted from 1970. `is_over`: the hour had ended when the
+    /// recording was opened, so nothing will be added to it. `frames`: how many the recording has
+    /// of it.
     pub fn new(
         lake: &Path,
         hour: u64,
@@ -65,8 +66,9 @@ impl Partition {
             format!("{name}-{n}.parquet")
         })
     }
-    /// Were all of the tables written after the hour was over, with all frames? If the clock was wrong then, frames may have come later.
-    /// There may be fewer frames by now, because old ones are removed.
+    /// Were all of the tables written after the hour was over, with all frames? If the clock was
+    /// wrong then, frames may have come later. There may be fewer frames by now, because old ones
+    /// are removed.
     pub fn is_complete(&self) -> bool {
         let read = || -> Option<bool> {
             let file = File::open(self.file(self.tasks, 0)).ok()?;
@@ -75,7 +77,7 @@ impl Partition {
             let value = |key| pairs.iter().find(|p| p.key == key)?.value.as_deref();
             let there: Vec<&str> = value(TABLES)?.split(',').collect();
             let has_all = self.tables.iter().all(|t| there.contains(&t.name()));
-            // Files of earlier versions do not say it.
+            // Files of earlier versions lack this key.
             let frames = value(FRAMES).map_or(Ok(u64::MAX), str::parse).ok()?;
             Some(has_all && frames >= self.frames && value(COMPLETE)? == "true")
         };

@@ -1,4 +1,5 @@
-//! Collects the rows of a table in an hour, and writes them to one file, or to several if there are very many.
+//! Collects the rows of a table in an hour, and writes them to one file, or to several if there are
+//! very many.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -24,19 +25,19 @@ use crate::args::convert::{Table, TableArgs};
 use crate::files::own_netns;
 use crate::output::arrow;
 
-/// A further file is begun after this many rows, because all rows of a file are sorted in memory. Lists have fewer, because
-/// there are several of them at a time.
+/// A new file is begun after this many rows, because all rows of a file are sorted in memory.
+/// Tables of lists have fewer, because several of them are in memory at a time.
 const ROWS: usize = 1 << 20;
 const ROWS_OF_LISTS: usize = 1 << 18;
 
-/// What the answers of a recording lack of a list.
+/// Counts the answers of a recording that lack a list.
 #[derive(Clone, Debug, Default)]
 pub struct Lacks {
     /// Answers that have the list.
     pub with: u64,
     /// Answers that were recorded without it.
     pub without: u64,
-    /// Answers of threads, where the table is of processes, or the other way round.
+    /// Answers of threads if the table is of processes, or the other way round.
     pub other: u64,
     /// How often the list of a process could not be read, by the reason.
     pub unread: BTreeMap<&'static str, u64>,
@@ -58,7 +59,7 @@ impl Lacks {
 pub struct Rows {
     /// The table.
     pub table: Table,
-    /// What the answers lack of it.
+    /// How many answers lack its list.
     pub lacks: Lacks,
     /// The files that are complete.
     pub parts: Vec<Part>,
@@ -92,7 +93,8 @@ impl Rows {
             change: Vec::new(),
         }
     }
-    /// Whether the rows of the table come from such a frame: those of processes and threads do not come from the same.
+    /// Do rows of this table come from such a frame? Frames of processes and frames of threads
+    /// belong to different tables.
     pub fn is_of(&self, frame: &Frame) -> bool {
         match self.table {
             Table::Processes => !has_threads(frame),
@@ -100,7 +102,7 @@ impl Rows {
             Table::Sockets | Table::Files | Table::MappedFiles | Table::Maps => true,
         }
     }
-    /// Adds the rows of a frame: those that have changed since the frame before, or all.
+    /// Adds the rows of a frame: those that have changed since the previous frame, or all.
     ///
     /// # Errors
     /// The rows do not fit into columns, or cannot be written.
@@ -114,21 +116,23 @@ impl Rows {
             self.lacks.without += 1;
             return Ok(());
         }
-        // Each file begins with all rows. If there are very many of these, others have to follow, too.
+        // Each file begins with a full frame. The limit must leave room for further frames, even if
+        // that is very large.
         let limit = if list.is_some() { ROWS_OF_LISTS } else { ROWS };
         if self.keys.len() > limit.max(2 * self.changes.len()) {
             self.end_file(partition)?;
         }
         self.lacks.with += 1;
-        // An answer of processes does not tell whether the open files of a thread have ended, so the next rows are a new beginning.
+        // An answer of processes does not show whether the open files of a thread have ended, so
+        // the next frame is written in full.
         let has_threads = has_threads(frame);
         if self.had_threads.replace(has_threads).is_some_and(|had| had != has_threads) {
             self.changes.forget();
         }
         let has_booted = self.changes.begin(&frame.info);
         if has_booted || self.cx.is_none() {
-            // The hour has one context. The start time of a process is computed from the clocks in it, and would differ a
-            // little with the clocks of each frame.
+            // All frames of an hour use one context. The start time of a process is computed from
+            // the clocks in it, and would differ a little from frame to frame otherwise.
             self.cx = Some(Context::of(&frame.snapshot, self.query.threads));
         }
         let at = micros(frame.info.time);
@@ -139,7 +143,8 @@ impl Rows {
         let cx = self.cx.as_ref().expect("it was made above");
         let fields = &self.query.columns;
         let start = fields.iter().position(|f| f.name == "start_ticks");
-        // The entries of a task follow each other, and there may be thousands of them. What the task itself has is looked up once.
+        // The entries of a task follow each other, and there may be thousands of them. Values of
+        // the task itself are looked up once.
         let is_own = |c: usize| self.table.set().own().any(|f| f.name == fields[c].name);
         let of_task: Vec<bool> = (0..fields.len()).map(|c| list.is_some() && !is_own(c)).collect();
         let mut last: (Option<u32>, Vec<Value<'static>>) = (None, Vec::new());
@@ -211,7 +216,8 @@ impl Rows {
         }
         let all = arrow_select::concat::concat_batches(&schema, &pieces).map_err(arrow::failed)?;
         drop(pieces);
-        // The rows of a task are next to each other, so that they compress well, and a reader finds them in one place.
+        // The rows of a task are next to each other, so that they compress well, and a reader finds
+        // them in one place.
         let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
         order.sort_by_key(|i| (keys[*i as usize], at[*i as usize]));
         let order = UInt32Array::from(order);

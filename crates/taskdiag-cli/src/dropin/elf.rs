@@ -1,5 +1,5 @@
-//! Reads from an ELF file which libraries it needs, and which symbol versions it has. Only 64-bit files of this machine's byte order are understood, because the
-//! drop-in is not made for others.
+//! Reads the needed libraries and the symbol versions of an ELF file. Only 64-bit files in this
+//! machine's byte order are supported, because the drop-in does not exist for others.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,8 @@ pub struct Linked {
     pub versions: Vec<String>,
 }
 
-/// How a file is linked. `None`: it is not an ELF file, but a script, for example, or it is for another kind of machine.
+/// How a file is linked. `None`: it is not an ELF file, but a script, for example, or it is for
+/// another kind of machine.
 ///
 /// # Errors
 /// It cannot be read.
@@ -65,7 +66,7 @@ pub fn linked(path: &Path) -> io::Result<Option<Linked>> {
     let Some((_, strings)) = entries.iter().find(|(tag, _)| *tag == DT_STRTAB) else {
         return Ok(Some(found));
     };
-    // Where the bytes of an address are in the file.
+    // The offset in the file of an address.
     let place = |at: u64| {
         let is_in =
             |s: &&Segment| s.kind == PT_LOAD && (s.address..s.address + s.size).contains(&at);
@@ -111,7 +112,7 @@ impl Segment {
     fn new(bytes: &[u8]) -> Segment {
         let kind = u32::from_ne_bytes(bytes[..4].try_into().expect("4 bytes"));
         let (offset, address, size) = (u64_at(bytes, 8), u64_at(bytes, 16), u64_at(bytes, 32));
-        // What would not fit into an address space is not there.
+        // An address that does not fit into the address space does not exist.
         let size = size.min(u64::MAX - address);
         Segment { kind, offset, address, size }
     }
@@ -129,7 +130,7 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("2 bytes"))
 }
 
-/// Bytes of a file; fewer where it ends.
+/// Bytes of a file; fewer at its end.
 fn part(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len.min(MOST) as usize];
     let mut n = 0;
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program() {
+    fn scripts_and_foreign_files_are_not_elf() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("file");
         for text in [&b"#!/bin/sh\n"[..], b"", &[0x7f, b'E', b'L', b'F'], &[0xff; 200]] {

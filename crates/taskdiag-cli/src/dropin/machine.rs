@@ -1,8 +1,9 @@
 //! `taskdiag dropin`: the drop-in for all programs of a machine that use libproc2.
 //!
-//! One file in `/etc/ld.so.conf.d` puts a directory first in the search path of the dynamic linker. It has a [stub] of each
-//! libproc2 of the machine. To remove the drop-in, that file and the directory are removed, and ldconfig runs again. No file of
-//! the distribution changes, so its upgrades work as before.
+//! One file in `/etc/ld.so.conf.d` puts a directory first in the search path of the dynamic linker.
+//! It has a [stub] of each libproc2 of the machine. To remove the drop-in, that file and the
+//! directory are removed, and ldconfig runs again. No file of the distribution changes, so its
+//! upgrades work as before.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +18,8 @@ use super::{elf, stub};
 use crate::args::dropin::What;
 use crate::exit::{Exit, say};
 
-/// The line for the dynamic linker. It is read in the order of names, and the first directory counts.
+/// The line for the dynamic linker. It is read in the order of names, and the first directory
+/// counts.
 const CONF: &str = "/etc/ld.so.conf.d/00-taskdiag.conf";
 /// The same file until it is complete. ldconfig does not read a file of this name.
 const CONF_NEW: &str = "/etc/ld.so.conf.d/00-taskdiag.conf.new";
@@ -48,7 +50,8 @@ fn only_root(verb: &str) -> Result<(), Exit> {
     }
 }
 
-/// The libraries that the dynamic linker knows by one of our names. It takes the first one of each name.
+/// The libraries with one of our names that the dynamic linker knows. It takes the first one of
+/// each name.
 fn known() -> Result<Vec<(&'static str, PathBuf)>, Exit> {
     let out = Command::new("/sbin/ldconfig").arg("-p").stderr(Stdio::null()).output();
     let out = out.map_err(|e| failed("/sbin/ldconfig", &e))?;
@@ -62,13 +65,14 @@ fn known() -> Result<Vec<(&'static str, PathBuf)>, Exit> {
     Ok(text.lines().filter_map(of_name).collect())
 }
 
-/// The one that the dynamic linker takes.
+/// The library that the dynamic linker takes.
 fn first<'a>(known: &'a [(&str, PathBuf)], soname: &str) -> Option<&'a PathBuf> {
     known.iter().find(|(name, _)| *name == soname).map(|(_, path)| path)
 }
 
-/// The symbol versions of a stub. A program does not start if it needs one that the file of this name lacks, so the stub has
-/// those of the real library, and those that a later version of procps is likely to add.
+/// The symbol versions of a stub. A program does not start if it needs a version that the library
+/// lacks. So the stub has those of the real library, and those that later versions of procps are
+/// likely to add.
 fn versions(real: &Path) -> Result<Vec<String>, Exit> {
     let linked = elf::linked(real).map_err(|e| failed(real.display(), &e))?;
     let mut versions = linked.unwrap_or_default().versions;
@@ -90,12 +94,12 @@ fn ldconfig() -> Result<(), Exit> {
     }
 }
 
-/// What [`CONF`] says.
+/// The content of [`CONF`].
 #[derive(Debug, PartialEq, Eq)]
 enum Installed {
     /// There is no such file.
     No,
-    /// It names nothing, so it may be what an interrupted `install` of an earlier version left.
+    /// It is empty; an interrupted `install` of an earlier version may have left it.
     Nowhere,
     /// The directory of the stubs.
     In(PathBuf),
@@ -110,7 +114,8 @@ impl Installed {
         }
     }
 
-    /// By the text of the file. `remove` deletes files in that directory, so it must be one that `install` makes.
+    /// Parses the text of the file. `remove` deletes files in that directory, so only a directory
+    /// that `install` makes is accepted.
     fn of(text: &str) -> Result<Installed, Exit> {
         let mut lines =
             text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
@@ -119,21 +124,22 @@ impl Installed {
         match dir.is_absolute() && dir.ends_with(DIR) && lines.next().is_none() {
             true => Ok(Installed::In(dir)),
             false => Err(Exit::Failed(format!(
-                "{CONF}: taskdiag has not written this, as it writes one line with the path of a directory '{DIR}'; look at \
+                "{CONF}: taskdiag has not written this: it writes one line with the path of a directory '{DIR}'; look at \
                  it, and delete it yourself if nobody needs it"
             ))),
         }
     }
 }
 
-/// Every program of the machine loads this, so nobody but root may write to it or to a directory above it.
+/// Every program of the machine loads this file, so only root may be able to write to it or to a
+/// directory above it.
 fn only_roots(path: &Path) -> Result<(), Exit> {
     for part in path.ancestors() {
         let meta = part.metadata().map_err(|e| failed(part.display(), &e))?;
         let is_sticky = meta.is_dir() && meta.mode() & libc::S_ISVTX != 0;
         if meta.uid() != 0 || (meta.mode() & 0o022 != 0 && !is_sticky) {
             return Err(Exit::Failed(format!(
-                "{}: others than root may write to it, and all programs would load it: install taskdiag where only \
+                "{}: users other than root may write to it, and all programs would load it: install taskdiag where only \
                  root can write, with 'sudo make install'",
                 part.display()
             )));
@@ -142,7 +148,7 @@ fn only_roots(path: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Programs of all users load this. Where they cannot, they do not start at all.
+/// Programs of all users load this file. A program that cannot read it does not start at all.
 fn readable(path: &Path) -> Result<(), Exit> {
     for part in path.ancestors() {
         let meta = part.metadata().map_err(|e| failed(part.display(), &e))?;
@@ -172,7 +178,7 @@ fn install() -> Result<(), Exit> {
     }
     if !stub::IS_KNOWN {
         return Err(Exit::Failed(String::from(
-            "it is not known how a library looks on this kind of machine",
+            "the drop-in does not support this kind of machine",
         )));
     }
     let library = super::library()?;
@@ -206,7 +212,7 @@ fn install() -> Result<(), Exit> {
         return Err(e);
     }
     let lines = reals.iter().map(|(soname, real)| {
-        format!("installed: {} in front of {}\n", dir.join(soname).display(), real.display())
+        format!("installed: {} before {}\n", dir.join(soname).display(), real.display())
     });
     println(&lines.collect::<String>())
 }
@@ -215,7 +221,8 @@ fn says_nothing() -> Exit {
     Exit::Failed(format!("{CONF} names no directory: run 'taskdiag dropin remove'"))
 }
 
-/// Makes the directory of the stubs. ldconfig takes every library in it, so one that is there already must be root's.
+/// Creates the directory of the stubs. ldconfig takes every library in it, so an existing one must
+/// belong to root.
 fn make(dir: &Path) -> Result<(), Exit> {
     match fs::create_dir(dir) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -226,7 +233,7 @@ fn make(dir: &Path) -> Result<(), Exit> {
     let real = dir.canonicalize().map_err(|e| failed(dir.display(), &e))?;
     if real != dir || !real.is_dir() {
         return Err(Exit::Failed(format!(
-            "{}: it is no directory, and taskdiag has not made it; remove it",
+            "{}: it is not a directory, and taskdiag has not made it; remove it",
             dir.display()
         )));
     }
@@ -234,22 +241,22 @@ fn make(dir: &Path) -> Result<(), Exit> {
     readable_by_all(dir, 0o755)
 }
 
-/// Every user's programs read it, whatever the umask of root is.
+/// The programs of every user read it, so its mode does not depend on the umask of root.
 fn readable_by_all(path: &Path, mode: u32) -> Result<(), Exit> {
     let done = fs::set_permissions(path, fs::Permissions::from_mode(mode));
     done.map_err(|e| failed(path.display(), &e))
 }
 
-/// Writes the stubs and the line for the dynamic linker. The line comes last, and is there as a whole or not at all.
+/// Writes the stubs and the line for the dynamic linker. The line comes last, and atomically.
 fn write(dir: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Exit> {
     let whole = |path: &Path, bytes: &[u8]| -> Result<(), Exit> {
         let at = |e: io::Error| failed(path.display(), &e);
-        // One that is there may belong to somebody else, who could still write to it.
+        // An existing file may belong to another user, who could still write to it.
         gone(fs::remove_file(path)).map_err(at)?;
         let mut file = fs::File::create_new(path).map_err(at)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at);
         written.and_then(|()| readable_by_all(path, 0o644)).inspect_err(|_| {
-            // A part of a stub is not known as one later.
+            // `remove` would not recognize an incomplete stub.
             let _ = fs::remove_file(path);
         })
     };
@@ -272,7 +279,7 @@ fn works(dir: &Path) -> Result<(), Exit> {
         }
         let taken = taken.map_or_else(|| String::from("nothing"), |p| p.display().to_string());
         let what = match is_there {
-            true => "'ldconfig' may mend it",
+            true => "'ldconfig' may fix it",
             false => {
                 "it came later, so run 'taskdiag dropin remove' and then 'taskdiag dropin install'"
             }
@@ -286,7 +293,8 @@ fn works(dir: &Path) -> Result<(), Exit> {
     let mut ps = Command::new("ps");
     ps.args(["-o", "pid=", "-p", &pid]).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut ps = ps.spawn().map_err(|e| failed("ps", &e))?;
-    // It is killed if it takes long, because then all programs of the machine would take long.
+    // It is killed if it takes long, because with such a delay every program of the machine would
+    // take long.
     let until = Instant::now() + PATIENCE;
     while ps.try_wait().map_err(|e| failed("ps", &e))?.is_none() {
         if Instant::now() > until {
@@ -313,8 +321,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Is it a stub, of this version or of another one? A stub needs its two libraries by their paths, which no other library
-/// of this name does.
+/// Is it a stub, of this version or of another one? Only stubs need their two libraries by path.
 fn is_stub(path: &Path) -> Result<bool, Exit> {
     let linked = match elf::linked(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -327,9 +334,9 @@ fn is_stub(path: &Path) -> Result<bool, Exit> {
     }))
 }
 
-/// Removes everything that was installed. The file with the line goes first, so that no program looks for a missing library.
-/// If ldconfig fails, the stubs go nevertheless: where a library is missing that ldconfig has noted, the dynamic linker looks
-/// into the usual directories.
+/// Removes everything that was installed. The file with the line goes first, so that no program
+/// looks for a missing library. The stubs are removed even if ldconfig fails: if a library in the
+/// cache of ldconfig is missing, the dynamic linker searches the usual directories.
 fn take_away(dir: &Path) -> Result<(), Exit> {
     for conf in [CONF, CONF_NEW] {
         gone(fs::remove_file(conf)).map_err(|e| failed(conf, &e))?;
@@ -348,7 +355,7 @@ fn take_stubs(dir: &Path) -> Result<(), Exit> {
     }
     match gone(fs::remove_dir(dir)) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Err(Exit::Failed(format!(
-            "{}: the drop-in is removed, but files that are not its own are there, and stay",
+            "{}: the drop-in is removed, but the directory has other files, which stay",
             dir.display()
         ))),
         done => done.map_err(|e| failed(dir.display(), &e)),

@@ -1,7 +1,7 @@
 //! The drop-in for libproc2: running one program with it, and installing it for all programs.
 //!
-//! The library itself is `taskdiag-procps`, a file that is loaded into other programs. This program does not link to it;
-//! it only tells the dynamic linker where the library is.
+//! The library itself is `taskdiag-procps`, a file that is loaded into other programs. This program
+//! does not link to it; it only tells the dynamic linker where the library is.
 
 mod elf;
 pub mod machine;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::Exit;
 
-/// The environment variable that names the library, for those who keep it elsewhere.
+/// The environment variable with the path of the library, if it is not in the usual place.
 const ENV: &str = "TASKDIAG_PROCPS_LIB";
-/// Its name where it is installed, and where cargo makes it.
+/// Its file names when installed and in cargo's target directory.
 const NAMES: [&str; 2] = ["libtaskdiag-procps.so", "libtaskdiag_procps.so"];
 
 /// The library: the one of [`ENV`], beside this program, or in `../lib/taskdiag`.
@@ -41,7 +41,8 @@ pub fn library() -> Result<PathBuf, Exit> {
     }
 }
 
-/// Why the library cannot be looked for, which nothing but `/proc` and [`ENV`] can mend. `None`: it can.
+/// Why the library cannot be searched for. Only a mounted `/proc` or [`ENV`] helps. `None`: it can
+/// be.
 pub fn hindrance() -> Option<String> {
     match std::env::var_os(ENV).is_some_and(|p| !p.is_empty()) {
         true => None,
@@ -51,7 +52,7 @@ pub fn hindrance() -> Option<String> {
 
 fn unknown(e: &std::io::Error) -> String {
     format!(
-        "the library is beside this program, and where that is cannot be known without /proc ({e}): {ENV} names it"
+        "the library is in the directory of this program, which cannot be found without /proc ({e}): set {ENV} to its path"
     )
 }
 

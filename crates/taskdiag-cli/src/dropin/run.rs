@@ -14,7 +14,7 @@ use crate::exit::{Exit, say};
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// The sonames that the drop-in stands in for. A machine may have both.
+/// The sonames that the drop-in replaces. A machine may have both.
 pub const SONAMES: [&str; 2] = ["libproc2.so.0", "libproc2.so.1"];
 
 /// Run it. This does not return if it works.
@@ -24,7 +24,7 @@ pub fn run(argv: &[OsString]) -> Result<(), Exit> {
         say(format_args!("taskdiag: run: there is no program {}", name.to_string_lossy()));
         return Err(Exit::Code(NOT_FOUND));
     };
-    // The programs of a rescue shell are to work, too.
+    // Programs must work in a rescue shell without /proc, too.
     if let Some(why) = super::hindrance() {
         say(format_args!("taskdiag: run: without the drop-in: {why}"));
         return Err(exec(Command::new(&program).arg0(name).args(args), &program));
@@ -48,7 +48,7 @@ pub fn run(argv: &[OsString]) -> Result<(), Exit> {
     Err(exec(command.arg0(name).args(args).env("LD_PRELOAD", preload), &program))
 }
 
-/// Executes it, which returns only if that fails.
+/// Executes it. Returns only if that fails.
 fn exec(command: &mut Command, program: &Path) -> Exit {
     // A signal that is ignored here would be ignored there, too.
     // SAFETY: this sets the default of a signal.
@@ -78,10 +78,10 @@ fn refusal(program: &Path) -> Result<Option<String>, Exit> {
         || (meta.mode() & libc::S_ISGID != 0 && meta.gid() != gid)
         || (uid != 0 && has_capabilities(program));
     if gains {
-        let why = "it is setuid, setgid or has file capabilities, and such programs load no library of their caller";
+        let why = "it is setuid, setgid or has file capabilities, and such programs load no library that their caller names";
         return Ok(Some(why.to_owned()));
     }
-    // A file that may be executed but not read is executed without this check.
+    // If the file is executable but not readable, this check is skipped.
     let linked = elf::linked(program).unwrap_or_default();
     Ok(linked.and_then(|l| refusal_of(&l)))
 }
@@ -100,7 +100,7 @@ fn refusal_of(linked: &Linked) -> Option<String> {
         n.starts_with("libprocps.so") || (n.starts_with("libproc2.so") && !is_known)
     })?;
     let known = SONAMES.join(" and ");
-    Some(format!("it needs {other}, and the drop-in stands in for {known} only"))
+    Some(format!("it needs {other}, and the drop-in only replaces {known}"))
 }
 
 #[cfg(test)]

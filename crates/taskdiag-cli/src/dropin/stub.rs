@@ -1,9 +1,10 @@
-//! The file that stands in the place of libproc2 for a whole machine.
+//! The file that replaces libproc2 for a whole machine.
 //!
-//! It is a library without code. It has the name and the symbol versions that programs look for, and needs two libraries by
-//! their paths: first the drop-in, then the real libproc2. The dynamic linker looks for a function in all three of them in
-//! this order, so it finds those of the drop-in there and all others in the real one. Making the file here and not with a
-//! linker lets it name the paths of this machine without a compiler on it.
+//! It is a library without code. It has the name and the symbol versions that programs look for,
+//! and needs two libraries by path: first the drop-in, then the real libproc2. The dynamic linker
+//! searches the three files in this order for each function, so it finds the functions of the
+//! drop-in first, and all others in the real library. The file is made here and not with a linker,
+//! so that it can name the paths of a machine without a compiler.
 
 /// Bytes of the headers: the file's own, and three of segments.
 const HEADERS: usize = 64 + 3 * 56;
@@ -20,10 +21,10 @@ const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
     0
 };
 
-/// Is it known how such a file looks here?
+/// Is this architecture supported?
 pub const IS_KNOWN: bool = MACHINE != 0 && cfg!(target_endian = "little");
 
-/// The file: its soname, its symbol versions, and the libraries that it needs.
+/// Makes the file from its soname, its symbol versions, and the libraries that it needs.
 pub fn file(soname: &str, versions: &[String], needed: [&str; 2]) -> Vec<u8> {
     let mut strings = vec![0];
     let mut string = |text: &str| {
@@ -38,7 +39,7 @@ pub fn file(soname: &str, versions: &[String], needed: [&str; 2]) -> Vec<u8> {
     nodes.extend(versions.iter().map(|v| (0, v.as_str(), string(v))));
     let libraries = needed.map(&mut string);
 
-    // All parts lie one behind the other, at addresses that are their places in the file.
+    // All parts follow each other, and the address of each is its offset in the file.
     let symbols_at = HEADERS;
     let hash_at = symbols_at + 24;
     let versions_at = hash_at + 16;
@@ -108,7 +109,7 @@ fn put64(out: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
 }
 
-/// A program header, of a part that may be read and written.
+/// A program header of a readable and writable part.
 fn segment(out: &mut Vec<u8>, kind: u32, at: u64, len: u64, align: u64) {
     put32(out, &[kind, 6]);
     put64(out, &[at, at, at, len, len, align]);
@@ -129,7 +130,7 @@ mod tests {
     use crate::dropin::elf;
 
     #[test]
-    fn it_says_what_it_needs() {
+    fn a_stub_has_its_name_versions_and_libraries() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("libproc2.so.0");
         for versions in [&["LIBPROC_2"][..], &["LIBPROC_2", "LIBPROC_2.1", "LIBPROC_2.2"]] {

@@ -32,13 +32,14 @@ impl Accounts {
     pub fn begin(&mut self) {
         self.0.begin();
     }
-    /// Adds the counters and the present values of a process. `state` is the index of its state in `STATES`.
+    /// Adds the counters and the present values of a process. `state` is the index of its state in
+    /// `STATES`.
     pub fn add(&mut self, id: Id, by: &Counts, gauges: &Gauges, state: usize) {
         let account = self.0.account(id);
         gauges.add_to(account, by);
         account.now.states[state] += 1;
     }
-    /// The states of threads, which take the place of those of processes.
+    /// The states of threads, which replace those of processes.
     pub fn put_states(&mut self, id: Id, states: [u64; super::ledger::STATES.len()]) {
         self.0.account(id).now.states = states;
     }

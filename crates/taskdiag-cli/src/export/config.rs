@@ -1,7 +1,8 @@
-//! Which processes make a group, and what it is called: the configuration file of process-exporter (`process_names`).
+//! The rules that put processes into named groups: the configuration file of process-exporter
+//! (`process_names`).
 //!
-//! The rules are those of its README. A rule has matchers, all of which must match; the first rule that matches wins.
-//! Nothing here asks about processes.
+//! Its README describes the rules. A rule has matchers, all of which must match; the first rule
+//! that matches wins. This file makes no requests.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
@@ -14,7 +15,7 @@ use super::yaml::{self, Kind, Node};
 /// The largest file that is read.
 const FILE_MAX: u64 = 1 << 20;
 
-/// What is known of a process that is to be named.
+/// The properties of a process that rules and names use.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// The command name.
@@ -32,7 +33,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// A hash of everything here that can change while the process runs, which is all but the pid and the start time.
+    /// A hash of everything here that can change while the process runs, which is all but the pid
+    /// and the start time.
     pub fn looks(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.comm, &self.argv, &self.username, &self.cgroups).hash(&mut hasher);
@@ -40,7 +42,8 @@ impl Process {
     }
 }
 
-/// An entry of `exe`: the whole of argv[0] if it has a slash, else its last part.
+/// An entry of `exe`: compared with the whole of argv[0] if it has a slash, else with its last
+/// part.
 #[derive(Debug)]
 enum Exe {
     Base(Vec<u8>),
@@ -59,7 +62,7 @@ struct Rule {
 #[derive(Debug)]
 pub struct Config {
     rules: Vec<Rule>,
-    /// What is not known and was ignored.
+    /// Warnings about unknown keys, which were ignored.
     pub remarks: Vec<String>,
 }
 
@@ -221,7 +224,7 @@ impl Rule {
     }
 }
 
-/// So many bytes of a command name the kernel keeps.
+/// The kernel keeps this many bytes of a command name.
 const COMM: usize = 15;
 
 /// Is a command name too long? Those of kworkers may be longer.
@@ -229,7 +232,7 @@ fn never_matches(name: &str) -> bool {
     name.len() > COMM && !name.starts_with("kworker/")
 }
 
-/// The last part of a path, as Go has it.
+/// The last part of a path, as in Go.
 fn go_base(path: &[u8]) -> &[u8] {
     if path.is_empty() {
         return b".";
@@ -250,7 +253,7 @@ fn text(node: &Node) -> Result<Option<String>, String> {
     match &node.kind {
         Kind::Null => Ok(None),
         Kind::Text(text) => Ok(Some(text.clone())),
-        _ => Err(format!("line {}: this must be a text, not {}", node.line, node.what())),
+        _ => Err(format!("line {}: this must be text, not {}", node.line, node.what())),
     }
 }
 
@@ -393,7 +396,7 @@ process_names:
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_in_a_configuration_have_a_reason_and_a_line() {
         for (text, want) in [
             ("", "process_names"),
             ("- a", "process_names"),

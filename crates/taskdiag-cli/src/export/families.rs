@@ -10,7 +10,7 @@ use super::ledger::{
 use super::text::{Kind, Sink, label};
 use super::tracker::Tracker;
 
-/// Gives a sink the metrics of all families that were asked for.
+/// Writes the metrics of all requested families to a sink.
 pub fn write(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     let families = tracker.options.families;
     if families.groups {
@@ -50,17 +50,18 @@ fn sorted<V: Copy>(map: &std::collections::HashMap<String, V>) -> BTreeMap<&str,
     map.iter().map(|(l, v)| (l.as_str(), *v)).collect()
 }
 
-/// The accounts of a ledger in the order of their names, so that two answers can be compared.
+/// The accounts of a ledger sorted by name, so that two answers can be compared.
 fn in_order(ledger: &Ledger) -> Vec<&Account> {
     let mut all: Vec<&Account> = ledger.all().collect();
     all.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
     all
 }
 
-/// A value of an account. `None`: it is not known, and there is no sample.
+/// Writes a value of an account. `None`: it is not known, and there is no sample.
 type Get = fn(&Account) -> Option<u64>;
 
-/// A gauge of an account: 0 if it has no task, and no sample if nothing is known of those it has.
+/// A gauge of an account: 0 if it has no tasks, and no sample if the value of none of its tasks is
+/// known.
 macro_rules! gauge {
     ($member:ident) => {
         |a: &Account| if a.now.tasks == 0 { Some(0) } else { a.now.$member.get() }
@@ -198,7 +199,8 @@ fn groups(t: &mut dyn Sink, tracker: &Tracker) {
             .now
             .oldest_ns
             .map(|ns| tracker.health.boot_unix_s + (ns / 1_000_000_000) as i64);
-        // For a group without processes, process-exporter shows a time in the year 1. Here there is no sample.
+        // For a group without processes, process-exporter shows a time in the year 1. Here there is
+        // no sample.
         if let Some(start) = start {
             t.fraction(&[&account.labels], start as f64);
         }
@@ -274,7 +276,7 @@ fn threads(t: &mut dyn Sink, ledger: &Ledger) {
     );
 }
 
-/// The names of the families of one kind of place.
+/// The names of the families of units, slices or containers.
 struct Names {
     processes: &'static str,
     threads: &'static str,
@@ -398,14 +400,14 @@ fn top(t: &mut dyn Sink, tracker: &Tracker) {
         t.family(
             "taskdiag_top_cpu_ratio",
             Kind::Gauge,
-            "CPU seconds a second since the scrape before, of those that used most.",
+            "CPU seconds per second since the previous scrape, of the names that used most.",
         );
         cpu.iter().for_each(|(labels, value)| t.fraction(&[labels], *value));
     }
     t.family(
         "taskdiag_top_resident_bytes",
         Kind::Gauge,
-        "Resident memory of those that have most.",
+        "Resident memory of the names that have most.",
     );
     tracker.top.rss.iter().for_each(|(labels, bytes)| t.sample(&[labels], *bytes));
 }
@@ -427,21 +429,17 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     };
     t.family("taskdiag_build_info", Kind::Gauge, "The version of taskdiag; the value is 1.");
     t.sample(&[&label("version", env!("CARGO_PKG_VERSION").as_bytes())], 1);
-    t.family(
-        "taskdiag_engine_info",
-        Kind::Gauge,
-        "Which engine answered, for which walk; the value is 1.",
-    );
+    t.family("taskdiag_engine_info", Kind::Gauge, "The engine of each walk; the value is 1.");
     for (engine, walk) in &health.engines {
         t.sample(&[&label("engine", engine.as_bytes()), &label("walk", walk.as_bytes())], 1);
     }
     t.family(
         "taskdiag_scrape_duration_seconds",
         Kind::Gauge,
-        "How long the last reading of the tasks took.",
+        "How long the last scan of the tasks took.",
     );
     t.fraction(&[], health.took.as_secs_f64());
-    one(t, "taskdiag_scrapes_total", Kind::Counter, "Readings of the tasks.", health.scrapes);
+    one(t, "taskdiag_scrapes_total", Kind::Counter, "Scans of the tasks.", health.scrapes);
     one(
         t,
         "taskdiag_scrape_failures_total",
@@ -453,20 +451,20 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
         t,
         "taskdiag_scrape_processes",
         Kind::Gauge,
-        "Processes that the last reading saw.",
+        "Processes that the last scan saw.",
         health.processes,
     );
     one(
         t,
         "taskdiag_gaps_total",
         Kind::Counter,
-        "Values that readings lacked, such as one that was denied.",
+        "Values that scans lacked, such as one that was denied.",
         health.gaps_total,
     );
     t.family(
         "taskdiag_scrape_gaps",
         Kind::Gauge,
-        "Values that the last reading lacked, by kind and reason.",
+        "Values that the last scan lacked, by kind and reason.",
     );
     let gaps: BTreeMap<String, u64> = health
         .gaps
@@ -478,11 +476,7 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
         })
         .collect();
     gaps.iter().for_each(|(labels, n)| t.sample(&[labels], *n));
-    t.family(
-        "taskdiag_names",
-        Kind::Gauge,
-        "Names that there are of each kind, of which --limit is the most.",
-    );
+    t.family("taskdiag_names", Kind::Gauge, "Number of names of each kind, at most --limit.");
     let places = &tracker.places;
     let ledgers = [
         ("kind=\"container\"", &places.containers),
@@ -495,7 +489,7 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     t.family(
         "taskdiag_names_other",
         Kind::Gauge,
-        "Tasks whose name is beyond the limit, so that they are in \"other\".",
+        "Tasks that are counted under the name \"other\" because of the limit.",
     );
     ledgers.iter().for_each(|(kind, ledger)| t.sample(&[kind], ledger.folded()));
     t.family(
@@ -506,7 +500,7 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     for (code, n) in &server.served.codes {
         t.sample(&[&label("code", code.to_string().as_bytes())], *n);
     }
-    // The names of process-exporter, whose dashboards watch them.
+    // Metrics under the names of process-exporter, because its dashboards show them.
     one(
         t,
         "namedprocess_scrape_errors",

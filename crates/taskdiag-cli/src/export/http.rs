@@ -1,9 +1,9 @@
 //! A server for one kind of request: GET of a page. The connection is closed after the reply.
 //!
-//! It is written by hand because little of HTTP is needed, and because its limits matter most. The time and the size of a request
-//! are limited, so is the time to read the reply, and so is the number of connections. One thread waits for all connections at
-//! once, so that a slow client does not hold up others. If there are too many, the oldest one that has not yet sent its request is
-//! closed.
+//! It is written by hand because little of HTTP is needed, and because its limits matter most. It
+//! limits the time and the size of a request, the time to read the reply, and the number of
+//! connections. One thread waits for all connections at once, so that a slow client does not hold
+//! up others. If there are too many, the oldest one that has not yet sent its request is closed.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,7 +24,8 @@ pub const REQUEST_MAX: usize = 8192;
 const READ_TIME: Duration = Duration::from_secs(5);
 /// How long a client may take to read the reply.
 const WRITE_TIME: Duration = Duration::from_secs(20);
-/// How long the server waits for the client to close the connection, so that the reply is not lost.
+/// How long the server waits for the client to close the connection after the reply, because
+/// closing first can discard it.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// What the server did.
@@ -63,19 +64,20 @@ struct Connection {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    /// Must requests name this machine as their host? Otherwise, a page of any site could read the metrics of a server on
-    /// loopback in the browser of a user, by a host name that leads here (DNS rebinding).
+    /// Must requests name this machine as their host? Otherwise, a web page in the browser of a
+    /// local user could read the metrics of a server on loopback, under a host name that resolves
+    /// to this machine (DNS rebinding).
     own_names_only: bool,
     connections: Vec<Connection>,
     /// Counts of replies.
     pub served: Served,
 }
 
-/// Makes a page: its body, or why there is none.
+/// Makes a page. Returns its body, or the reason why there is none.
 pub type Page<'a> = dyn FnMut(Format, &Served) -> Result<Rc<[u8]>, String> + 'a;
 
 impl Server {
-    /// A server on these addresses, of which the first one that works is taken.
+    /// A server on the first of these addresses that works.
     ///
     /// # Errors
     /// What the system says.
@@ -92,7 +94,7 @@ impl Server {
     /// Serves for ever.
     ///
     /// # Errors
-    /// What the system says of waiting; errors of single connections are none.
+    /// Errors of the wait itself. Errors of single connections only close them.
     pub fn run(&mut self, page: &mut Page<'_>) -> io::Result<()> {
         loop {
             self.turn(page)?;
@@ -131,7 +133,7 @@ impl Server {
         }
         let now = Instant::now();
         for mut connection in kept {
-            // The time that the answers took does not count as time of the client.
+            // The time to make the answers does not count against the client.
             connection.deadline += now - begin;
             if connection.deadline > now {
                 self.connections.push(connection);
@@ -150,7 +152,8 @@ impl Server {
         Ok(())
     }
     fn accept(&mut self) -> io::Result<()> {
-        // At most as many as there can be, so that present clients are served in between.
+        // Accept only as many as the limit at a time, so that existing clients are served in
+        // between.
         for _ in 0..CONNECTIONS {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
@@ -182,7 +185,8 @@ impl Server {
         }
         Ok(())
     }
-    /// Closes the connection that has used the largest part of its time. One that has not sent its request goes first.
+    /// Closes the connection that has used the largest part of its time. One that has not sent its
+    /// request goes first.
     fn make_room(&mut self) -> bool {
         let order = |c: &Connection| (matches!(c.state, State::Write { .. }), c.deadline);
         let oldest = (0..self.connections.len()).min_by_key(|i| order(&self.connections[*i]));
@@ -259,8 +263,8 @@ impl Server {
                 Err(_) => return false,
             }
         }
-        // Close our direction, and wait until the client closes its own. If the client has sent more than it should, closing both
-        // at once would discard the reply.
+        // Close our direction, and wait until the client closes its own. If the client has sent
+        // more than it should, closing both at once would discard the reply.
         let _ = connection.stream.shutdown(std::net::Shutdown::Write);
         connection.state = State::Close;
         connection.deadline = Instant::now() + CLOSE_TIME;
@@ -272,7 +276,7 @@ fn is_for_now(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Where the head of a request ends.
+/// The end of the head of a request.
 fn end_of_head(input: &[u8]) -> Option<usize> {
     let long = input.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4);
     let short = input.windows(2).position(|w| w == b"\n\n").map(|at| at + 2);
@@ -340,7 +344,7 @@ fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     if own_names_only && host.is_some_and(|h| !is_own_name(h)) {
         return Err(Reply::error(
             421,
-            "use localhost or an address as the host: any other name could be that of a site that wants to read this in your browser",
+            "use localhost or an address as the host: with any other name, a web site could read this in your browser",
         ));
     }
     let head_only = method == "HEAD";
@@ -354,7 +358,7 @@ fn parse(head: &[u8], own_names_only: bool) -> Result<Request, Reply> {
     Ok(Request { path, head_only, format: format(&accept) })
 }
 
-/// Is a host `localhost` or a plain address, with a port or without, and nothing else?
+/// Is a host `localhost` or a plain address, with an optional port?
 fn is_own_name(host: &str) -> bool {
     let (is_own, port) = match host.strip_prefix('[') {
         Some(rest) => {
@@ -524,12 +528,12 @@ mod tests {
             assert_eq!(code(head), want, "{head:?}");
         }
         assert_eq!(parse(b"GET /\xff HTTP/1.1\r\n\r\n", true).map_err(|r| r.code), Err(400));
-        // Where anyone may ask, any name may lead here.
+        // If every client is allowed, every host name is, too.
         assert!(parse(b"GET / HTTP/1.1\r\nHost: host.example\r\n\r\n", false).is_ok());
     }
 
     #[test]
-    fn which_text() {
+    fn the_accepted_format_is_chosen() {
         let open = Format::OpenMetrics("1.0.0");
         for (accept, want) in [
             ("", Format::Prometheus),

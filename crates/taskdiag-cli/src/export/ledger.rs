@@ -1,7 +1,7 @@
-//! Accounts of groups of processes: counters that never fall, although processes end, and the sums of this moment.
+//! Accounts of groups of processes: counters that do not fall when processes end, and current sums.
 //!
-//! A ledger has a limit of names. When it is reached, further names are counted in the account "other". So no configuration and no
-//! process can make the metrics, or the memory of a program that reads them, grow without end.
+//! A ledger has a limit of names. When it is reached, further names are counted in the account
+//! "other". So neither configurations nor processes can make the metrics grow without bound.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ pub const MAJOR: usize = 4;
 pub const MINOR: usize = 5;
 /// Context switches because it waited.
 pub const VOLUNTARY: usize = 6;
-/// Context switches because another task was to run.
+/// Context switches because another task had to run.
 pub const NONVOLUNTARY: usize = 7;
-/// How many counters there are.
+/// The number of counters.
 pub const COUNTERS: usize = 8;
 
 /// The counters of a task; [`NONE`] is one that is not known.
@@ -33,7 +33,7 @@ pub const NONE: u64 = u64::MAX;
 /// The name of the account for all names beyond the limit.
 pub const OTHER: &[u8] = b"other";
 
-/// A sum of values, of which some may not be known.
+/// A sum of values, some of which may be unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     sum: u64,
@@ -47,7 +47,7 @@ impl Sum {
             (self.sum, self.known) = (self.sum.saturating_add(value), true);
         }
     }
-    /// The sum of what is known. `None`: nothing is known.
+    /// The sum of the known values. `None`: no value is known.
     pub fn get(self) -> Option<u64> {
         self.known.then_some(self.sum)
     }
@@ -56,7 +56,7 @@ impl Sum {
 /// The states of tasks that are counted in a group, as in process-exporter.
 pub const STATES: [&str; 5] = ["Running", "Sleeping", "Waiting", "Zombie", "Other"];
 
-/// The place of a state letter in [`STATES`].
+/// The index of a state letter in [`STATES`].
 pub fn state(letter: u8) -> usize {
     match letter {
         b'R' => 0,
@@ -108,7 +108,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// A counter. `None`: it was not known of any process so far.
+    /// A counter. `None`: it was not known for any process so far.
     pub fn total(&self, counter: usize) -> Option<u64> {
         self.known[counter].then_some(self.total[counter])
     }
@@ -142,7 +142,7 @@ impl Ledger {
         let (ids, accounts, free) = (HashMap::new(), Vec::new(), Vec::new());
         Ledger { ids, accounts, free, limit, other, keep }
     }
-    /// The account with these labels, for a task that is a part of it until [`leave`](Self::leave).
+    /// The account with these labels. The task counts as a member until [`leave`](Self::leave).
     pub fn join(&mut self, labels: String) -> Id {
         let id = match self.ids.get(&labels) {
             Some(id) => *id,
@@ -189,7 +189,7 @@ impl Ledger {
         self.free.push(id);
         true
     }
-    /// A task is no longer a part of an account.
+    /// Removes a task from an account.
     pub fn leave(&mut self, id: Id) {
         let account = self.account(id);
         account.refs -= 1;
@@ -197,11 +197,12 @@ impl Ledger {
             account.empty_since = Some(Instant::now());
         }
     }
-    /// The account with this number. It exists as long as a task is a part of it.
+    /// The account with this number. It exists as long as it has members.
     pub fn account(&mut self, id: Id) -> &mut Account {
         self.accounts[id as usize].as_mut().expect("a task is a part of it")
     }
-    /// Prepares for the next answer: clears the present values, and forgets accounts that have been empty for long.
+    /// Prepares for the next answer: clears the present values, and removes accounts that have been
+    /// empty for long.
     pub fn begin(&mut self) {
         self.forget_old();
         self.clear();
@@ -210,7 +211,7 @@ impl Ledger {
     pub fn clear(&mut self) {
         self.accounts.iter_mut().flatten().for_each(|a| a.now = Now::default());
     }
-    /// Forgets accounts that have been empty for long.
+    /// Removes accounts that have been empty for long.
     pub fn forget_old(&mut self) {
         let keep = self.keep;
         let old = |a: &Account| {
@@ -237,8 +238,9 @@ impl Ledger {
     }
 }
 
-/// How much a task has done since its counters were `last`, which then become `new`. CPU times that the kernel scales can seem to
-/// fall. Such a counter has not grown, and its highest value stays in `last`.
+/// The growth of a task's counters from `last` to `new`, which becomes the new `last`. CPU times
+/// that the kernel scales can seem to fall. Such a counter counts as unchanged, and its highest
+/// value stays in `last`.
 pub fn grown(last: &mut Counts, new: &Counts) -> Counts {
     std::array::from_fn(|i| match (last[i], new[i]) {
         (_, NONE) => NONE,
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_forgotten_where_that_is_wanted() {
+    fn empty_accounts_are_removed_on_request() {
         for (keep, left) in
             [(None, 1), (Some(Duration::ZERO), 0), (Some(Duration::from_secs(600)), 1)]
         {

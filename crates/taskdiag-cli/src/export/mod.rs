@@ -135,7 +135,8 @@ fn resource(more: &Attributes) -> Vec<(String, String)> {
     all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// Does a step again and again, or once. Why one failed is said, unless it was said of the step before.
+/// Does a step repeatedly, or once. It prints why a step failed, unless the previous step failed for
+/// the same reason.
 struct Again<'a> {
     once: bool,
     every: Duration,

@@ -1,9 +1,10 @@
 //! Metrics as a request of the OpenTelemetry protocol (OTLP), in its JSON encoding.
 //!
-//! The families are those of the text, under other names: those of OpenTelemetry's semantic conventions for processes where these
-//! have one, and `taskdiag.*` elsewhere. One family can become several metrics, as memory does, and several can become one, as
-//! reading and writing do. What is a group, a unit or a container is told by attributes of the data points, because the resource is
-//! the host: Prometheus, for one, does not make labels of the attributes of a resource.
+//! The families are those of the text, under other names: those of OpenTelemetry's semantic
+//! conventions for processes where these have one, and `taskdiag.*` elsewhere. One family can
+//! become several metrics, as memory does, and several can become one, as reading and writing do.
+//! Attributes of the data points name the group, unit or container, and the resource is the host,
+//! because Prometheus, for example, does not turn attributes of a resource into labels.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,25 +17,26 @@ use super::text::{Kind, Sink, Value, pairs};
 enum Type {
     /// It only grows.
     Counter,
-    /// It goes up and down, and the sum over several attributes means something.
+    /// It goes up and down, and sums over attributes are meaningful.
     UpDown,
-    /// It goes up and down, and a sum means nothing.
+    /// It goes up and down, and sums are meaningless.
     Gauge,
 }
 use Type::{Counter, Gauge, UpDown};
 
-/// A family, or the part of it with one value of one label, as a metric.
+/// Maps a family, or the part of it with one value of one label, to a metric.
 struct Metric {
-    /// The end of the family's name, which follows that of its scope.
+    /// The end of the family's name, after the prefix of its scope.
     family: &'static str,
-    /// The label and value that choose the part. They are no attribute.
+    /// The label and value that choose the part. They do not become an attribute.
     part: Option<(&'static str, &'static str)>,
     name: &'static str,
     unit: &'static str,
     kind: Type,
     /// An attribute that all values have.
     also: Option<(&'static str, &'static str)>,
-    /// What it is, where several families become one metric. Elsewhere it is what the family says.
+    /// The description, if several families become one metric. Otherwise, that of the family is
+    /// used.
     help: Option<&'static str>,
 }
 
@@ -61,7 +63,7 @@ const fn memory(part: &'static str, name: &'static str) -> Metric {
     Metric { part, ..metric("memory_bytes", name, "By", UpDown) }
 }
 
-/// What is told of groups, threads, units, slices and containers.
+/// Metrics of groups, threads, units, slices and containers.
 const OF_MANY: &[Metric] = &[
     metric("num_procs", "taskdiag.process.count", "{process}", UpDown),
     metric("processes", "taskdiag.process.count", "{process}", UpDown),
@@ -93,7 +95,7 @@ const OF_MANY: &[Metric] = &[
 ];
 const FILES: &str = "process.unix.file_descriptor.count";
 
-/// What is told of the whole machine and of taskdiag itself.
+/// Metrics of the whole machine and of taskdiag itself.
 const OF_ONE: &[Metric] = &[
     metric("taskdiag_processes", "system.process.count", "{process}", UpDown),
     metric("taskdiag_threads", "taskdiag.system.thread.count", "{thread}", UpDown),
@@ -111,8 +113,8 @@ const OF_ONE: &[Metric] = &[
     metric("process_resident_memory_bytes", "process.memory.usage", "By", UpDown),
 ];
 
-/// Families that are left out: the resource tells the version and the start, there is no server, and the names of process-exporter
-/// repeat others.
+/// Families that are left out: the resource has the version and the start, there is no HTTP server,
+/// and those with names of process-exporter repeat others.
 const LEFT_OUT: [&str; 6] = [
     "taskdiag_build_info",
     "taskdiag_http_requests_total",
@@ -122,8 +124,8 @@ const LEFT_OUT: [&str; 6] = [
     "process_start_time_seconds",
 ];
 
-/// The beginning of a family's name, and the instrumentation scope of its metrics. A metric with one name can be in several scopes,
-/// and then has other attributes in each.
+/// The beginning of a family's name, and the instrumentation scope of its metrics. A metric with
+/// one name can be in several scopes, with different attributes in each.
 const SCOPES: [(&str, &str); 6] = [
     ("namedprocess_namegroup_thread_", "taskdiag.thread"),
     ("namedprocess_namegroup_", "taskdiag.group"),
@@ -133,7 +135,7 @@ const SCOPES: [(&str, &str); 6] = [
     ("taskdiag_top_", "taskdiag.top"),
 ];
 
-/// The metrics that a family becomes, and their scope. `None`: nobody has said so.
+/// The metrics that a family becomes, and their scope. `None`: the tables do not have the family.
 fn metrics(family: &str) -> Option<(&'static str, impl Iterator<Item = &'static Metric>)> {
     let of_scope = SCOPES.iter().find_map(|(begin, s)| Some((*s, family.strip_prefix(begin)?)));
     let (scope, end, table) = match of_scope {
@@ -194,10 +196,10 @@ struct Began {
     last: f64,
 }
 
-/// When counters began, from push to push.
+/// Keeps the start times of counters from push to push.
 ///
-/// A counter says since when it counts. One that was not there in the push before began to count after that push, and so did one whose
-/// value has fallen: its name was forgotten and came back.
+/// A counter is sent with its start time. One that was not in the previous push began after that
+/// push. So did one whose value has fallen, because its name was forgotten and came back.
 #[derive(Debug)]
 pub struct Starts {
     of: HashMap<String, Began>,
@@ -210,12 +212,14 @@ impl Starts {
     pub fn new(started_ns: u64) -> Starts {
         Starts { of: HashMap::new(), before_ns: started_ns, is_once: false }
     }
-    /// For one push alone. Its counters are sums over the processes that live, which began at different times. The same sum is smaller
-    /// in a later push if one of them has ended, so it has no start and is not said to grow only.
+    /// For a single push. Its counters are sums over the live processes, which began at different
+    /// times. Such a sum falls when a process ends, so it is sent without a start and not as
+    /// monotonic.
     pub fn once() -> Starts {
         Starts { is_once: true, ..Starts::new(0) }
     }
-    /// Brings all times up to this one, which is earlier if the clock was set back. A start after the time of its value is not valid.
+    /// Moves all times that are later than this one back to it, because the clock may have been set
+    /// back. A start after the time of its value is not valid.
     fn reach(&mut self, now_ns: u64) {
         if now_ns < self.before_ns {
             self.before_ns = now_ns;
@@ -256,7 +260,7 @@ impl Request<'_> {
         let (seen, scopes) = (HashMap::new(), BTreeMap::new());
         Request { starts, seen, now_ns, family: "", help: String::new(), scopes }
     }
-    /// The request, an `ExportMetricsServiceRequest`. `resource` are the attributes of the host.
+    /// The request, an `ExportMetricsServiceRequest`. `resource` has the attributes of the host.
     pub fn finish(self, resource: &[(String, String)]) -> Json {
         self.starts.of = self.seen;
         self.starts.before_ns = self.now_ns;
@@ -300,7 +304,8 @@ impl Sink for Request<'_> {
         let Some(metric) = of_family.find(is_part) else { return };
         let attributes: Vec<Json> = labels
             .iter()
-            // A label without a value, such as the pod of a container that is in none, is no attribute.
+            // A label without a value, such as the pod of a container outside of Kubernetes,
+            // becomes no attribute.
             .filter(|(label, value)| metric.part.is_none_or(|p| p.0 != *label) && !value.is_empty())
             .map(|(label, value)| point_attribute(label, value))
             .chain(metric.also.map(|(key, value)| string_attribute(key, value)))

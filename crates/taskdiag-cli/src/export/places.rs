@@ -1,4 +1,5 @@
-//! Where processes run: the unit and slice of systemd, and the container, as the path of the control group tells.
+//! Where processes run: the unit and slice of systemd, and the container, from the path of the
+//! control group.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::text::label;
 use super::values::Gauges;
 use crate::args::export::Families;
 
-/// How long an empty unit, slice or container is shown, so that the last of its counters is not missed.
+/// How long an empty unit, slice or container is shown, so that its last counters are not missed.
 const KEEP: Duration = Duration::from_secs(600);
 
 /// Where one process runs.
@@ -26,7 +27,7 @@ pub struct Where {
 pub struct Places {
     /// Units of the system's manager.
     pub units: Ledger,
-    /// Slices of the system's manager, each without those inside of it.
+    /// Slices of the system's manager, each without the slices inside it.
     pub slices: Ledger,
     /// Containers.
     pub containers: Ledger,

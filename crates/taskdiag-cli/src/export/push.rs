@@ -29,17 +29,16 @@ impl Push {
             .timeout_global(Some(LIMIT))
             .http_status_as_error(false)
             .max_redirects(0)
-            // The variables for a proxy are those of programs that leave the machine. Most collectors are on it.
+            // The variables for a proxy are not used, because most collectors are on this machine.
             .proxy(None)
             .user_agent(concat!("taskdiag/", env!("CARGO_PKG_VERSION")))
             .build();
         Push { agent: config.into(), collector }
     }
-    /// Sends a request. The value is what the collector said although it took it.
+    /// Sends a request. Returns a warning of the collector, if it has one.
     ///
-    /// # Errors
-    /// `Exit::Output` where a later push may succeed: nobody answers, or the collector is busy. `Exit::Failed` where the same push
-    /// would fail again.
+    /// # Errors `Exit::Output` if a later push may succeed, because no collector answers or it is
+    /// busy. `Exit::Failed` if the same push would fail again.
     pub fn send(&self, request: &Json) -> Result<Option<String>, Exit> {
         let Collector { url, shown, .. } = &self.collector;
         let failed = |why: &dyn std::fmt::Display| format!("--otlp {shown}: {why}");
@@ -59,20 +58,21 @@ impl Push {
         let code = answer.status();
         match code.as_u16() {
             200..=299 => Ok(partial(&body)),
-            // The codes after which OTLP allows to try again, and that of a request that took too long.
+            // The codes after which OTLP allows to try again, and that of a request that took too
+            // long.
             408 | 429 | 502..=504 => Err(later(&format_args!("the answer is {code}"))),
             404 => Err(Exit::Failed(failed(
                 &"the answer is 404: the path of OTLP is usually /v1/metrics",
             ))),
             401 | 403 => Err(Exit::Failed(failed(&format_args!(
-                "the answer is {code}: OTEL_EXPORTER_OTLP_HEADERS can have what it asks for, such as Authorization=Bearer%20TOKEN"
+                "the answer is {code}: set the headers that it requires in OTEL_EXPORTER_OTLP_HEADERS, such as Authorization=Bearer%20TOKEN"
             )))),
             _ => Err(Exit::Failed(failed(&format_args!("the answer is {code}{}", said(&body))))),
         }
     }
 }
 
-/// What an answer says, for a line of an error.
+/// The text of an answer, for an error message.
 fn said(body: &str) -> String {
     let text = serde_json::from_str::<Json>(body).ok();
     let text = text.as_ref().and_then(|j| j["message"].as_str()).unwrap_or(body).trim();
@@ -80,7 +80,7 @@ fn said(body: &str) -> String {
     if cut.is_empty() { cut } else { format!(": {cut}") }
 }
 
-/// What the collector did not take, or warns of.
+/// What the collector rejected, or warns about.
 fn partial(body: &str) -> Option<String> {
     let body: Json = serde_json::from_str(body).ok()?;
     let partial = body.get("partialSuccess")?;

@@ -1,7 +1,7 @@
-//! Templates of group names, as in the configuration of process-exporter: the part of Go's text/template that names use.
-//! Any other part is an error, which names what there is.
+//! Templates of group names, as in the configuration of process-exporter: the part of Go's
+//! text/template that names use. Any other part is an error, which lists the supported ones.
 
-/// What a template can be filled with.
+/// The values that templates can use.
 #[derive(Clone, Debug)]
 pub struct Values<'a> {
     /// The command name.
@@ -91,7 +91,8 @@ impl Template {
     pub fn has_cgroups(&self) -> bool {
         self.0.iter().any(|p| matches!(p, Part::Cgroups | Part::Cgroup(_)))
     }
-    /// The name. If it has a control group that the process does not have, it ends before that, as in process-exporter.
+    /// The name. If it has a control group that the process does not have, it ends before that, as
+    /// in process-exporter.
     pub fn fill(&self, v: &Values<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for part in &self.0 {
@@ -125,7 +126,7 @@ impl Template {
 fn part(text: &str) -> Option<Part> {
     let is_name = |n: &str| !n.is_empty() && n.chars().all(|c| c.is_alphanumeric() || c == '_');
     if let Some(name) = text.strip_prefix(".Matches.").filter(|n| is_name(n)) {
-        // What Go prints for a key that a map does not have.
+        // Go's text for a missing key of a map.
         return Some(Part::Match(name.to_owned(), "<no value>"));
     }
     if let Some(rest) = text.strip_prefix("index").filter(|r| r.starts_with([' ', '\t'])) {
@@ -153,7 +154,7 @@ fn part(text: &str) -> Option<Part> {
     })
 }
 
-/// A time as Go prints it, in UTC, with hundredths of a second as process-exporter has them.
+/// A time in Go's format, in UTC, with hundredths of a second as in process-exporter.
 fn go_time(unix_ns: i128) -> String {
     let seconds = unix_ns.div_euclid(1_000_000_000) as i64;
     let hundredths = unix_ns.rem_euclid(1_000_000_000) / 10_000_000;
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_templates_are_refused() {
         for text in [
             "{{.Comm",
             "{{.Nope}}",

@@ -1,4 +1,5 @@
-//! Metrics as text, in the format of Prometheus (version 0.0.4) or of OpenMetrics (1.0.0). The two differ little.
+//! Metrics as text, in the format of Prometheus (version 0.0.4) or of OpenMetrics (1.0.0). The two
+//! differ little.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,7 @@ use std::fmt::Write as _;
 pub enum Format {
     /// Prometheus 0.0.4.
     Prometheus,
-    /// OpenMetrics; the version that was asked for, 0.0.1 or 1.0.0. The text of both is the same.
+    /// OpenMetrics in the requested version, 0.0.1 or 1.0.0. The text of both is the same.
     OpenMetrics(&'static str),
 }
 
@@ -43,7 +44,8 @@ pub enum Value {
     Fraction(f64),
 }
 
-/// What takes metrics, one family after the other: this text, or a request to an OpenTelemetry collector.
+/// Receives metrics, one family after the other: this text, or a request to an OpenTelemetry
+/// collector.
 pub trait Sink {
     /// The head of a family. Its samples follow.
     fn family(&mut self, name: &'static str, kind: Kind, help: &str);
@@ -63,7 +65,7 @@ pub trait Sink {
     }
 }
 
-/// A text that is written.
+/// A text that is being written.
 #[derive(Debug)]
 pub struct Text {
     out: String,
@@ -119,11 +121,12 @@ impl Sink for Text {
     }
 }
 
-/// The longest value of a label, in bytes. What is longer is cut.
+/// The longest value of a label, in bytes. Longer ones are cut.
 const VALUE_MAX: usize = 512;
 
-/// A label with its value as it stands in braces. Names of processes are any bytes, and labels are UTF-8, so a byte that is
-/// no part of a character and a control character become `\xHH`, and a character that hides or turns text becomes `\u{HHHH}`.
+/// A label with its value, as written in braces. Names of processes are any bytes, and labels are
+/// UTF-8. So invalid bytes and control characters become `\xHH`, and characters that are invisible
+/// or change the direction of text become `\u{HHHH}`.
 pub fn label(name: &str, value: &[u8]) -> String {
     let mut out = String::with_capacity(name.len() + value.len() + 3);
     out.push_str(name);
@@ -138,7 +141,8 @@ pub fn label(name: &str, value: &[u8]) -> String {
                     let mut bytes = [0; 4];
                     c.encode_utf8(&mut bytes).bytes().for_each(|b| hex(&mut out, b));
                 }
-                // What hides or turns text is shown as in all other outputs: a dashboard would show another name.
+                // Such characters are escaped as in all other outputs, because a dashboard would
+                // show a different name.
                 c if taskdiag::field::is_odd(c) => {
                     let _ = write!(out, "\\\\{}", &c.escape_unicode().to_string()[1..]);
                 }
@@ -154,7 +158,7 @@ pub fn label(name: &str, value: &[u8]) -> String {
     out
 }
 
-/// The labels of a text of [`label`]s with commas between them: names, and values without their escapes.
+/// Parses a text of [`label`]s with commas between them. Returns names, and values without escapes.
 pub fn pairs(mut labels: &str) -> Vec<(&str, String)> {
     let mut all = Vec::new();
     while let Some((name, rest)) = labels.split_once("=\"") {

@@ -1,8 +1,9 @@
 //! Threads: their states, what they wait for, and accounts of those with the same name in a group.
 //!
-//! As in process-exporter, there are accounts only for threads of processes with several threads, and an account is forgotten when
-//! the last thread of its name has ended. A process that once had several threads is followed until it ends, even while it has one:
-//! its first thread would be new again each time that a second one begins, and count again with all it ever did.
+//! As in process-exporter, there are accounts only for threads of processes with several threads,
+//! and an account is removed when the last thread of its name has ended. A process that once had
+//! several threads is followed until it ends, even while it has one. Otherwise, its first thread
+//! would look new each time a second one begins, and count again with everything it ever did.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -40,11 +41,12 @@ pub struct OfProcess {
     pub has_several: bool,
     /// Has it several threads, or had it several before?
     pub is_followed: bool,
-    /// What threads that began before this time since boot had done when they are first seen, does not count, ns.
+    /// When a thread is first seen that began before this time since boot (ns), its counts so far
+    /// are ignored.
     pub counts_from_ns: u64,
 }
 
-/// What is known of threads.
+/// The known threads and their accounts.
 #[derive(Debug)]
 pub struct Threads {
     session: Option<Session>,
@@ -84,7 +86,8 @@ impl Threads {
         self.wchans.clear();
         self.leave(|_| (true, true));
     }
-    /// Lets threads leave their accounts or be forgotten, as `is_gone` says of each, and forgets accounts that have no others.
+    /// Removes the threads for which `is_gone` is true, from their accounts or completely, and then
+    /// accounts without threads.
     fn leave(&mut self, is_gone: impl Fn(&Known) -> (bool, bool)) {
         let names = &mut self.names;
         self.known.retain(|_, known| {
@@ -96,8 +99,8 @@ impl Threads {
         });
         names.forget_old();
     }
-    /// Requests all threads. `process` gives what is known of a process in a group. Returns the engines that answered, and the time
-    /// since boot when the walk began, ns.
+    /// Requests all threads. `process` looks up data about a process in a group. Returns the
+    /// engines that answered, and the time since boot when the walk began, ns.
     ///
     /// # Errors
     /// There is no answer.
@@ -164,9 +167,10 @@ impl Threads {
             accounts.put_states(id, states);
         }
         self.states = Some(states);
-        // At the end, so that an account stays if another thread with its name began meanwhile. A counter must not fall from one
-        // answer to the next, but an account that an answer lacks may begin again. The counters of a thread are kept for one more
-        // answer: if only one answer lacks it, what it did before must not count again.
+        // This comes last, so that an account stays if another thread with its name began
+        // meanwhile. A counter must not fall from one answer to the next, but an account that is
+        // missing from an answer may start again. The counters of a thread are kept for one more
+        // answer. If only one answer lacks the thread, its earlier counts must not be added again.
         let scans = self.scans;
         self.leave(|known| (known.seen < scans, known.seen + 1 < scans));
         Ok(())
@@ -183,7 +187,7 @@ impl Threads {
             None => _ = of_group.insert(wchan.into_owned(), 1),
         }
     }
-    /// Makes the labels of the counts.
+    /// Turns the counts into labels.
     fn name_wchans(&mut self, accounts: &mut Accounts) {
         for (id, of_group) in &mut self.waits {
             for (wchan, n) in of_group.drain() {
@@ -234,7 +238,7 @@ impl Threads {
             }
         };
         known.seen = self.scans;
-        // What the thread did under its old name, or in the old group of its process, stays in that account.
+        // Counts under the thread's old name, or in its old group, stay in that account.
         let is_moved = known.comm != base.comm || known.membership != process.membership;
         (known.comm, known.membership) = (base.comm, process.membership);
         if let Some(account) = known.account.take_if(|_| is_moved) {

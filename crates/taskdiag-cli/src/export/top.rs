@@ -1,5 +1,5 @@
-//! Who uses most CPU time and memory, by command name or as single processes. There are as many as were asked for, and one
-//! more for all others.
+//! The largest users of CPU time and memory, by command name or as single processes. There are as
+//! many as requested, and one more for all others.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub struct Top {
     used: Vec<(u32, Vec<u8>, Used)>,
     begun_ns: u64,
     interval_ns: u64,
-    /// CPU seconds per second since the answer before. `None`: there was no answer before.
+    /// CPU seconds per second since the previous answer. `None`: there was none.
     pub cpu: Option<List<f64>>,
     /// Resident memory in bytes.
     pub rss: List<u64>,
@@ -73,7 +73,8 @@ impl Top {
                 let sum = by_comm.entry(comm).or_default();
                 (sum.cpu_ns, sum.rss) = (sum.cpu_ns + used.cpu_ns, sum.rss + used.rss);
             }
-            // Two names give the same label if one has a byte and the other has the escape sequence of that byte.
+            // Two names have the same label if one has a byte and the other the escape sequence of
+            // that byte.
             let mut by_label: HashMap<String, Used> = HashMap::new();
             for (comm, used) in by_comm {
                 let sum = by_label.entry(label("comm", comm)).or_default();
@@ -90,7 +91,7 @@ impl Top {
             let beyond: u64 = all.iter().skip(n).map(|(_, u)| get(u)).sum();
             let mut list: List<u64> =
                 all.iter().take(n).map(|(l, u)| (l.clone(), get(u))).collect();
-            // A program may really be called so.
+            // A program may have this very name.
             match list.iter_mut().find(|(l, _)| *l == other) {
                 Some((_, sum)) => *sum += rest + beyond,
                 None => list.push((other.clone(), rest + beyond)),

@@ -1,10 +1,11 @@
-//! Follows processes from answer to answer, and keeps the accounts of what they do.
+//! Follows processes from answer to answer, and adds up what they do.
 //!
-//! A process is known by its pid and start time. It is put into its group when it is first seen, by the rules of the
-//! configuration or with its parent, and stays there. What it does between two answers is added to its accounts, so that
-//! they do not fall when it ends. `taskdiag::Rates` compares answers, too, but a process that one answer lacks would count as new
-//! in the next one. Counters that are added up for months must not count it twice. So the last counters of a process are kept here,
-//! until two answers in a row lack it.
+//! A process is identified by its pid and start time. It gets its group when it is first seen, by
+//! the rules of the configuration or from its parent, and stays there. The growth of its counters
+//! between two answers is added to its accounts, so that they do not fall when it ends.
+//! `taskdiag::Rates` compares answers, too, but if one answer lacks a process, it would count as
+//! new in the next one. Counters that are added up for months must not count it twice. So the last
+//! counters of a process are kept here until two answers in a row lack it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -53,19 +54,20 @@ pub struct Options {
     pub engine: Choice,
     /// Which families are made.
     pub families: Families,
-    /// Do children of a process in a group, for which there is no rule, belong to that group?
+    /// Do children without a rule belong to the group of their parent?
     pub children: bool,
-    /// Is a process named again if what the rules look at has changed?
+    /// Is the group of a process chosen again if the properties in the rules have changed?
     pub recheck: bool,
-    /// Does a process that began before the first answer count with all it did? Else it counts from then on.
+    /// Does a process that began before the first answer count with everything it did? If not, it
+    /// counts from then on.
     pub from_start: bool,
     /// The most accounts of each kind.
     pub limit: usize,
-    /// Are groups forgotten when they are empty?
+    /// Are groups removed when they are empty?
     pub remove_empty: bool,
-    /// How many names the top has.
+    /// The number of names in the family `top`.
     pub top: usize,
-    /// Is the top of single processes?
+    /// Does `top` show single processes?
     pub top_pids: bool,
 }
 
@@ -94,24 +96,25 @@ struct Known {
     threads: u32,
     /// Has it several threads, or had it several before?
     had_several: bool,
-    /// What its threads did before this time since boot was counted in time or does not count, ns.
+    /// Counts of its threads from before this time since boot (ns) are already included, or are
+    /// ignored.
     threads_from_ns: u64,
     /// The number of its present membership in a group.
     membership: u64,
     /// A hash of the values that the rules for groups use.
     looks: u64,
-    /// Is it in the group of an ancestor?
+    /// Does it have the group of an ancestor?
     is_inherited: bool,
 }
 
-/// How requesting works: counts and times of this program.
+/// Statistics of this program's requests.
 #[derive(Debug, Default)]
 pub struct Health {
     /// How long it took.
     pub took: Duration,
     /// How many answers there were.
     pub scrapes: u64,
-    /// How often there was no answer.
+    /// How many requests failed.
     pub failures: u64,
     /// Processes in the last answer.
     pub processes: u64,
@@ -141,13 +144,13 @@ pub struct Tracker {
     pub accounts: Accounts,
     /// Units, slices and containers.
     pub places: Places,
-    /// What is known of threads.
+    /// The known threads.
     pub threads: Threads,
     /// Who uses most.
     pub top: Top,
     /// Processes by state letter.
     pub states: HashMap<u8, u64>,
-    /// How requesting works.
+    /// Statistics of this program's requests.
     pub health: Health,
 }
 
@@ -312,10 +315,10 @@ impl Tracker {
             }
         }
     }
-    /// The processes that have to be identified: those that are new, that run another program, or whose turn it is. Forgets an
-    /// ended process whose pid is in use again.
+    /// The processes that have to be identified: new ones, those that run another program, and
+    /// those whose turn it is. Removes an ended process whose pid is in use again.
     fn whom_to_ask(&mut self, snapshot: &Snapshot) -> Vec<u32> {
-        // A program may write over its arguments at any time, and nothing else shows that.
+        // A program may overwrite its arguments at any time, which changes nothing else.
         let all = self.options.recheck || self.again.elapsed() >= AGAIN;
         if all {
             self.again = Instant::now();
@@ -363,7 +366,8 @@ impl Tracker {
         let boot_ns = i128::from(info.realtime_ns) - i128::from(info.boottime_ns);
         let mut new = Vec::new();
         for pid in pids {
-            // The process has ended. If its pid is in the next answer, it is identified then.
+            // The process has ended. If its pid is reused, the new process is identified at the
+            // next answer.
             let Some(task) = answer.task(*pid) else { continue };
             let row = Row::new(task);
             let Some(base) = row.base else { continue };
@@ -385,7 +389,7 @@ impl Tracker {
                         new.push((*pid, process));
                     }
                 }
-                // Another process has the pid by now. The next answer has it.
+                // Another process has the pid by now; it will be in the next answer.
                 Some(_) => self.places.leave(&place),
                 None => {
                     let known = Known {
@@ -439,8 +443,9 @@ impl Tracker {
             },
         }
     }
-    /// Puts processes into groups, those that fit a rule first, then those with an ancestor in a group. Those that were in the
-    /// group of a process that moves go with it. `now_ns` is the time since boot.
+    /// Puts processes into groups: first those that fit a rule, then those with an ancestor in a
+    /// group. If a process moves, those that had its group as descendants move with it. `now_ns` is
+    /// the time since boot.
     fn decide(&mut self, new: &[(u32, Process)], now_ns: u64) {
         // Accounts are left at the end, so that their numbers are not in use again before.
         let mut before: HashMap<u32, Member> = HashMap::new();
@@ -486,7 +491,7 @@ impl Tracker {
         let known = self.known.get_mut(&pid).expect("it is known");
         std::mem::replace(&mut known.group, Member::Undecided)
     }
-    /// Is a process in the group of one of these, by way of parents that are so, too?
+    /// Does a process have its group from one of these, through parents that do, too?
     fn heir_of_one(&self, pid: u32, of: &HashSet<u32>) -> bool {
         let mut line = Vec::new();
         let mut at = pid;
@@ -508,7 +513,7 @@ impl Tracker {
         }
         false
     }
-    /// Puts those of these processes that fit no rule into the groups of their ancestors.
+    /// Puts processes that fit no rule into the groups of their ancestors.
     fn inherit(&mut self, pids: impl Iterator<Item = u32>) {
         for pid in pids {
             let mut line = Vec::new();
@@ -545,7 +550,7 @@ impl Tracker {
             self.places.leave(&known.place);
         }
     }
-    /// Forgets processes that neither this answer nor the one before had.
+    /// Removes processes that neither this answer nor the previous one had.
     fn forget_ended(&mut self, seen: u64) {
         let old: Vec<u32> =
             self.known.iter().filter(|(_, k)| k.seen + 1 < seen).map(|(pid, _)| *pid).collect();

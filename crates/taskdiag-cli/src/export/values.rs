@@ -81,7 +81,8 @@ impl Gauges {
 /// `RLIMIT_NOFILE`.
 const NOFILE: usize = libc::RLIMIT_NOFILE as usize;
 
-/// Is the group missing because the task does not have it, as a kernel thread has no memory? Then its values are 0.
+/// Is the group missing because the task cannot have it, such as memory of a kernel thread? Then
+/// its values are 0.
 fn is_without(row: &Row<'_>, group: Group) -> bool {
     row.is_kthread() || row.is_zombie() || row.view.reason(group) == Some(Reason::Absent)
 }
@@ -110,7 +111,7 @@ pub fn counts(row: &Row<'_>) -> Counts {
     ]
 }
 
-/// Counts the groups that the answer should have about a task and lacks.
+/// Counts the groups that the answer lacks for a task, but should have.
 pub fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
     let there = [
         (Group::Stat, row.stat.is_some()),

@@ -1,5 +1,6 @@
-//! A YAML text as a tree of nodes with line numbers. Scalars stay the text that they are, because process-exporter takes
-//! `comm: [123]` as the name "123", and a person who reads an error wants to see what was written.
+//! A YAML text as a tree of nodes with line numbers. Scalars are kept as text, because
+//! process-exporter takes `comm: [123]` as the name "123", and because errors should show the
+//! original text.
 
 use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
 use yaml_rust2::scanner::{Marker, TScalarStyle};
@@ -105,7 +106,7 @@ impl Builder {
             }
             (Kind::Map(_), None) => match node.kind {
                 Kind::Text(key) => open.key = Some(key),
-                _ => self.refuse(line, "a key must be a text"),
+                _ => self.refuse(line, "a key must be text"),
             },
             (Kind::Null | Kind::Text(_), _) => {}
         }
@@ -130,7 +131,7 @@ impl MarkedEventReceiver for Builder {
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => match self.anchors.iter().rev().find(|(n, _)| *n == anchor) {
                 Some((_, node)) => self.add(Node { line, ..node.clone() }, 0),
-                None => self.refuse(line, "the alias stands inside of what it names"),
+                None => self.refuse(line, "the alias is inside the node that it names"),
             },
             _ => {}
         }
@@ -169,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn yaml_errors_have_their_line() {
         for (text, want) in [
             ("a: b\na: c\n", "line 2: the key is there twice"),
             ("a: [b\n", "line "),
-            ("[x]: y\n", "a key must be a text"),
+            ("[x]: y\n", "a key must be text"),
         ] {
             let why = parse(text).expect_err(text);
             assert!(why.contains(want), "{text:?}: {why}");

@@ -24,7 +24,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
             field.name
         )));
     }
-    // Only a saved answer may be without threads.
+    // Only a saved answer may lack threads.
     let columns = |unshared: bool, threads: bool| match table.columns.is_empty() {
         true if unshared => columns::view(&FILES, "pid,tid,threads,fds,command"),
         true if threads => columns::view(&FILES, "pid,threads,fds,command"),
@@ -36,7 +36,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
         let mut query = Query::new(&FILES, asked_columns.iter().map(|c| c.field));
         query.filter = table.filter.clone();
         query.sort = table.sort.clone();
-        // The count is enough to know who shares.
+        // The count is enough to find the tasks that share a table.
         query.groups = Groups::FD_COUNT | select.process_groups();
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
         query.threads = true;
@@ -91,7 +91,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
 /// What is not known of threads that are taken to share the files of their process.
 pub const SHARING: &str = "open files of their own, if there are any,";
 
-/// Lines that say of how many tasks something is not known, and why.
+/// Messages with the number of tasks for which something is not known, and why.
 pub fn lacking<'a>(
     snapshot: &Snapshot,
     gaps: impl Iterator<Item = &'a Gap<'a>>,
@@ -110,7 +110,7 @@ fn row<'a>(table: &'a Holder<'a>) -> Row<'a> {
     Row::new(table.task).with_part(Part::Table(table))
 }
 
-/// Tables of open files, in this order, or as they are.
+/// Tables of open files, sorted if there are keys.
 struct Counts<'a> {
     tables: &'a Holders<'a>,
     order: Option<&'a [usize]>,

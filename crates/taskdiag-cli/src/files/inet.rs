@@ -1,5 +1,4 @@
-//! What `-i` and `-s` select: `[4|6][protocol][@host][:ports]` and `protocol:states`, as lsof has
-//! them.
+//! Selections by `-i` and `-s`: `[4|6][protocol][@host][:ports]` and `protocol:states`, as in lsof.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
@@ -9,7 +8,7 @@ use taskdiag::wire::{Entry, Socket};
 
 use crate::exit::Exit;
 
-/// One `-i`. What is not said is not looked at.
+/// One `-i`. Parts that are not given match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inet {
     family: Option<u16>,
@@ -25,7 +24,7 @@ type Host = (IpAddr, Option<u32>);
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
-/// Protocols that users may name; TCP and UDP, and what the kernel has beside them.
+/// Protocols that users may name: TCP, UDP, and others of the kernel.
 const PROTOCOLS: &[&str] =
     &["TCP", "UDP", "UDPLITE", "SCTP", "DCCP", "MPTCP", "ICMP", "ICMPV6", "RAW"];
 
@@ -75,7 +74,8 @@ impl Inet {
         }
         Ok(out)
     }
-    /// Is this socket one of them? Host and port may be those of either end, but of one end both.
+    /// Does this socket match? Host and port may be those of either end, but both must match the
+    /// same end.
     pub fn matches(&self, s: &Entry<'_, Socket>) -> bool {
         if !files::is_inet(s.raw) {
             return false;
@@ -89,11 +89,11 @@ impl Inet {
         }
         [Side::Local, Side::Peer].into_iter().any(|side| {
             let Some((ip, port)) = files::address(s, side) else { return false };
-            // Who listens, or sends to anybody, has no peer with port 0.
+            // A socket that listens or is not connected has no peer, and must not match port 0.
             if side == Side::Peer && port == 0 && ip.is_unspecified() {
                 return false;
             }
-            // An IPv4 address that a socket of IPv6 has is one of IPv4, as lsof has it.
+            // An IPv4-mapped address of an IPv6 socket counts as IPv4, as in lsof.
             let ip = ip.to_canonical();
             let host = |hosts: &Vec<Host>| {
                 hosts.iter().any(|(h, scope)| {
@@ -149,7 +149,7 @@ fn ports(spec: &str, list: &str, protocol: Option<&str>) -> Result<Vec<RangeIncl
             _ => {
                 let known = services(item, protocol);
                 if known.is_empty() {
-                    return Err(bad(spec, &format!("'{item}' is no port, range or service")));
+                    return Err(bad(spec, &format!("'{item}' is not a port, range or service")));
                 }
                 out.extend(known.into_iter().map(|n| n..=n));
             }
@@ -209,8 +209,7 @@ impl States {
         }
         Ok(out)
     }
-    /// Does it let this socket pass? Where states are named that are wanted, one of another protocol
-    /// has none of them.
+    /// Does this socket pass? If wanted states are named, a socket of another protocol does not.
     pub fn passes(&self, s: &Entry<'_, Socket>) -> bool {
         if !files::is_inet(s.raw) {
             return true;
@@ -288,7 +287,7 @@ mod tests {
             ("@::1", "6"),
             ("TCP@127.0.0.9:5000", "t"),
             (":domain", "u"),
-            // Who has no peer has none with port 0.
+            // A socket without a peer does not match port 0.
             (":0", ""),
             (":0-60", "lu6"),
         ] {

@@ -1,8 +1,9 @@
-//! Looking at a path that the user gives, by a process that may be left behind (`aside.rs`), and what that
-//! process says of it, piece by piece: what is known before a file system stops answering is used.
+//! Looks at a path that the user gives, in a child process that can be abandoned (`aside.rs`). The
+//! child sends its findings piece by piece, so that findings from before a file system stopped
+//! answering are used.
 //!
-//! No server is asked where the kernel knows enough: what is mounted at a path can be told of a mount that
-//! does not answer, too.
+//! No file server is asked if the kernel knows enough: for example, the device mounted at a path is
+//! known even if the mount does not answer.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -17,31 +18,32 @@ use rustix::io::Errno;
 
 use crate::aside::Child;
 
-/// How much counts as open there.
+/// Which files count as open at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The file itself.
     File,
-    /// Also what is in the directory.
+    /// Also files in the directory.
     Directory,
-    /// Also what is in directories in it.
+    /// Also files at any depth below it.
     Below,
 }
 
-/// No more entries of a directory than these are known by inode: to list them takes a second.
+/// At most this many entries of a directory are identified by inode, because listing them takes a
+/// second.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// Entries are sent when there are this many, or after this time.
 const BATCH: usize = 4096;
 const BATCH_TIME: Duration = Duration::from_millis(200);
 
-/// What is said of a path.
+/// Findings about a path.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Its absolute form without symbolic links; empty: nothing was said of it.
+    /// Its absolute form without symbolic links; empty: not known.
     pub path: PathBuf,
     /// Device and inode.
     pub file: Option<(u32, u64)>,
-    /// The device of what is mounted there, or that it is.
+    /// The device of the file system that is mounted there, or of the block device that it is.
     pub mounted: Option<u32>,
     /// The mount that it is on.
     pub mnt_id: Option<u32>,
@@ -49,9 +51,9 @@ pub struct Seen {
     pub is_mount_root: bool,
     /// Is it a block device?
     pub is_block: bool,
-    /// Inodes of what is in it.
+    /// Inodes of its entries.
     pub entries: HashSet<u64>,
-    /// Are these all? `None`: it was not said to the end.
+    /// Are these all? `None`: the child did not get to the end.
     pub is_whole: Option<bool>,
 }
 
@@ -74,7 +76,7 @@ fn say(to: &mut dyn Write, kind: u8, bytes: &[u8]) -> io::Result<()> {
 }
 
 impl Seen {
-    /// From what was said, which may end anywhere.
+    /// Parses the child's output, which may end anywhere.
     pub fn read(mut said: &[u8]) -> Seen {
         let mut seen = Seen::default();
         let u32_of = |b: &[u8]| b.try_into().ok().map(u32::from_ne_bytes);
@@ -105,7 +107,7 @@ fn new_encode_dev(dev: u64) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// What never changes of a file.
+/// Properties of a file that never change.
 struct Identity {
     dev: u64,
     ino: u64,
@@ -117,7 +119,7 @@ struct Identity {
 }
 
 impl Identity {
-    /// Without asking a server for what the kernel knows.
+    /// Without asking the file server for properties that the kernel knows.
     fn of(path: &Path, follow: bool) -> io::Result<Identity> {
         let mut flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         flags.set(AtFlags::SYMLINK_NOFOLLOW, !follow);
@@ -136,7 +138,7 @@ impl Identity {
                     .then_some(s.stx_mnt_id as u32),
                 is_mount_root: s.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
             }),
-            // A filter that knows no statx().
+            // A seccomp filter that does not know statx().
             Err(Errno::NOSYS | Errno::PERM) => {
                 let meta = if follow { path.metadata() } else { path.symlink_metadata() }?;
                 Ok(Identity {
@@ -153,7 +155,7 @@ impl Identity {
     }
 }
 
-/// Look at a path, and say what is there.
+/// Looks at a path, and sends the findings.
 pub fn at(path: &Path, reach: Reach, to: &mut Child) -> io::Result<()> {
     let file = Identity::of(path, true).ok();
     if let Some(file) = &file {
@@ -163,8 +165,8 @@ pub fn at(path: &Path, reach: Reach, to: &mut Child) -> io::Result<()> {
             say(to, MOUNTED, &new_encode_dev(dev).to_ne_bytes())?;
         }
     }
-    // The kernel knows no symbolic links in the paths of open files. What is not there any more may
-    // still be open.
+    // The kernel's paths of open files have no symbolic links. A file that is gone may still be
+    // open.
     let whole = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
     let whole = whole.unwrap_or_else(|_| path.to_path_buf());
     say(to, PATH, whole.as_os_str().as_bytes())?;
@@ -200,7 +202,8 @@ fn mounted(path: &Path, file: &Identity) -> Option<u64> {
     }
 }
 
-/// Say the inodes of what is in a directory, or below it; are these all?
+/// Sends the inodes of the entries of a directory, or of everything below it. Returns whether these
+/// are all.
 fn list(dir: &Path, dev: u64, below: bool, to: &mut Child) -> io::Result<bool> {
     let (mut batch, mut last) = (Vec::with_capacity(BATCH * 8), Instant::now());
     let mut tell = |ino: Option<u64>| {
@@ -217,7 +220,8 @@ fn list(dir: &Path, dev: u64, below: bool, to: &mut Child) -> io::Result<bool> {
     Ok(all)
 }
 
-/// Call `found` with the inodes of what is in a directory, or below it, of device `dev`; are these all?
+/// Calls `found` with the inodes of the entries of a directory, or of everything below it, on
+/// device `dev`. Returns whether these are all.
 fn entries(
     dir: &Path,
     dev: u64,
@@ -227,7 +231,7 @@ fn entries(
 ) -> io::Result<bool> {
     let (mut count, mut todo) = (0, vec![dir.to_path_buf()]);
     while let Some(dir) = todo.pop() {
-        // What may not be read, or has gone, has no entries for us.
+        // A directory that may not be read, or is gone, counts as empty.
         let Ok(list) = std::fs::read_dir(&dir) else { continue };
         for entry in list.flatten() {
             let Ok(kind) = entry.file_type() else { continue };
@@ -235,7 +239,7 @@ fn entries(
                 continue;
             }
             if kind.is_dir() {
-                // What is mounted on it has another device.
+                // A file system that is mounted on it has another device.
                 let path = entry.path();
                 if !Identity::of(&path, false).is_ok_and(|f| f.dev == dev) {
                     continue;
@@ -259,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_directory() {
+    fn entries_of_a_directory_are_found_by_inode() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let [file, sub, deep, link] = ["f", "s", "s/d", "l"].map(|n| dir.path().join(n));
         std::fs::create_dir(&sub).expect("made");
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_may_end_anywhere() {
+    fn findings_that_are_cut_anywhere_are_used() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("f"), b"").expect("written");
         let (said, end) = crate::aside::ask(|to| at(dir.path(), Reach::Below, to));

@@ -341,7 +341,7 @@ fn locked_inodes() -> Option<HashSet<u64>> {
     if namespace != FIRST_PID_NAMESPACE {
         return None;
     }
-    // A large buffer, because the kernel takes and waits anew for each read.
+    // A large buffer, because the kernel takes its locks again for each read.
     let mut text = Vec::with_capacity(64 << 10);
     std::fs::File::open("/proc/locks").ok()?.read_to_end(&mut text).ok()?;
     Some(Locks::locked_inodes(&text))

@@ -1,7 +1,8 @@
-//! Which mounts are ours. A path of an open file means the file that we know by this path only if it leads through a mount
-//! of ours: a container has its own `/etc`, and a file system that was lazily unmounted is nowhere any more.
+//! Finds out which mounts are ours. A path of an open file names our file of this path only if it
+//! leads through a mount of ours: a container has its own `/etc`, and a file system that was lazily
+//! unmounted has no path any more.
 //!
-//! No file system is asked. Everything is from /proc/PID/mountinfo.
+//! No file system is asked. Everything comes from /proc/PID/mountinfo.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -21,17 +22,18 @@ pub struct Mount {
     root: Vec<u8>,
     /// Where it is mounted.
     point: Vec<u8>,
-    /// What is mounted: a block device, or any word.
+    /// The source of the mount: a block device, or any word.
     source: Vec<u8>,
 }
 
 type Table = HashMap<u32, Mount>;
 
-/// Our mounts, and those of other processes as far as they were looked at.
+/// Our mounts, and those of other processes that were read so far.
 #[derive(Debug)]
 pub struct Mounts {
     ours: Table,
-    /// By process. There may be a mount namespace for each container, but few have a file that is asked for.
+    /// Mounts by process. They are read on demand, because there may be a mount namespace for each
+    /// container, but only few have a matching file.
     others: Mutex<HashMap<u32, Arc<Table>>>,
 }
 
@@ -57,7 +59,8 @@ impl Mounts {
         };
         Arc::clone(others.entry(pid).or_insert_with(read)).get(&id).cloned()
     }
-    /// The mount of a process, if we have it, too: the same directory of the same file system at the same place.
+    /// The mount of a process, if we have the same directory of the same file system at the same
+    /// place.
     pub fn shared(&self, pid: u32, id: u32) -> Option<Mount> {
         let mount = self.of_process(pid, id)?;
         let is_ours = self.ours.contains_key(&id)
@@ -86,7 +89,7 @@ impl Mount {
     }
 }
 
-/// The other block devices of a btrfs that has several.
+/// The other block devices of a btrfs with several.
 fn siblings(block: &Path) -> HashSet<Vec<u8>> {
     let name = block.file_name().unwrap_or_default();
     let systems = fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
@@ -131,8 +134,8 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Device and inode of an open file as stat(2) has them, for file systems whose files have other ones in an answer. No server
-/// is asked.
+/// Device and inode of an open file from stat(2), for file systems whose files have different ones
+/// in an answer. No file server is asked.
 pub fn identity(file: &OpenFile<'_>) -> Option<(u32, u64)> {
     let (pid, process) = (file.owner.row.view.pid(), file.owner.row.view.tgid());
     let path = match &file.what {

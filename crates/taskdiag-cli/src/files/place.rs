@@ -1,9 +1,10 @@
-//! Which files FILE, `+d` and `+D` stand for: by device and inode, and by path.
+//! Decides which open files FILE, `+d` and `+D` match: by device and inode, and by path.
 //!
-//! A file that is there is known by device and inode, whatever paths lead to it; one of another inode that
-//! has, or had, its path is not it. Of a directory all entries are known that way, as in lsof: links are
-//! not followed, and what is mounted below is not entered. What was opened by a path in it counts, too, also
-//! where it is deleted by now, and where it is of another file system, but only through a mount of ours: a
+//! An existing file is identified by device and inode, not by its paths; a different inode that
+//! has, or had, the same path does not match. The entries of a directory are identified in the same
+//! way, as in lsof: links are not followed, and file systems that are mounted below are not
+//! entered. Files that were opened by a path in the directory match, too, even if they are deleted
+//! by now or on another file system. But they match only through a mount of ours, because a
 //! container has other files at the same paths.
 
 use std::collections::{HashMap, HashSet};
@@ -25,27 +26,28 @@ use crate::exit::{say, shown};
 pub struct Place {
     path: Vec<u8>,
     reach: Reach,
-    /// Device of its file system, and inode, where it could be looked at.
+    /// Device of its file system, and inode, if it could be looked at.
     file: Option<(u32, u64)>,
-    /// All on the file system with these devices: a mount point, or a device that is mounted. A btrfs has one in stat(2) and
-    /// another one in /proc/PID/maps.
+    /// Matches all files on the file system with these devices: for a mount point, or a mounted
+    /// device. A btrfs has one device in stat(2) and another one in /proc/PID/maps.
     mounted: Vec<u32>,
-    /// All on this mount, which shows a directory of a file system that is also mounted elsewhere.
+    /// Matches all files on this mount, which shows a directory of a file system that is also
+    /// mounted elsewhere.
     bound: Option<u32>,
-    /// Inodes of what is in it, on the same file system.
+    /// Inodes of its entries on the same file system.
     entries: HashSet<u64>,
-    /// The device of the file system, where open files have that instead of the one of stat(2): on one that is made of
-    /// others (overlay), or has several devices (btrfs).
+    /// The device that open files have instead of the one in stat(2), on file systems that are made
+    /// of others (overlay) or have several devices (btrfs).
     inexact: Option<u32>,
     /// The mount that it is on.
     mount: Option<Mount>,
-    /// `None`: paths are those of another machine, or no mounts are known.
+    /// `None`: the paths are those of another machine, or no mounts are known.
     mounts: Option<Arc<Mounts>>,
     /// Device and inode of the files that unix sockets are bound to, by the inode of the socket.
     sockets: Arc<OnceLock<HashMap<u64, (u32, u32)>>>,
-    /// Why not all of this is known.
+    /// Why some of this is not known.
     silent: Option<String>,
-    /// Only by device and inode where it is there, as lsof does it.
+    /// Match only by device and inode if it exists, as lsof does.
     strict: bool,
 }
 
@@ -87,7 +89,7 @@ impl Place {
     pub fn file(path: &Path, look: bool) -> Place {
         Place::new(path, Reach::File, look)
     }
-    /// A directory and what is in it, not in directories in it.
+    /// A directory and its entries, but not those of directories in it.
     pub fn directory(path: &Path, look: bool) -> Place {
         Place::new(path, Reach::Directory, look)
     }
@@ -101,14 +103,14 @@ impl Place {
         if look {
             let (said, end) = aside::ask(|to| look::at(path, reach, to));
             seen = Seen::read(&said);
-            // Without a word about it, there is only its name.
+            // If the child sent nothing, only the name is known.
             if seen.path.as_os_str().is_empty() {
                 seen.path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
             }
             match (end, seen.is_whole) {
                 (Err(e), _) => silent = Some(e.to_string()),
                 (Ok(()), Some(false)) => say(format_args!(
-                    "taskdiag: {}: more than {} entries: the others are found by their path only",
+                    "taskdiag: {}: more than {} entries: the others are found only by their path",
                     shown(path),
                     look::ENTRIES_MAX
                 )),
@@ -150,11 +152,11 @@ impl Place {
             strict: false,
         }
     }
-    /// Knows files by device and inode only, if it is there.
+    /// From now on, match files only by device and inode, if it exists.
     pub fn be_strict(&mut self) {
         self.strict = true;
     }
-    /// Are it and all that counts as open there among these files?
+    /// Are it and everything that counts as open there among these files?
     pub fn is_found_in(&self, seen: &HashSet<(u32, u64)>) -> bool {
         if !self.mounted.is_empty() {
             return seen.iter().any(|(d, _)| self.mounted.contains(d));
@@ -163,7 +165,7 @@ impl Place {
             seen.contains(&(dev, inode)) && self.entries.iter().all(|e| seen.contains(&(dev, *e)))
         })
     }
-    /// Why it was not looked at, or not at all of it: it did not answer in time.
+    /// The error if looking at it was incomplete, because it did not answer in time.
     pub fn is_silent(&self) -> Option<&str> {
         self.silent.as_deref()
     }
@@ -171,7 +173,7 @@ impl Place {
     pub fn is_there(&self) -> bool {
         self.file.is_some()
     }
-    /// Is this file one of them?
+    /// Does this file match?
     pub fn holds(&self, f: &OpenFile<'_>) -> bool {
         if self.is_on_mounted(f) {
             return true;
@@ -186,7 +188,7 @@ impl Place {
         if self.strict && self.file.is_some() {
             return false;
         }
-        // What is at this path now is another file.
+        // The file at this path now is a different one.
         let is_known = self.inexact.is_none() && self.mount.is_some() && key.is_some();
         let is_other = self.file.is_some() && (f.has_mark() || is_known);
         f.path.is_some_and(|p| {
@@ -195,7 +197,7 @@ impl Place {
                 && self.leads_here(f)
         })
     }
-    /// Is it on the file system or the mount that this stands for?
+    /// Is it on the file system or the mount of this place?
     fn is_on_mounted(&self, f: &OpenFile<'_>) -> bool {
         if self.bound.is_some() && f.mnt_id() == self.bound {
             return true;
@@ -214,12 +216,14 @@ impl Place {
         let Some(file) = self.file else { return false };
         let is = |(dev, inode)| dev == file.0 && (inode == file.1 || self.entries.contains(&inode));
         if Some(key.0) == self.inexact {
-            // Subvolumes of a btrfs number their inodes each on its own, so stat(2) is asked which file it is.
+            // Each subvolume of a btrfs has its own inode numbers, so stat(2) has to identify the
+            // file.
             return is((file.0, key.1)) && mounts::identity(f).is_some_and(is);
         }
         is(key)
     }
-    /// Is it bound to a file that counts? The path that it was bound by may be relative, or of another mount namespace.
+    /// Is it bound to a matching file? Its path in the answer may be relative, or of another mount
+    /// namespace.
     fn holds_socket(&self, f: &OpenFile<'_>, socket: &Entry<'_, Socket>) -> bool {
         if let (Some(file), Some(_)) = (self.file, &self.mounts) {
             let bound = self.sockets.get_or_init(|| {
@@ -235,17 +239,19 @@ impl Place {
         let name = socket.name().filter(|n| *n != 0).and_then(|n| f.owner.row.view.name(n));
         name.is_some_and(|n| self.holds_path(&n.data)) && self.has_our_root(f)
     }
-    /// Does the path of this file lead to what we have there?
+    /// Does the path of this file lead to our file at this path?
     fn leads_here(&self, f: &OpenFile<'_>) -> bool {
         let Some(mounts) = &self.mounts else { return true };
-        // Kernels before 5.8 do not tell the mount of all files.
+        // Kernels before 5.8 do not show the mount of all files.
         let Some(id) = f.mnt_id() else { return true };
         let Some(mount) = mounts.shared(f.owner.row.view.tgid(), id) else { return false };
-        // Another mount than that of the place must be mounted in it, or the place is mounted over the file.
+        // A mount other than that of the place must be mounted below the place; otherwise, the
+        // place is mounted over the file.
         let is_same = |own: &Mount| own.is_at_same_place(&mount);
         self.mount.as_ref().is_none_or(is_same) || mount.is_below(&self.path)
     }
-    /// Is its process in our mount namespace, where its paths are ours? A socket does not tell its mount.
+    /// Is its process in our mount namespace, so that its paths are ours? The mount of a socket is
+    /// not known.
     fn has_our_root(&self, f: &OpenFile<'_>) -> bool {
         if self.mounts.is_none() {
             return true;
@@ -256,7 +262,7 @@ impl Place {
     }
     fn holds_path(&self, path: &[u8]) -> bool {
         let Some(rest) = path.strip_prefix(&self.path[..]) else { return false };
-        // The root ends in the slash that goes before a name in any other directory.
+        // The path of the root already ends in a slash.
         let inside = match self.path.as_slice() {
             b"/" => Some(rest),
             _ => rest.strip_prefix(b"/"),
@@ -298,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at() {
+    fn only_places_of_this_machine_are_looked_at() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (file, link) = (dir.path().join("f"), dir.path().join("l"));
         std::fs::write(&file, b"").expect("written");

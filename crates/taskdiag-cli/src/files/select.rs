@@ -1,5 +1,5 @@
 //! Which open files are shown: conditions of several kinds, joined by "or", or by "and" with `-a`,
-//! as in lsof. Exclusions (`^`) hold in any case.
+//! as in lsof. Exclusions (`^`) always apply.
 
 use taskdiag::Groups;
 use taskdiag::field::Row;
@@ -8,7 +8,7 @@ use taskdiag::files::{OpenFile, What, is_inet};
 use super::inet::{Inet, States};
 use super::place::Place;
 
-/// A condition on values: those wanted, or else those not wanted.
+/// A condition on values: the wanted ones, or the excluded ones.
 #[derive(Clone, Debug)]
 pub struct Among<T> {
     /// One of these; empty: any.
@@ -23,7 +23,7 @@ impl<T> Default for Among<T> {
     }
 }
 
-/// Which commands, by their names.
+/// A condition on command names.
 #[derive(Clone, Debug)]
 pub enum CommandName {
     /// It begins so.
@@ -33,7 +33,7 @@ pub enum CommandName {
 }
 
 impl CommandName {
-    /// Is it the name of this command?
+    /// Does this command name match?
     pub fn is(&self, comm: &[u8]) -> bool {
         match self {
             CommandName::Begins(begin) => comm.starts_with(begin),
@@ -53,7 +53,7 @@ pub enum Label {
     Range(u32, u32),
 }
 
-/// Rows that are no descriptors, by their label.
+/// Rows that are not descriptors, by label.
 pub const WORDS: [&str; 5] = ["cwd", "rtd", "txt", "mem", "DEL"];
 
 /// Which open files to show. Empty: all.
@@ -85,9 +85,9 @@ pub struct FileSelection {
     pub netns: Vec<u32>,
     /// Files of the directory tree.
     pub places: Vec<Place>,
-    /// Only what meets all kinds of condition?
+    /// Must rows match all kinds of conditions?
     pub and: bool,
-    /// Rows cwd, rtd and txt asked for with `--paths`, mem with `--mem`.
+    /// The rows cwd, rtd and txt of `--paths`, and mem of `--mem`.
     pub paths: bool,
     /// See `paths`.
     pub mapped: bool,
@@ -102,7 +102,8 @@ impl<T> Among<T> {
     }
 }
 
-/// What several conditions say together. One that is not set is `None`, and so is the answer if none is set.
+/// Combines several conditions. A condition that is not set is `None`, and so is the result if none
+/// is set.
 fn joined(and: bool, conditions: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     conditions.into_iter().flatten().fold(None, |all, one| match all {
         None => Some(one),
@@ -115,7 +116,7 @@ fn if_set(set: bool, is: impl FnOnce() -> bool) -> Option<bool> {
 }
 
 impl FileSelection {
-    /// The pids, where nothing else can add to them.
+    /// The pids, if no other condition can add processes.
     pub fn only_pids(&self) -> Option<&[u32]> {
         let alone = self.uids.only.is_empty()
             && self.pgids.only.is_empty()
@@ -123,14 +124,14 @@ impl FileSelection {
             && !self.has_file_condition();
         (!self.pids.only.is_empty() && (self.and || alone)).then_some(&self.pids.only)
     }
-    /// Is nothing said about processes?
+    /// Are there no conditions on processes?
     pub fn takes_all_processes(&self) -> bool {
         self.pids.is_empty()
             && self.uids.is_empty()
             && self.pgids.is_empty()
             && self.commands.is_empty()
     }
-    /// Is anything said about files, beside whose they are?
+    /// Are there conditions on the files themselves, and not only on their processes?
     pub fn has_file_condition(&self) -> bool {
         !self.labels.only.is_empty() || self.has_conditions_without_labels()
     }
@@ -145,7 +146,7 @@ impl FileSelection {
             | of(self.wants_paths(), Groups::PATHS)
             | of(self.wants_mapped(), Groups::VMA)
     }
-    /// What tells device, inode and size of rows that are no descriptors.
+    /// The groups with device, inode and size of rows that are not descriptors.
     fn about_rows(&self) -> Groups {
         match self.wants_paths() || self.wants_mapped() {
             true => Groups::FILE_STAT,
@@ -163,7 +164,7 @@ impl FileSelection {
         }
         g
     }
-    /// Whoever asks who uses a file, or keeps a deleted one, wants to know of all ways to do so.
+    /// Users who look for the users of a file, or of deleted files, want to see all kinds of use.
     fn wants_all_ways(&self) -> bool {
         !self.places.is_empty() || self.deleted
     }
@@ -171,13 +172,13 @@ impl FileSelection {
         self.labels.only.iter().any(|l| matches!(l, Label::Word(w) if words.contains(w)))
     }
     fn wants_paths(&self) -> bool {
-        // A mapping of the program is known by its path: it is txt, not mem.
+        // A mapping with the program's path is txt, not mem.
         self.paths || self.wants_all_ways() || self.wants_label(&["cwd", "rtd", "txt", "mem"])
     }
     fn wants_mapped(&self) -> bool {
         self.mapped || self.wants_all_ways() || self.wants_label(&["mem", "DEL"])
     }
-    /// `-a -d cwd` is about no descriptor, and neither is `-d cwd` alone.
+    /// `-d cwd`, with or without `-a`, selects no numbered descriptors.
     fn wants_fds(&self) -> bool {
         let labels = &self.labels.only;
         let words_only = !labels.is_empty() && labels.iter().all(|l| matches!(l, Label::Word(_)));
@@ -256,15 +257,15 @@ impl FileSelection {
         let by_process = joined(self.and, self.process(row));
         by_process.unwrap_or(true) || !self.and && self.has_file_condition()
     }
-    /// Are all files of a process that [may match](Self::may_match) to be shown, and no other
-    /// rows than descriptors in the answer?
+    /// Are all files of a process that [may match](Self::may_match) shown, and are descriptors the
+    /// only rows of the answer?
     fn takes_all_fds(&self) -> bool {
         !self.has_file_condition()
             && self.labels.is_empty()
             && self.states.is_empty()
             && self.rows() == Groups::FD
     }
-    /// Is this file of a process that [may match](Self::may_match) to be shown?
+    /// Is this file of a process that [may match](Self::may_match) shown?
     pub fn matches(&self, file: &OpenFile<'_>) -> bool {
         if matches!(file.what, What::Fd(_)) && self.takes_all_fds() {
             return true;
@@ -305,7 +306,7 @@ impl FileSelection {
         ];
         let all = self.process(&file.owner.row).into_iter().chain(conditions);
         let states = || {
-            // Without -i, -s is about all that is shown.
+            // Without -i, -s applies to all rows.
             !self.inet.is_empty()
                 || socket.as_ref().is_none_or(|s| self.states.iter().all(|f| f.passes(s)))
         };
@@ -323,7 +324,7 @@ impl FileSelection {
 }
 
 impl Label {
-    /// Does this, behind a `^`, leave out the file? As in lsof, `^mem` does not leave out DEL.
+    /// Does this exclusion leave out the file? As in lsof, `^mem` does not leave out DEL.
     fn excludes(&self, label: &str) -> bool {
         match self {
             Label::Word(w) => *w == label,
@@ -332,7 +333,7 @@ impl Label {
     }
     fn is(&self, label: &str) -> bool {
         match self {
-            // lsof, too, takes DEL for a kind of mem.
+            // lsof also counts DEL as a kind of mem.
             Label::Word(w) => *w == label || *w == "mem" && label == "DEL",
             Label::Fds => label.bytes().all(|b| b.is_ascii_digit()),
             Label::Range(from, to) => {

@@ -16,7 +16,7 @@ use taskdiag::field::Row;
 pub struct Node {
     /// Its id.
     pub tgid: u32,
-    /// The id of its parent, which need not be there.
+    /// The id of its parent, which may be missing from the answer.
     pub ppid: u32,
     /// Its rows, as indices of tasks: threads, or itself.
     pub rows: Vec<u32>,
@@ -36,8 +36,8 @@ pub struct Forest {
 }
 
 impl Forest {
-    /// Arrange the tasks with these indices, which are in the order that siblings will have. A process is a root if its
-    /// parent is not among them, or if `is_parent` refuses the parent.
+    /// Arranges the tasks with these indices, which are already in the order of siblings. A process
+    /// is a root if its parent is not among them, or if `is_parent` refuses the parent.
     pub fn new(rows: &[u32], snapshot: &Snapshot, is_parent: impl Fn(u32) -> bool) -> Forest {
         let stream = snapshot.stream();
         let mut forest = Forest::default();
@@ -65,7 +65,8 @@ impl Forest {
         forest.open_circles();
         forest
     }
-    /// In a foreign stream, parents may form a circle, which has no root. The first process of each circle becomes its root.
+    /// In an untrusted stream, parents may form a circle, which has no root. The first process of
+    /// each circle becomes its root.
     fn open_circles(&mut self) {
         let mut seen = vec![false; self.nodes.len()];
         for root in &self.roots {

@@ -1,4 +1,5 @@
-//! The tree as rows of a table: children come after their parent, with a drawing before the command.
+//! The tree as rows of a table: children come after their parent, with a drawing before the
+//! command.
 
 use taskdiag::Snapshot;
 
@@ -15,11 +16,12 @@ pub struct Tree {
     ends: Vec<usize>,
 }
 
-/// Deeper levels are drawn as this one. Otherwise a chain of 10,000 processes would need up to 10,000 columns in each of
-/// 10,000 lines.
+/// Deeper levels are drawn like this one. Otherwise a chain of 10,000 processes would need up to
+/// 10,000 columns in each of 10,000 lines.
 const DRAWN_LEVELS: usize = 64;
 
-/// The pieces of a drawing: for a level whose line has ended, for one whose line goes on, for a child, for the last child.
+/// The pieces of a drawing: for a level whose line has ended, for one whose line goes on, for a
+/// child, for the last child.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     gap: &'static str,
@@ -50,8 +52,8 @@ pub const PLAIN: Style = Style { without_init: false, as_procps: false, ..ASCII 
 pub const LINES: Style =
     Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ ", ..PLAIN };
 
-/// Roots in the order of procps: it sorts all processes by their parents, and begins at the last. Children of
-/// process 1 that are roots of their own follow it in their order.
+/// Roots in the order of procps: it sorts all processes by their parents, and begins with the last.
+/// Children of process 1 that are roots follow it in their order.
 fn as_procps(forest: &Forest) -> Vec<usize> {
     let ppid = |at: &usize| forest.nodes[*at].ppid;
     let has_init = forest.find(1).is_some();
@@ -73,8 +75,8 @@ impl Tree {
         &self.art[start..self.ends[i]]
     }
 
-    /// Arrange `rows`, which are in the order that siblings will have. A task whose parent is not among them is a root.
-    /// Threads follow their process.
+    /// Arranges `rows`, which are already in the order of siblings. A task whose parent is not
+    /// among them is a root. Threads follow their process.
     pub fn new(rows: &[u32], snapshot: &Snapshot, style: Style) -> Tree {
         let forest = Forest::new(rows, snapshot, |parent| !(style.without_init && parent == 1));
         let mut tree = Tree::default();

@@ -1,8 +1,8 @@
-//! Apache Arrow and Apache Parquet. `docs/arrow.md` tells what programs may rely on.
+//! Apache Arrow and Apache Parquet. `docs/arrow.md` says what programs may rely on.
 //!
-//! The columns are those of [`taskdiag::columns`], with the keys of JSON as names. They are already laid out as Arrow has
-//! them, so most are moved into its arrays and not copied. Text of which there are usually few different values is a
-//! dictionary, since a consumer then keeps and compares numbers.
+//! The columns are those of [`taskdiag::columns`], with the keys of JSON as names. They already
+//! have Arrow's layout, so most are moved into its arrays and not copied. Text columns with few
+//! different values are dictionaries, because consumers then store and compare numbers.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -34,7 +34,8 @@ pub const SCHEMA: &str = "1";
 /// Text that usually differs in each row.
 const DISTINCT: &[&str] = &["kstack", "name"];
 
-/// An error of the libraries. Theirs wrap those of the file, which have to be told as such (a closed pipe is no fault).
+/// Converts an error of the libraries. They wrap errors of the file, which have to be unwrapped,
+/// because a closed pipe is not a failure.
 pub fn failed(e: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&e);
     while let Some(e) = cause {
@@ -165,7 +166,7 @@ fn record_batch(schema: &Arc<Schema>, specs: &[Spec], batch: Batch) -> io::Resul
         .map_err(failed)
 }
 
-/// The rows as batches of one schema, and how many there are.
+/// The rows as batches of one schema, and their number.
 fn batches(
     table: &Table<'_>,
     tally: &mut Tally,
@@ -192,7 +193,7 @@ fn batches(
     Ok((schema, batches?, count))
 }
 
-/// Write the rows as an Arrow IPC stream. Gives their number.
+/// Writes the rows as an Arrow IPC stream. Returns their number.
 pub fn stream(sink: &mut Sink, table: &Table<'_>, tally: &mut Tally) -> io::Result<usize> {
     let (schema, batches, count) = batches(table, tally)?;
     let mut out = StreamWriter::try_new(&mut *sink, &schema).map_err(failed)?;
@@ -203,9 +204,10 @@ pub fn stream(sink: &mut Sink, table: &Table<'_>, tally: &mut Tally) -> io::Resu
     Ok(count)
 }
 
-/// Write the rows as a Parquet file, or to standard output if its name is `-`. Gives their number.
+/// Writes the rows as a Parquet file, or to standard output if its name is `-`. Returns their
+/// number.
 ///
-/// The file appears under its name when it is whole. One that was there before is replaced.
+/// The file gets its name when it is complete. An existing one is replaced.
 pub fn parquet(
     sink: &mut Sink,
     file: &Path,
@@ -220,13 +222,14 @@ pub fn parquet(
     let named =
         |e: io::Error| io::Error::new(e.kind(), format!("--parquet {}: {e}", file.display()));
     crate::aside::answers(file).map_err(named)?;
-    // What is no file, such as a pipe, is written to and not replaced.
+    // A path that is not a regular file, such as a pipe, is written to and not replaced.
     if std::fs::metadata(file).is_ok_and(|m| !m.is_file()) {
         let mut out = std::fs::OpenOptions::new().write(true).open(file).map_err(named)?;
         write_parquet(&mut out, &schema, &batches).map_err(named)?;
         return Ok(count);
     }
-    // Arguments may hold secrets, so nobody else may read the file, whatever the umask says.
+    // Arguments may contain secrets, so only the owner may read the file, even if the umask allows
+    // more.
     replace(file, 0o600, |out| write_parquet(out, &schema, &batches)).map_err(named)?;
     Ok(count)
 }

@@ -1,9 +1,10 @@
-//! CSV as RFC 4180 has it, in the units of JSON. `docs/csv.md` tells what programs may rely on.
+//! CSV as in RFC 4180, in the units of JSON. `docs/csv.md` says what programs may rely on.
 //!
-//! The names of tasks, files and users are chosen by others. What is not printable in them is escaped as in
-//! tables, and a backslash is doubled, so that a row is a line, nothing steers a terminal, and the bytes can be
-//! had back. What a spreadsheet takes for a formula is escaped in the same way. A list has blanks between its
-//! texts, so blanks inside of them are escaped.
+//! The names of tasks, files and users are chosen by others. Unprintable characters in them are
+//! escaped as in tables, and a backslash is doubled. So a row is one line, it is safe on a
+//! terminal, and the original bytes can be restored. The start of a formula in a spreadsheet is
+//! escaped in the same way. A list has blanks between its texts, so blanks inside of them are
+//! escaped.
 
 use std::io;
 
@@ -38,11 +39,11 @@ fn list<'a>(out: &mut Vec<u8>, texts: impl Iterator<Item = &'a [u8]>) {
     }
 }
 
-/// What begins a formula: in ASCII, and as wide characters, which some spreadsheets take for the same.
+/// Prefixes of formulas: in ASCII, and as wide characters, which some spreadsheets treat alike.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// Escape what begins a formula at the beginning of this cell of text; or behind a semicolon, which separates cells
-/// where a comma is in numbers.
+/// Escapes a formula prefix at the start of the cell, or after `;`, which separates cells where the
+/// decimal mark is a comma.
 fn disarm(cell: &mut Vec<u8>) {
     let at_risk = |c: &u8| c.is_ascii_punctuation() || !c.is_ascii();
     if !cell.first().is_some_and(at_risk) && !cell.contains(&b';') {
@@ -118,7 +119,7 @@ fn foreign(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
     }
 }
 
-/// Write the rows; gives their number.
+/// Writes the rows. Returns their number.
 pub fn rows(
     sink: &mut Sink,
     table: &Table<'_>,

@@ -1,9 +1,10 @@
 //! JSON: one document, or one object a line.
 //!
-//! `docs/json.md` tells what programs may rely on. Keys are the fields' own names, or headers that were asked
-//! for; values are in the library's units: bytes, seconds, seconds since 1970. Text is always a string; where it
-//! is not UTF-8, its bytes are beside it, so nothing is lost. A value that is not known is `null`, and `missing`
-//! says why; what a task just does not have is 0 where it is an amount, else its key is not there.
+//! `docs/json.md` says what programs may rely on. Keys are the names of fields, or requested
+//! headers. Values are in the library's units: bytes, seconds, seconds since 1970. Text is always a
+//! string; if it is not valid UTF-8, another key has its bytes, so nothing is lost. A value that is
+//! not known is `null`, and `missing` says why. If a task cannot have a value, an amount is 0, and
+//! for all others the key is absent.
 
 use std::io;
 
@@ -13,12 +14,12 @@ use taskdiag::field::{self, Context, Kind, Missing, TextForm, Value};
 use super::{Item, Sink, Table, Tally};
 use crate::columns::Column;
 
-/// Append bytes as a JSON string. Bytes that are not UTF-8 become U+FFFD. Characters that control a terminal or are
-/// invisible are escaped, such as \u009b, which makes the same string.
+/// Append bytes as a JSON string. Bytes that are not UTF-8 become U+FFFD. Characters that control a
+/// terminal or are invisible are escaped, such as \u009b, which makes the same string.
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     let start = out.len();
     let s = String::from_utf8_lossy(bytes);
-    // Writing to a Vec cannot fail, nor can a str be refused.
+    // Writing to a Vec cannot fail, and every str is valid.
     serde_json::to_writer(&mut *out, &*s).expect("a string is valid JSON");
     if s.bytes().any(|b| b >= 0x7f) {
         escape_odd(out, start);
@@ -82,7 +83,7 @@ fn group(out: &mut Vec<u8>, cx: &Context, gid: u32) {
     }
 }
 
-/// Append a value. One that is missing is `null`.
+/// Appends a value. A missing one is `null`.
 pub fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
     match v {
         Value::Missing(_) => out.extend_from_slice(b"null"),
@@ -112,7 +113,7 @@ pub fn value(out: &mut Vec<u8>, cx: &Context, v: &Value<'_>) {
     }
 }
 
-/// The columns with their keys as JSON. A column that was asked for twice occurs once.
+/// The columns with their keys as JSON. A column that was requested twice occurs once.
 fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
     let mut out: Vec<(usize, Vec<u8>)> = Vec::new();
     for (i, c) in columns.iter().enumerate() {
@@ -186,8 +187,8 @@ fn write_members(
     }
 }
 
-/// The value for a task that simply does not have this: 0 for memory, and an empty list. A file without a size has no
-/// value instead of 0.
+/// The value for a task that cannot have one: 0 for memory, and an empty list. A file without a
+/// size has no value, and not 0.
 pub fn absent(column: &Column) -> Option<&'static str> {
     match (column.field.kind, column.field.text) {
         (Kind::TextList | Kind::IntegerList, _) => Some("[]"),
@@ -197,7 +198,8 @@ pub fn absent(column: &Column) -> Option<&'static str> {
     }
 }
 
-/// For text that is not UTF-8, add its bytes in base64 as `KEY_bytes`. For a list, all of its texts are added.
+/// For text that is not UTF-8, add its bytes in base64 as `KEY_bytes`. For a list, all of its texts
+/// are added.
 fn odd_bytes(out: &mut Vec<u8>, key: &[u8], v: &Value<'_>) {
     let is_odd = |bytes: &[u8]| std::str::from_utf8(bytes).is_err();
     let odd = match v {
@@ -224,7 +226,7 @@ fn odd_bytes(out: &mut Vec<u8>, key: &[u8], v: &Value<'_>) {
     }
 }
 
-/// Write the rows; `lines`: one object a line instead of one array. Gives the number of rows.
+/// Writes the rows. `lines`: one object a line instead of one array. Returns the number of rows.
 pub fn rows(
     sink: &mut Sink,
     table: &Table<'_>,

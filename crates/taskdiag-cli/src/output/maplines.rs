@@ -1,6 +1,7 @@
-//! Writes the lines of the default view of `maps` directly. A hundred thousand of them are printed in the
-//! time that the kernel takes to find them, which the way over values and cells would double. The lines are
-//! the same as those of [`text`](super::text), byte for byte. Unusual rows are left to that module.
+//! Writes the lines of the default view of `maps` directly. Printing a hundred thousand of them
+//! takes as long as the kernel takes to find them; with values and cells it would take twice as
+//! long. The lines are the same as those of [`text`](super::text), byte for byte. Unusual rows are
+//! left to that module.
 
 use taskdiag::VmaKind;
 use taskdiag::field::{self, Map, Part, Row, escape};
@@ -39,8 +40,8 @@ impl MapLines {
     pub fn new(pid: Option<usize>) -> MapLines {
         MapLines { pid, last_pid: (0, Vec::new()), last_name: (std::ptr::null(), Vec::new()) }
     }
-    /// Append the line of a mapping. Returns the size of the mapping in bytes, or `None` if the row is unusual and nothing
-    /// was appended.
+    /// Append the line of a mapping. Returns the size of the mapping in bytes, or `None` if the row
+    /// is unusual and nothing was appended.
     #[inline]
     pub fn line(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Option<u64> {
         let Part::Map(Map { vma, name, .. }) = &row.part else { return None };

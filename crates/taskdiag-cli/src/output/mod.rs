@@ -46,7 +46,7 @@ impl Form {
     }
 }
 
-/// Write rows in a form for programs, so not as text. Gives their number.
+/// Writes rows in a form for programs, not as text. Returns their number.
 pub fn rows(
     sink: &mut Sink,
     form: &Form,

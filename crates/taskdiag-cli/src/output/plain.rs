@@ -1,5 +1,6 @@
-//! Writes text as procps does: characters that cannot be printed become `?`. They cannot be told from question marks. So
-//! only commands that must match procps to the letter do this, and all others escape ([`field::escape`]).
+//! Writes text as procps does: characters that cannot be printed become `?`. They look like real
+//! question marks. So only commands that must match procps exactly do this, and all others escape
+//! ([`field::escape`]).
 
 use std::sync::OnceLock;
 
@@ -42,7 +43,7 @@ pub fn text(
         Value::Args { data, .. } if data.iter().all(|b| *b == 0) && form == TextForm::Args => {
             let read = row.and_then(|r| r.view.cmdline());
             match data.is_empty() && read.is_none_or(|b| b.data.is_empty()) {
-                // It has no arguments at all, so that its name stands in brackets.
+                // It has no arguments at all, so its name is shown in brackets.
                 true => field::text(out, cx, form, row, value),
                 // It has arguments, but all of them are empty.
                 false => out.push(b'?'),
@@ -75,13 +76,13 @@ pub fn text(
 /// The cells of the column `fname`, even if it is the last one.
 const FNAME: usize = 8;
 
-/// Does the locale have more characters than ASCII?
+/// Does the locale have characters beyond ASCII?
 fn is_utf8() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();
     *IS.get_or_init(terminal::is_utf8)
 }
 
-/// The cells of a character, as the C library has them: a soft hyphen has one there.
+/// The cells of a character in the C library, where a soft hyphen has one.
 pub fn width(c: char) -> usize {
     match c {
         '\u{ad}' => 1,
@@ -89,7 +90,8 @@ pub fn width(c: char) -> usize {
     }
 }
 
-/// Joiners have no cells and steer nothing: without them the words of some languages, and some emoji, fall apart.
+/// Joiners have no cells and do not control the terminal, and words of some languages and some
+/// emoji need them.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }

@@ -1,4 +1,4 @@
-//! What the rows shown lack, counted by column, and the words for it.
+//! Counts the missing values of the shown rows by column, and words the messages about them.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,15 @@ use crate::saved;
 
 const KINDS: usize = 7;
 
-/// Counts of missing values. A task that just has none, or that ended meanwhile, lacks nothing.
+/// Counts of missing values. A task that cannot have the value, or that ended meanwhile, does not
+/// count.
 #[derive(Debug)]
 pub struct Tally {
     counts: Vec<[u64; KINDS]>,
-    /// Column, kind and task of what several rows of a task may lack: it is one task all the same.
+    /// Column, kind and task of values that several rows of a task lack, so that the task counts
+    /// once.
     seen: HashSet<(usize, usize, u32)>,
-    /// Are rows left out that stand for a task whose whole list is missing?
+    /// Are rows ignored that represent a task whose whole list is missing?
     only_entries: bool,
 }
 
@@ -46,15 +48,15 @@ impl Tally {
     pub fn of_entries(columns: usize) -> Tally {
         Tally { only_entries: true, ..Tally::new(columns) }
     }
-    /// Is nothing lacking?
+    /// Is nothing missing?
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|c| *c == [0; KINDS])
     }
-    /// There is a column more, at this place.
+    /// Inserts a column at this place.
     pub fn insert(&mut self, column: usize) {
         self.counts.insert(column, [0; KINDS]);
     }
-    /// A value of this column is missing in a row, which may be of an entry of a task's list.
+    /// Counts a missing value of this column in a row, which may be an entry of a task's list.
     #[cold]
     pub fn count_in(&mut self, item: &Item<'_, '_>, column: usize, m: Missing) {
         let entry = item.row().filter(|row| !matches!(row.part, Part::Whole));
@@ -95,7 +97,7 @@ impl Tally {
     }
 }
 
-/// The line about tasks of this answer that lack what is named; `None`: nothing is amiss.
+/// The message about tasks of this answer that lack the named values. `None`: nothing is wrong.
 pub fn line(
     m: Missing,
     count: usize,
@@ -164,7 +166,7 @@ impl Who {
     }
 }
 
-/// What a saved answer was asked for; `None`: it is not a saved one.
+/// The groups that were requested from a saved answer. `None`: it is not a saved one.
 fn asked_when_saved(snapshot: &Snapshot) -> Option<Groups> {
     snapshot.served().is_empty().then(|| snapshot.stream().asked())
 }

@@ -1,4 +1,5 @@
-//! The properties of standard output: whether it is a terminal, its width, and whether colour is wanted.
+//! The properties of standard output: whether it is a terminal, its width, and whether colour is
+//! wanted.
 
 use std::io::{IsTerminal, stdout};
 
@@ -56,7 +57,8 @@ fn width() -> Option<usize> {
     env.or_else(window_width)
 }
 
-/// The width that the terminal reports, or `None` if standard output is not a terminal or does not report one.
+/// The width that the terminal reports, or `None` if standard output is not a terminal or does not
+/// report one.
 pub fn window_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|c| *c > 0)

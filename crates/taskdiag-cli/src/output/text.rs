@@ -1,10 +1,10 @@
 //! The table as text.
 //!
-//! Columns have fixed least widths, as in procps, so that the first line can be written before the last task
-//! is read. A number that is too long pushes the columns after it to the right. Where a later cell leaves
-//! blanks, the columns get back into line. `ps` cuts text that is too long as procps does ([`Cells`]), except
-//! in the last column, which may go on to the end of the line. All other commands cut nothing in a pipe, and
-//! end their lines at the edge of a terminal.
+//! Columns have fixed least widths, as in procps, so that the first line can be written before all
+//! tasks are read. A number that is too long pushes the columns after it to the right. Where a
+//! later cell leaves blanks, the columns get back into line. `ps` cuts text that is too long as
+//! procps does ([`Cells`]), except in the last column, which may go on to the end of the line. All
+//! other commands cut nothing in a pipe, and end their lines at the edge of a terminal.
 
 use std::io;
 
@@ -97,15 +97,16 @@ impl Cells {
 
 /// The width of a set of signals if there is no room for all digits.
 pub const SHORT_SIGNALS: usize = 9;
-/// And if there is.
+/// The width if there is room.
 pub const ALL_SIGNALS: usize = 16;
 
 /// Lays cells out in lines.
 struct CellLine<'a> {
     columns: &'a [Column],
-    /// The blanks before each cell in the previous line, which are mostly right for this line, too.
+    /// The blanks before each cell in the previous line, because this line usually has the same.
     blanks: Vec<usize>,
-    /// The least blanks before each cell: one between two columns, none beside literal text of the format.
+    /// The fewest blanks before each cell: one between two columns, none next to literal text of
+    /// the format.
     least: Vec<usize>,
     /// Cells from the beginning of each column to that of the next.
     steps: Vec<usize>,
@@ -117,7 +118,7 @@ struct CellLine<'a> {
     delimiter: Option<u8>,
     /// Where the line begins in the buffer.
     start: usize,
-    /// The cells so far, and where the next column should begin.
+    /// The cells so far, and the cell where the next column should begin.
     actual: usize,
     correct: usize,
 }
@@ -261,7 +262,8 @@ fn prefix(line: &[u8], width: usize) -> usize {
     line.len()
 }
 
-/// Where to cut escaped text that was to be cut here: not inside an escape, whose rest would be read as another text.
+/// Where to cut escaped text that does not fit: not inside an escape, because its rest would be
+/// read as other text.
 fn before_escape(text: &[u8], at: usize) -> usize {
     // The longest one is \u{10ffff}.
     let last = text[..at].iter().rposition(|b| *b == b'\\').filter(|begin| at - begin < 10);
@@ -354,7 +356,7 @@ pub struct Lines<'a> {
     columns: &'a [Column],
     tree: Option<&'a Tree>,
     options: Options,
-    /// The column that the drawing of a tree stands in: the first one that names the command.
+    /// The column with the drawing of a tree: the first one that names the command.
     trunk: Option<usize>,
     line: CellLine<'a>,
     /// Rows so far.
@@ -474,7 +476,7 @@ const AT_LEAST: &[u8] = b">=";
 pub struct Totals {
     /// The sum of each column, or `None` if the column does not add up.
     sums: Vec<Option<Total>>,
-    /// The columns about memory, which processes may share.
+    /// The columns of memory that processes may share.
     of_memory: Vec<bool>,
     once: MemoryOnce,
     was_counted: bool,

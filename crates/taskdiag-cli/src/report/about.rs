@@ -1,4 +1,4 @@
-//! What the page says about itself: the machine, which engines answered at what cost, and what is missing.
+//! The part of the page about itself: the machine, the engines and their cost, and what is missing.
 
 use std::time::Instant;
 
@@ -86,13 +86,13 @@ impl About {
             }
         }
     }
-    /// Add lines about what is missing that standard error has already.
+    /// Add messages about missing values that were already printed.
     #[cfg(feature = "record")]
     pub fn add_said(&mut self, lacks: Vec<Lack>) {
         self.said.extend(lacks.iter().cloned());
         self.add_missing(lacks);
     }
-    /// Add what is missing in an answer, which its verdict names.
+    /// Add the messages of an answer's verdict about missing values.
     pub fn add_verdict(&mut self, verdict: Result<(), Exit>) {
         match verdict {
             Err(Exit::Partial(partial)) => self.add_missing(partial.lacks),
@@ -103,7 +103,7 @@ impl About {
             _ => {}
         }
     }
-    /// Write it as members of an object.
+    /// Writes it as members of a JSON object.
     pub fn write(&self, out: &mut Vec<u8>, snapshot: &Snapshot, cx: &Context, begin: Instant) {
         let stream = snapshot.stream();
         let (info, done) = (stream.info(), stream.done());

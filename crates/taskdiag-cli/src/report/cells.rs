@@ -1,9 +1,12 @@
-//! Writes tables as JSON for the page. The form is compact, since a page may have thousands of rows.
+//! Writes tables as JSON for the page. The form is compact, since a page may have thousands of
+//! rows.
 //!
-//! A row is an array with a cell for each column. The cell of a number is the value in the unit of the column, as in `--json`. The
-//! cell of a text is the index of the text in `words`, a list for the whole page, because users, units and commands are often the
-//! same. These texts are what `taskdiag ps` shows, with everything escaped that is not printable. A value that the task does not
-//! have is -1. A value that is not known is -2, -3 and so on, which stand for the entries of `reasons`.
+//! A row is an array with a cell for each column. The cell of a number is the value in the unit of
+//! the column, as in `--json`. The cell of a text is the index of the text in `words`, a list for
+//! the whole page, because users, units and commands are often the same. These texts are what
+//! `taskdiag ps` shows, with everything escaped that is not printable. A value that the task does
+//! not have is -1. A value that is not known is -2, -3 and so on, which stand for the entries of
+//! `reasons`.
 
 use std::collections::HashMap;
 
@@ -103,7 +106,8 @@ impl Cells {
     }
 }
 
-/// Where to cut a text that takes more bytes in the page than `longest`. `None`: it is short enough.
+/// Where to cut a text that takes more bytes in the page than `longest`. `None`: it is short
+/// enough.
 fn end_of(text: &[u8], longest: usize) -> Option<usize> {
     // A character takes six bytes at most (\u003c).
     if text.len() * 6 <= longest {

@@ -1,4 +1,5 @@
-//! Chooses the processes that get a row on the page, since its size is limited, and adds up the others.
+//! Chooses the processes that get a row on the page, and adds up the others, because the size of
+//! the page is limited.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +10,11 @@ use super::field;
 
 /// The largest number of processes with a row that are chosen by their memory.
 pub const MOST: usize = 20_000;
-/// For each of `MEASURES`, this many processes with the largest values also have a row, whatever their memory is.
+/// For each of `MEASURES`, this many processes with the largest values also have a row, even if
+/// their memory is small.
 const LARGEST: usize = 500;
-/// The largest number of units of processes without a row. Further units, which have the fewest processes, are added up.
+/// The largest number of units of processes without a row. Further units, which have the fewest
+/// processes, are added up.
 const UNITS: usize = 1000;
 const MEASURES: [&str; 6] = ["time", "nlwp", "fds", "read_bytes", "write_bytes", "swap"];
 
@@ -20,7 +23,7 @@ const MEASURES: [&str; 6] = ["time", "nlwp", "fds", "read_bytes", "write_bytes",
 pub struct Others {
     /// How many processes they are.
     pub count: u64,
-    /// Their memory, RSS and PSS, as far as it is known.
+    /// Their known memory, RSS and PSS.
     pub bytes: [u64; 2],
 }
 
@@ -43,7 +46,7 @@ pub fn amount(cx: &Context, field: &Field, row: &Row<'_>) -> Option<u64> {
     }
 }
 
-/// Choose at most about `most` of these processes, those with the most memory first.
+/// Chooses about `most` of these processes, those with the most memory first.
 pub fn choose(cx: &Context, all: Tasks<'_>, memory: &'static Field, most: usize) -> Kept {
     let stream = all.snapshot.stream();
     let (rows, without) = (all.indices.to_vec(), Vec::new());

@@ -30,8 +30,9 @@ use crate::output::{Tally, json, sink, tally};
 
 /// The version of the data in the page.
 const FORMAT: u32 = 1;
-/// The bytes that the arguments of all processes may take together, and the least and the most bytes for one process. On most
-/// machines all processes have a row, so arguments are cut rather than rows.
+/// The bytes for the arguments of all processes together, and the smallest and largest limit for
+/// one process. On most machines all processes have a row, so the size is limited by cutting
+/// arguments.
 const ARGS: usize = 1_200_000;
 const ARGS_OF_ONE: std::ops::RangeInclusive<usize> = 40..=400;
 
@@ -87,7 +88,7 @@ fn query(columns: &[Column]) -> Query {
     Query::new(&TASKS, columns.iter().map(|c| c.field))
 }
 
-/// Write the processes, those without a row, and sums over all of them.
+/// Writes the processes with and without a row, and sums over all of them.
 fn tasks(
     out: &mut Vec<u8>,
     view: &View<'_>,

@@ -1,6 +1,7 @@
 //! Open files on the page: sockets that listen, and with `--files` the largest files.
 //!
-//! They need a second request, because it is about threads, which may have open files of their own, and costs more than all else.
+//! They need a second, expensive request, because it includes threads, which may have open files of
+//! their own.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ const LISTENING: &str = "sockstate == LISTEN";
 /// Both tables, if there is no answer about open files.
 const NOTHING: &[u8] = b"\"sockets\":null,\"files\":null,";
 
-/// Write both tables as members of an object. A table that was not asked for is `null`.
+/// Writes both tables as members of an object. A table that was not requested is `null`.
 pub fn write(
     out: &mut Vec<u8>,
     args: &ReportArgs,
@@ -37,7 +38,7 @@ pub fn write(
     let sockets = query(SOCKETS, Some(LISTENING), None)?;
     let opened = query(OPENED, None, Some("-size"))?;
     let asked;
-    // A saved answer is used as it is. It has open files, or it does not.
+    // A saved answer is used as it is, with or without open files.
     let snapshot = match &args.source.from {
         Some(_) => processes,
         None => {
@@ -90,7 +91,7 @@ fn query(
     Ok((query, columns))
 }
 
-/// Write one table: its first rows, the number of all rows, and how many there are of each type.
+/// Writes one table: its first rows, the number of all rows, and the number of each type.
 fn table(
     out: &mut Vec<u8>,
     (query, columns): &(Query, Vec<Column>),

@@ -1,9 +1,10 @@
 //! Puts the page together, and writes it.
 //!
-//! The page is its own program: one style and one script, which are the same in every page, and data. The data comes
-//! from processes, which may be hostile, so it is in one place only: a block that no browser runs, in which `<` does not
-//! occur, so that nothing in it can end the block. The script shows it as text. As a second protection, the page has a policy
-//! (`Content-Security-Policy`) that lets a browser run only this script, and load nothing.
+//! The page has one style and one script, which are the same in every page, and data. The data
+//! comes from processes, which may be hostile. So it is only in one block, which no browser runs,
+//! and which contains no `<`, so that nothing in it can end the block. The script shows it as text.
+//! As a second protection, the page has a policy (`Content-Security-Policy`) that lets a browser
+//! run only this script, and load nothing.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::replace::replace;
 
 const STYLE: &str = include_str!("page/page.css");
 const BODY: &str = include_str!("page/page.html");
-/// One script in several files. Each uses what is in those before it.
+/// One script in several files. Each may use functions of earlier ones.
 const SCRIPT: &str = concat!(
     include_str!("page/base.js"),
     include_str!("page/table.js"),
@@ -23,7 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/start.js"),
 );
 
-/// The hashes of the style and the script that the policy allows. A test says what they must be.
+/// The hashes of the style and the script that the policy allows. A test checks them.
 const STYLE_HASH: &str = "sha256-rgNsCaJaJmtoxPds2O0bXM9gHgzKzenfo5jYiwQGK6w=";
 const SCRIPT_HASH: &str = "sha256-xsUVDZcYzLehAGGqbO09bN27hwBpTe7Sxuwp0HhKWGw=";
 
@@ -43,7 +44,7 @@ pub fn page(data: &[u8]) -> Vec<u8> {
     );
     let mut out = head.into_bytes();
     out.reserve(data.len() + SCRIPT.len() + 100);
-    // JSON has a `<` in strings only, where \u003c means the same.
+    // In JSON, `<` occurs only in strings, where \u003c means the same.
     for (i, piece) in data.split(|b| *b == b'<').enumerate() {
         if i > 0 {
             out.extend_from_slice(b"\\u003c");
@@ -86,7 +87,8 @@ mod tests {
     use base64::Engine;
     use std::process::{Command, Stdio};
 
-    /// The hash as a policy has it. The program of coreutils makes it, so that no library is needed for this alone.
+    /// The hash in the form of a policy. A program of coreutils computes it, so that no library is
+    /// needed only for this test.
     fn hash(text: &str) -> String {
         let mut child = Command::new("sha256sum")
             .stdin(Stdio::piped())

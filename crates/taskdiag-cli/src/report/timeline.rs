@@ -1,5 +1,5 @@
-//! The timeline of a recording: sums over all processes, and the units of systemd that used most, at up to 240 moments before the
-//! answer that the page shows.
+//! The timeline of a recording: sums over all processes, and the systemd units that used most, at
+//! up to 240 moments before the answer of the page.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,8 +20,8 @@ use crate::recorded;
 const MOST: usize = 240;
 /// The largest number of units in a chart. All others are added up in one more line.
 const UNITS: usize = 6;
-/// If there are more names than this, only the sum of those that used least is kept. A process can choose its name, so a recording can
-/// have very many of them.
+/// If there are more names than this, the smallest are only kept as a sum. Processes can choose
+/// their names, so a recording can have very many.
 const NAMES: usize = 4096;
 
 /// Write the timeline as a member of an object. It is `null` if the answer is not from a recording.
@@ -42,8 +42,8 @@ pub fn write(out: &mut Vec<u8>, args: &ReportArgs, shown: &Snapshot, about: &mut
     out.extend_from_slice(b"\"timeline\":null,");
 }
 
-/// The recording, if the path is that of one: of a directory or a day file. The path was read before, but its file system may have
-/// stopped answering since.
+/// The recording, if the path is one (a directory or a day file). The path was read before, but its
+/// file system may have stopped answering since.
 fn open(path: &Path) -> Result<Option<Recording>, String> {
     crate::aside::answers(path).map_err(|e| format!("{}: {e}", crate::exit::shown(path)))?;
     if !(path.extension().is_some_and(|e| e == "tdr") || path.is_dir()) {
@@ -63,7 +63,7 @@ fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, about: &
             unread += 1;
             continue;
         };
-        // Between the two, there was a time in which nothing was recorded, or the machine has booted.
+        // Nothing was recorded for a time between the two, or the machine has booted.
         let has_gap = |n| recording.gap_before(n).is_some() || has_reboot(recording, n);
         if before.is_some_and(|b| (b + 1..=*number).any(has_gap)) {
             breaks.push(times.len());
@@ -86,7 +86,7 @@ fn span(numbers: &[usize]) -> usize {
     numbers.first().zip(numbers.last()).map_or(0, |(first, last)| last - first + 1)
 }
 
-/// The numbers of the frames to read: evenly spaced over the time before the answer that is shown, up to that answer.
+/// The numbers of the frames to read, evenly spaced over the time up to the answer of the page.
 fn numbers(recording: &Recording, args: &ReportArgs, shown: &Snapshot) -> Vec<usize> {
     let info = shown.stream().info();
     let is_shown = |t: SystemTime| {
@@ -121,7 +121,7 @@ struct Series {
     sums: HashMap<&'static str, Line>,
     /// Memory and CPU of each unit.
     units: HashMap<Vec<u8>, [Line; 2]>,
-    /// The sum of those that are not kept.
+    /// The sum of the names that were not kept.
     folded: [Line; 2],
     memory: &'static str,
 }
@@ -209,7 +209,7 @@ impl Series {
         };
         json!([
             { "title": format!("{} of units, and of commands without one", self.memory.to_uppercase()), "unit": "bytes", "lines": self.largest(0, moments) },
-            { "title": "CPU of the same; 100 % is one CPU", "unit": "percent", "lines": self.largest(1, moments) },
+            { "title": "CPU of the same units; 100 % is one CPU", "unit": "percent", "lines": self.largest(1, moments) },
             { "title": "Storage, a second", "unit": "bytes", "lines": [named(read, "read"), named(write, "written")] },
             { "title": "Tasks", "unit": "count", "lines": [named(processes, "processes"), named(threads, "threads")] },
         ])
@@ -225,7 +225,7 @@ impl Series {
             shown.map(|(name, line)| drawn(&String::from_utf8_lossy(name), line)).collect();
         let rest = units.get(UNITS..).unwrap_or_default();
         let folded = &self.folded[which];
-        // A name that is in the sum can have come back, so they cannot be counted.
+        // A name in the sum can have come back, so the names cannot be counted.
         let name = match most(folded) > 0.0 {
             true => String::from("others"),
             false => format!("{} others", rest.len()),

@@ -1,10 +1,11 @@
-//! Sends signals, and sets nice values and CPUs, in words of a person. The library makes sure that it is the process on the screen.
+//! Sends signals, sets nice values and CPUs, and words the results. The library makes sure that an
+//! action reaches the process on the screen.
 
 use std::path::Path;
 
 use taskdiag::act::{Held, NotDone, has_own_numbers};
 
-/// The task that a key was pressed on.
+/// The task to act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its process.
@@ -15,7 +16,8 @@ pub struct Target {
     pub start_ns: u64,
     /// Its command name, escaped.
     pub comm: String,
-    /// Are the ids those of /proc, and not those of our own pid namespace, which the BPF programs have?
+    /// Are the ids those of /proc, and not those of our own pid namespace, which BPF programs
+    /// report?
     pub has_number_of_proc: bool,
 }
 
@@ -30,28 +32,28 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What can be done.
+/// The possible actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send this signal to the process.
     Signal(i32),
     /// Give the thread, or all threads of the process, this nice value.
     Nice(i32),
-    /// Let the thread, or all threads of the process, run on these CPUs only.
+    /// Restrict the thread, or all threads of the process, to these CPUs.
     Cpus(Vec<usize>),
 }
 
 /// The signals that are offered.
 pub const SIGNALS: &[(i32, &str)] = &[
-    (libc::SIGTERM, "end, after it has put its things in order"),
+    (libc::SIGTERM, "ask it to end; it may clean up first"),
     (libc::SIGKILL, "end at once"),
-    (libc::SIGHUP, "its terminal is gone; many daemons read their settings again"),
+    (libc::SIGHUP, "its terminal is gone; many daemons reload their settings"),
     (libc::SIGINT, "as Ctrl-C"),
     (libc::SIGQUIT, "as Ctrl-\\: end with a core dump"),
     (libc::SIGSTOP, "stop until it is continued"),
     (libc::SIGCONT, "go on"),
-    (libc::SIGUSR1, "what the program makes of it"),
-    (libc::SIGUSR2, "what the program makes of it"),
+    (libc::SIGUSR1, "the program decides"),
+    (libc::SIGUSR2, "the program decides"),
     (libc::SIGABRT, "end with a core dump"),
 ];
 
@@ -62,7 +64,7 @@ pub fn signal_name(number: i32) -> &'static str {
 
 /// CPUs from text such as `0,2-3`.
 pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
-    let wrong = || format!("'{text}' is no list of CPUs such as 0,2-3");
+    let wrong = || format!("'{text}' is not a list of CPUs such as 0,2-3");
     let limit = libc::CPU_SETSIZE as usize;
     let mut out = Vec::new();
     for item in text.split(',').map(str::trim) {
@@ -74,9 +76,10 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     if out.is_empty() { Err(wrong()) } else { Ok(out) }
 }
 
-/// Do it. Returns what was done, or why not.
+/// Acts, and returns a message about the result.
 pub fn act(target: &Target, action: &Action) -> Result<String, String> {
-    // Those rows have the numbers of our own pid namespace, which lead elsewhere in a foreign /proc.
+    // These rows have pids of our own pid namespace, which are other processes in a /proc of
+    // another one.
     if !target.has_number_of_proc && !has_own_numbers(Path::new("/proc")) {
         return Err(String::from(
             "Nothing was done: the rows are not from /proc, which is of another pid namespace, so that no process can be \
@@ -106,7 +109,7 @@ pub fn act(target: &Target, action: &Action) -> Result<String, String> {
     }
 }
 
-/// Why it was not done, for a person.
+/// The message for an action that failed.
 fn why(target: &Target, action: &Action, e: &NotDone) -> String {
     match e {
         NotDone::Ended => format!("{target} has ended; nothing was done"),

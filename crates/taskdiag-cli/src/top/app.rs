@@ -1,4 +1,4 @@
-//! What is on the screen. `keys` has what keys and the mouse do to it, and `draw` draws it.
+//! The state of the screen. `keys` changes it, and `draw` draws it.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::forest;
 use crate::order::Key;
 use crate::output::terminal;
 
-/// What the keys are for at the moment.
+/// What the keys currently act on.
 #[derive(Debug)]
 pub enum Mode {
     /// The table.
@@ -35,7 +35,7 @@ pub enum Mode {
     List(List),
     /// Yes or no?
     Confirm(Target, Action),
-    /// All about one task.
+    /// The details of one task.
     Detail(Detail),
 }
 
@@ -44,7 +44,7 @@ pub enum Mode {
 pub enum Next {
     /// Draw again.
     Draw,
-    /// Ask again, then draw.
+    /// Refresh, then draw.
     Scan,
     /// Stop as by Ctrl-Z.
     Suspend,
@@ -73,7 +73,7 @@ pub struct App {
     pub user: Option<String>,
     /// The machine at the last answer.
     pub machine: Machine,
-    /// The machine at the answer before.
+    /// The machine at the previous answer.
     pub before: Machine,
     /// The row with the cursor.
     pub cursor: usize,
@@ -81,19 +81,19 @@ pub struct App {
     pub offset: usize,
     /// The tasks on the screen.
     pub visible: Vec<u32>,
-    /// Has a key asked for other rows than the last answer has?
+    /// Has a key requested other rows than those of the last answer?
     pub stale: bool,
-    /// Was the question about a task that is open not on the screen yet?
+    /// Has the open question about a task not been on the screen yet?
     pub unseen: bool,
-    /// Their details, from a request of their own.
+    /// Their details, from a separate request.
     pub details: Details,
-    /// What the keys are for.
+    /// What the keys act on.
     pub mode: Mode,
     /// A message about what was done last.
     pub message: Option<String>,
     /// Is it paused, so that there are no new requests?
     pub paused: bool,
-    /// The time between two answers that was asked for.
+    /// The requested interval.
     pub(super) delay: Duration,
     /// Cells in a line of the screen.
     pub width: u16,
@@ -164,14 +164,14 @@ impl App {
     pub fn view_name(&self) -> &'static str {
         if self.own_columns { "own" } else { VIEWS[self.view].name }
     }
-    /// Time between two answers. A scan takes no more than its share of it.
+    /// The interval in use, which keeps scans within their share of the time.
     pub fn interval(&self) -> Duration {
         if self.args.once {
             return self.delay;
         }
         self.delay.max(self.scanner.took.mul_f64(100.0 / self.args.share.max(1.0)).min(LONGEST))
     }
-    /// Is that longer than the delay that was asked for?
+    /// Is it longer than the requested interval?
     pub fn is_slowed(&self) -> bool {
         self.interval() > self.delay
     }
@@ -183,7 +183,7 @@ impl App {
     pub fn scan(&mut self) -> Result<(), Exit> {
         self.stale = false;
         match self.scanner.scan(&self.shape) {
-            // A frame that is damaged is no reason to end, as long as there is another on the screen.
+            // A damaged frame is not a reason to end if another one is on the screen.
             Err(Exit::Failed(why)) if self.scanner.is_replay() && self.scanner.scans > 0 => {
                 (self.message, self.paused) = (Some(why), true);
                 return Ok(());
@@ -229,7 +229,7 @@ impl App {
         self.see();
         self.scanner.look(&self.shape, &self.visible, &mut self.details);
     }
-    /// Put the cursor on a row, and that row on the screen.
+    /// Moves the cursor to a row, and scrolls to it.
     pub fn move_to(&mut self, row: usize) {
         self.cursor = row.min(self.rows.len().saturating_sub(1));
         let first = (self.cursor + 1).saturating_sub(self.page);
@@ -244,7 +244,7 @@ impl App {
         let limit = pid_max().unwrap_or(32768);
         columns::fit_pids(&mut self.shape.columns, limit.saturating_sub(1));
     }
-    /// Show rows that match both; what is wrong, if something is.
+    /// Shows rows that match both conditions. Returns the error, if there is one.
     pub(super) fn condition(
         &mut self,
         filter: Option<String>,
@@ -256,7 +256,8 @@ impl App {
                 below.iter().fold(what, |all, line| format!("{all}\n{line}"))
             })
         };
-        // One word is what less and htop search for, unless it is an expression: it finds a name or an argument.
+        // A single word that is not an expression searches names and arguments, as in less and
+        // htop.
         let own = (!self.scanner.is_replay()).then(std::process::id);
         let parse_filter = |text: &str| match Filter::parse(SET, text) {
             Err(_) => Filter::word(SET, text.trim(), own).or_else(|_| parse(text)),
@@ -325,14 +326,14 @@ impl App {
     }
 }
 
-/// The longest delay, however long a scan takes.
+/// The longest interval, even if scans take longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// When the next answer is due, after one that was asked for at this moment.
+/// When the next answer is due, after one that was requested at this moment.
 pub fn due(app: &App, asked: Instant) -> Instant {
-    // The first two follow each other soon, because there are no rates before the second.
+    // The second answer follows the first one soon, because rates need two.
     let first = Duration::from_millis(300).min(app.interval());
-    // What is later than that is never, and the clock has no number for it.
+    // If the clock cannot express the time, it is never.
     let next = if app.scanner.scans < 2 { first } else { app.interval().min(NEVER) };
     asked + next
 }

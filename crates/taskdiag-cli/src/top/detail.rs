@@ -1,4 +1,5 @@
-//! All about one task, as lines of text: its values, files, mappings, stacks, limits and environment.
+//! The details of one task as lines of text: values, files, mappings, stacks, limits and
+//! environment.
 
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ impl Detail {
     /// Is the answer about this process, and not about a later one with the same id?
     fn check(&self, answer: &Snapshot) -> Result<(), String> {
         let id = self.target.tid.unwrap_or(self.target.pid);
-        // Threads of a list of files are in it by their process.
+        // A list of files has threads under their process.
         let task = answer.task(id).or_else(|| answer.task(self.target.pid));
         let is_it = task.and_then(|t| TaskId::of(&t)).is_some_and(|its| {
             // A process began before its threads.

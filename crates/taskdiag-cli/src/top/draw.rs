@@ -18,7 +18,7 @@ use crate::columns::Column;
 /// The smallest screen.
 const LEAST: (u16, u16) = (20, 10);
 
-/// The keys, for the last line. The first ones matter most.
+/// The keys in the last line, the most important ones first.
 const FOOTER: &[(&str, &str)] = &[
     ("q", "quit"),
     ("?", "help"),
@@ -57,19 +57,19 @@ const HELP: &[(&str, &str)] = &[
     ("K", "leave out kernel threads"),
     ("b", "add up by unit, slice, container, user, command, ..."),
     ("Enter  or i", "show all about a task, or what is in a sum"),
-    ("k", "send a signal, after asking which"),
+    ("k", "choose a signal, and send it"),
     ("n", "set the nice value"),
     ("a", "set the CPUs that it may run on"),
-    ("d", "set the time between two answers"),
+    ("d", "set the interval"),
     ("Space", "pause"),
-    ("[ ] { }", "with --replay: go 1 or 60 frames back or on"),
+    ("[ ] { }", "with --replay: go 1 or 60 frames back or forward"),
     ("g  and Space", "with --replay: go to a time; play"),
     ("Ctrl-Z", "stop, until the shell continues it"),
     ("q  or Ctrl-C", "quit"),
     ("", ""),
     ("?", "a value that is not known"),
     ("-", "a value that the task does not have"),
-    ("Ended", "tasks that ended in the last two answers"),
+    ("Ended", "tasks that ended within the last two refreshes"),
     ("+3 -2", "tasks that began and ended since the last refresh"),
     ("slowed", "scans would take more than their share (--share)"),
 ];
@@ -106,7 +106,7 @@ impl Looks {
     }
 }
 
-/// Draw all of it.
+/// Draws the whole screen.
 pub fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
@@ -245,7 +245,7 @@ fn draw_table(app: &mut App, buf: &mut Buffer, area: Rect, looks: &Looks) {
     app.headers = (area.y, headers);
 }
 
-/// Make columns of numbers as wide as their values. No column becomes narrower.
+/// Makes columns of numbers as wide as their values. No column becomes narrower.
 fn fit(app: &mut App, lines: &[Line]) {
     app.widths.resize(app.shape.columns.len(), 0);
     for (c, column) in app.shape.columns.iter().enumerate() {
@@ -257,7 +257,7 @@ fn fit(app: &mut App, lines: &[Line]) {
     }
 }
 
-/// Text in a cell of this width, cut where it is longer.
+/// Text in a cell of this width, cut if it is longer.
 fn set_cell(buf: &mut Buffer, x: u16, y: u16, text: &str, width: usize, left: bool, style: Style) {
     if x >= buf.area.right() {
         return;
@@ -266,7 +266,7 @@ fn set_cell(buf: &mut Buffer, x: u16, y: u16, text: &str, width: usize, left: bo
     buf.set_stringn(x + used as u16, y, text, width - used, style);
 }
 
-/// Draws the window over the table. Returns where the cursor of a typed text is.
+/// Draws the window over the table. Returns the cursor of the input line.
 fn over(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) -> Option<Position> {
     match &app.mode {
         Mode::Help(top) => {

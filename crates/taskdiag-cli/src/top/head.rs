@@ -1,4 +1,4 @@
-//! The lines above the table: the machine, its tasks, what ended, what is shown.
+//! The lines above the table: the machine, its tasks, ended tasks, and the view.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub fn lines(app: &App) -> [String; LINES] {
     ]
 }
 
-/// The lines of a recorded answer, which has tasks and little of the machine.
+/// The lines for a recorded answer, which has tasks but little about the machine.
 #[cfg(feature = "record")]
 fn replayed(app: &App, replay: &super::replay::Replay) -> [String; LINES] {
     let machine = &app.machine;
@@ -126,7 +126,7 @@ fn tasks(app: &App, machine: &Machine) -> String {
     line
 }
 
-/// How many CPUs there are.
+/// The number of CPUs in words.
 fn cpus(number: Option<usize>) -> String {
     format!("{} {}", or_unknown(number), if number == Some(1) { "CPU" } else { "CPUs" })
 }
@@ -157,7 +157,7 @@ fn memory(app: &App, machine: &Machine) -> String {
     )
 }
 
-/// Those that ended, with the CPU time they had used.
+/// The ended tasks, with their CPU time.
 fn ended(app: &App) -> String {
     let mut line = String::from("Ended");
     let all = &app.scanner.ended;

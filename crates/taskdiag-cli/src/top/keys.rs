@@ -1,4 +1,4 @@
-//! What keys and the mouse do.
+//! The actions of keys and the mouse.
 
 use ratatui::crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
@@ -37,7 +37,7 @@ impl App {
                 .all(|s| matches!(s.engine, EngineId::Procfs | EngineId::Kernel)),
         })
     }
-    /// Do something with the task under the cursor.
+    /// Calls `f` with the task under the cursor.
     fn on_target(&mut self, f: impl FnOnce(&mut App, Target) -> Mode) -> Next {
         match self.target() {
             Some(target) => (self.mode, self.unseen) = (f(self, target), true),
@@ -45,7 +45,7 @@ impl App {
         }
         Next::Draw
     }
-    /// Show only what is in the sum under the cursor.
+    /// Shows only the rows of the sum under the cursor.
     fn open_sum(&mut self) -> Next {
         let Some(by) = self.shape.by.clone() else { return Next::Draw };
         let value = self.shape.columns.iter().position(|c| std::ptr::eq(c.field, by.field));
@@ -55,7 +55,7 @@ impl App {
             Value::Missing(_) => format!("{} missing", by.name),
             value => {
                 let mut text = Vec::new();
-                // An expression compares these bytes, not what is shown in place of some of them.
+                // An expression compares the original bytes, not the escaped text on the screen.
                 match value {
                     Value::Bytes { data, .. } => text.extend_from_slice(data),
                     value => field::text(&mut text, frame.cx, by.form, None, value),
@@ -80,10 +80,10 @@ impl App {
         }
         Next::Scan
     }
-    /// An event of the terminal.
+    /// Handles an event of the terminal.
     ///
-    /// # Errors
-    /// Those of a scan: an event that is about a row must find the rows that the events before it have asked for.
+    /// # Errors Those of a scan: before an event that acts on a row, the rows that earlier events
+    /// requested must be read.
     pub fn on(&mut self, event: &Event) -> Result<Next, Exit> {
         if self.stale && matches!(self.mode, Mode::Table) && is_about_rows(event, self.page) {
             self.scan()?;
@@ -176,7 +176,7 @@ impl App {
             Mode::Detail(detail) => self.on_detail(detail, code),
         }
     }
-    /// A letter with Ctrl. It edits text as a shell does, and is not that letter.
+    /// A letter with Ctrl edits text as in a shell, and does not type the letter.
     fn on_control(&mut self, letter: char) -> Next {
         match &mut self.mode {
             Mode::Prompt(prompt) => {
@@ -289,7 +289,7 @@ impl App {
             KeyCode::Esc => return Next::Draw,
             KeyCode::Backspace => _ = prompt.text.pop(),
             KeyCode::Char(c) if !field::is_odd(c) => prompt.text.push(c),
-            // Nobody has seen yet which task it is about.
+            // The user has not seen yet which task the question names.
             KeyCode::Enter if self.unseen && prompt.is_about_task() => {}
             KeyCode::Enter => match self.typed(&prompt) {
                 Ok(next) => return next,
@@ -303,7 +303,7 @@ impl App {
         self.mode = Mode::Prompt(prompt);
         Next::Draw
     }
-    /// A line was typed: what is wrong with it, if something is.
+    /// Handles a typed line. Returns the error, if there is one.
     fn typed(&mut self, prompt: &Prompt) -> Result<Next, String> {
         let text = prompt.text.trim();
         let given = (!text.is_empty()).then(|| text.to_owned());
@@ -400,15 +400,15 @@ impl App {
     }
 }
 
-/// A text as a value of an expression, which has no escapes. `None`: it cannot be written as one, or a person could not
-/// read it.
+/// A text as a value of an expression, which has no escapes. `None`: it cannot be quoted, or has
+/// unprintable characters.
 fn quoted(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok().filter(|t| !t.contains(field::is_odd))?;
     let quote = ['"', '\''].into_iter().find(|q| !text.contains(*q))?;
     Some(format!("{quote}{text}{quote}"))
 }
 
-/// Is an event of the table about one of its rows, or about how many there are?
+/// Does an event of the table depend on its rows, or on their number?
 fn is_about_rows(event: &Event, page: usize) -> bool {
     use KeyCode::{Char, Enter, F};
     match event {
@@ -421,7 +421,7 @@ fn is_about_rows(event: &Event, page: usize) -> bool {
     }
 }
 
-/// How far a key moves.
+/// The distance that a key moves.
 fn moved(key: KeyCode, page: usize) -> Option<isize> {
     let page = page.max(1) as isize;
     Some(match key {

@@ -6,12 +6,12 @@ use super::act::{Target, signal_name};
 use super::prompt::erase;
 use crate::args::top::SET;
 
-/// What is chosen.
+/// The chosen entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Which columns are shown.
     Columns,
-    /// What rows are sorted by.
+    /// The column to sort by.
     Sort,
     /// A signal for this process.
     Signals(Target),
@@ -20,12 +20,12 @@ pub enum Kind {
 /// A list.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// What is chosen.
+    /// The chosen entries.
     pub kind: Kind,
     /// The columns, if it is a list of them.
     pub fields: Vec<&'static Field>,
     texts: Vec<String>,
-    /// What was typed to find an entry.
+    /// The text typed to find an entry.
     pub typed: String,
     /// The entries that match, as places in the list.
     pub shown: Vec<usize>,
@@ -74,7 +74,7 @@ impl List {
     pub fn chosen(&self) -> Option<usize> {
         self.shown.get(self.at).copied()
     }
-    /// Type one character more, or take the last one back.
+    /// Adds a typed character, or removes the last one.
     pub fn search(&mut self, c: Option<char>) {
         match c {
             Some(c) => self.typed.push(c),
@@ -82,7 +82,7 @@ impl List {
         }
         self.find();
     }
-    /// Take away what Ctrl and this letter do.
+    /// Removes what Ctrl with this letter erases.
     pub fn erase(&mut self, letter: char) {
         let before = self.typed.len();
         erase(&mut self.typed, letter);

@@ -1,10 +1,11 @@
-//! The machine as a whole: load, CPU time, memory. These are five short files of /proc, and no request.
+//! The machine as a whole: load, CPU time, memory. They come from five short files of /proc, not
+//! from a request.
 
 use std::fs;
 
 use taskdiag::wire::Info;
 
-/// What the files say; `None`: it could not be read.
+/// The content of these files. `None`: it could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Time since boot, s.
@@ -17,7 +18,7 @@ pub struct Machine {
     pub cpu: Option<[u64; 8]>,
     /// CPUs that are on.
     pub cpus: Option<usize>,
-    /// Processes and threads that began since boot.
+    /// Processes and threads created since boot.
     pub forks: Option<u64>,
     /// Memory in KiB, by the kernel's names.
     memory: Vec<(String, u64)>,
@@ -28,7 +29,7 @@ impl Machine {
     pub fn read() -> Machine {
         Machine::of(|name| fs::read_to_string(format!("/proc/{name}")).unwrap_or_default())
     }
-    /// From the texts of files of /proc by their names; empty: it cannot be read.
+    /// From the texts of files in /proc, by name. An empty text is a file that cannot be read.
     fn of(text: impl Fn(&str) -> String) -> Machine {
         let (uptime, load, stat) = (text("uptime"), text("loadavg"), text("stat"));
         let mut machine = Machine {
@@ -74,7 +75,7 @@ impl Machine {
     pub fn memory(&self, name: &str) -> Option<u64> {
         self.memory.iter().find(|(n, _)| n == name).map(|(_, kib)| kib * 1024)
     }
-    /// The share of an amount of CPU time in all CPU time since `old`, in percent.
+    /// An amount of CPU time as a share of all CPU time since `old`, in percent.
     pub fn shares(&self, old: &Machine) -> Option<[f64; 8]> {
         let (new, old) = (self.cpu?, old.cpu?);
         let used: [u64; 8] = std::array::from_fn(|i| new[i].saturating_sub(old[i]));
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_of_proc_does_not_show_is_not_known() {
+    fn values_that_a_partial_proc_lacks_are_unknown() {
         let machine = Machine::of(|_| String::new());
         assert_eq!((machine.cpus, machine.uptime_s, machine.forks), (None, None, None));
         let stat = "cpu  1 2 3 4 5 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\nprocesses 9\n";

@@ -1,4 +1,4 @@
-//! `taskdiag top`: what tasks do now, again and again.
+//! `taskdiag top`: a live view of processes.
 //!
 //! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` what keys do, `draw` the screen. `once` prints instead.
 //!

@@ -1,8 +1,8 @@
-//! A line of text that is typed: a condition, a user, a number.
+//! An input line: for a condition, a user, a number.
 
 use super::act::Target;
 
-/// What a line of text is typed for.
+/// The purpose of an input line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum For {
     /// The condition.
@@ -19,7 +19,7 @@ pub enum For {
     Cpus(Target),
 }
 
-/// A line of text that is typed.
+/// An input line.
 #[derive(Clone, Debug)]
 pub struct Prompt {
     /// What it is for.
@@ -30,7 +30,7 @@ pub struct Prompt {
     pub wrong: Option<String>,
 }
 
-/// What Ctrl and a letter take away from a text: Ctrl-U all of it, Ctrl-W its last word.
+/// Erases as a shell does: Ctrl-U all of a text, Ctrl-W its last word.
 pub fn erase(text: &mut String, letter: char) {
     match letter {
         'u' => text.clear(),
@@ -45,7 +45,7 @@ pub fn erase(text: &mut String, letter: char) {
 }
 
 impl Prompt {
-    /// Is it about one task, with which something is done?
+    /// Is it for an action on one task?
     pub fn is_about_task(&self) -> bool {
         matches!(self.what, For::Nice(_) | For::Cpus(_))
     }

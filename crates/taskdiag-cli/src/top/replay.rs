@@ -1,4 +1,4 @@
-//! Answers of a recording in place of those of this machine, for `taskdiag top --replay`.
+//! Answers from a recording instead of this machine, for `taskdiag top --replay`.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::moment::{self, At};
 use crate::recorded;
 
-/// A recording, and where in it we are.
+/// A recording, and the position in it.
 #[derive(Debug)]
 pub struct Replay {
     recording: Recording,
@@ -25,11 +25,11 @@ pub struct Replay {
 /// What changed with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
-    /// It is the same as before.
+    /// The frame is the same.
     Same,
-    /// It follows the one before.
+    /// The frame follows the previous one.
     Next,
-    /// It is another one. What ended before it is not known.
+    /// The frame is elsewhere in the recording. The tasks that ended before it are not known.
     Other,
 }
 
@@ -40,7 +40,7 @@ impl Replay {
         let wanted = recorded::whole(&recording, at)?.number;
         Ok(Replay { recording, wanted, shown: None, now: None, before: None })
     }
-    /// Goes this many frames on or back. False: there are no more.
+    /// Goes this many frames forward or back. False: there are no more.
     pub fn step(&mut self, by: isize) -> bool {
         let last = self.recording.len() - 1;
         let wanted = self.wanted.saturating_add_signed(by).min(last);
@@ -48,7 +48,7 @@ impl Replay {
         self.wanted = wanted;
         moves
     }
-    /// Goes to the last frame that is not after a time. What is wrong, if there is none.
+    /// Goes to the last frame up to a time. Returns an error if there is none.
     pub fn go(&mut self, at: At) -> Result<(), String> {
         let last = self.recording.info(self.recording.len() - 1).expect("there is one");
         let time = at.moment(last.time, last.every, SystemTime::now())?;
@@ -58,7 +58,8 @@ impl Replay {
         })?;
         Ok(())
     }
-    /// Reads the wanted frame, and updates the rates. If it cannot be read, the frame that is shown stays.
+    /// Reads the wanted frame, and updates the rates. If it cannot be read, the frame that is shown
+    /// stays.
     pub fn turn(&mut self, rates: &mut Rates) -> Result<Turned, Exit> {
         let (wanted, shown) = (self.wanted, self.shown);
         if shown == Some(wanted) {
@@ -72,7 +73,7 @@ impl Replay {
         let is_next = shown.is_some_and(|n| n + 1 == wanted);
         let before = match wanted.checked_sub(1) {
             _ if is_next => self.now.take(),
-            // Without it there are no rates.
+            // Rates need the previous frame.
             Some(number) => read(number).ok(),
             None => None,
         };

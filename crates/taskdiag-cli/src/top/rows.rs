@@ -1,7 +1,7 @@
-//! Which rows there are and in which order: conditions, sort keys, the tree, sums.
+//! Chooses and orders the rows: conditions, sort keys, the tree, sums.
 //!
-//! Only the rows on the screen are sorted. The others are only divided into those before and those after, which takes one pass,
-//! while sorting 100,000 rows takes seventeen.
+//! Only the rows on the screen are sorted. The others are just divided into those before and those
+//! after the screen, which takes one pass; sorting 100,000 rows takes seventeen.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -25,13 +25,14 @@ pub struct Rows {
     pub sums: Vec<Sum>,
     /// How many tasks are in each state, by its letter.
     pub states: Vec<(u8, usize)>,
-    /// All tasks, with those that are not shown.
+    /// All tasks, including those that are not shown.
     pub all: usize,
     /// How many tasks are left out because a value that is tested is not known.
     pub unknown: usize,
 }
 
-/// An integer that has the same order as the values. A missing value comes before all others. `None`: it is not a number.
+/// An integer that has the same order as the values. A missing value comes before all others.
+/// `None`: it is not a number.
 fn number(value: &Value<'_>) -> Option<u64> {
     Some(match value {
         Value::Missing(_) => 0,
@@ -61,7 +62,7 @@ fn words(frame: &Frame<'_>, row: &Row<'_>, field: &field::Field, value: &Value<'
 struct Order<'a> {
     frame: &'a Frame<'a>,
     keys: &'a [Key],
-    /// How many of the keys are in the integer that is compared first.
+    /// How many of the keys the integer contains that is compared first.
     packed: usize,
 }
 

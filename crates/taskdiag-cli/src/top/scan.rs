@@ -1,7 +1,8 @@
-//! Requests all tasks again and again, and details for the rows that are on the screen.
+//! Requests all tasks at each refresh, and details for the rows on the screen.
 //!
-//! A session requests for all tasks what each frame needs of all of them: the values by which rows are sorted, filtered and added
-//! up, and columns that cost little. Everything else, such as arguments, is requested only for the rows on the screen.
+//! A session requests, for all tasks, the values by which rows are sorted, filtered and added up,
+//! and columns that cost little. Everything else, such as arguments, is requested only for the rows
+//! on the screen.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -35,9 +36,9 @@ pub struct Shape {
     pub threads: bool,
     /// Children below their parents?
     pub tree: bool,
-    /// Leave threads of the kernel out?
+    /// Leave out kernel threads?
     pub users_only: bool,
-    /// Ask for all columns of all tasks? Else some are asked only about rows that can be seen.
+    /// Request all columns for all tasks? If not, some are requested only for visible rows.
     pub everything: bool,
 }
 
@@ -70,28 +71,28 @@ pub struct Ended {
 pub struct Scanner {
     choice: Choice,
     session: Option<Session>,
-    /// What the tasks did since the answer before.
+    /// What the tasks did since the previous answer.
     pub rates: Rates,
     context: Option<(Context, Instant)>,
     scanned: (Groups, Members),
     lean: bool,
-    /// Answers so far.
+    /// The number of answers so far.
     pub scans: u64,
     /// How long the last one took.
     pub took: Duration,
     /// How old an answer of the service may be.
     pub max_age: Duration,
-    /// Tasks that ended, the last ones, those that used most CPU time first.
+    /// Tasks that ended recently, those that used most CPU time first.
     pub ended: Vec<Ended>,
-    /// How many ended since the answer before.
+    /// How many ended since the previous answer.
     pub ended_now: usize,
-    /// The recording that answers instead of this machine.
+    /// The recording to read instead of this machine.
     #[cfg(feature = "record")]
     pub replay: Option<super::replay::Replay>,
 }
 
 impl Scanner {
-    /// Nothing is asked yet.
+    /// No request has been made yet.
     pub fn new(choice: Choice) -> Scanner {
         Scanner {
             choice,
@@ -116,7 +117,7 @@ impl Scanner {
         #[cfg(not(feature = "record"))]
         false
     }
-    /// Ask for all tasks.
+    /// Requests all tasks.
     pub fn scan(&mut self, shape: &Shape) -> Result<(), Exit> {
         #[cfg(feature = "record")]
         if self.replay.is_some() {
@@ -129,7 +130,7 @@ impl Scanner {
             (had.groups, had.strategy) != (request.groups, request.strategy)
                 || had.members.union(request.members) != had.members
         };
-        // The answer before is needed to name those that ended.
+        // The previous answer is needed to name the tasks that ended.
         let mut retired = None;
         if self.session.as_ref().is_none_or(other) {
             retired = self.session.take();
@@ -151,7 +152,8 @@ impl Scanner {
         self.scans += 1;
         let reads_files = snapshot.served().iter().any(|s| s.engine == EngineId::Procfs);
         let many = if reads_files { MANY_FILES } else { MANY_TASKS };
-        // The limit to switch back is half as high, so that a number of tasks near the limit does not switch at each scan.
+        // The limit to switch back is half as high, so that a number of tasks near the limit does
+        // not cause a switch at each scan.
         self.lean = snapshot.tasks().len() > if self.lean { many / 2 } else { many };
         let before = retired.as_ref().map_or(session.previous(), Session::snapshot);
         name_ended(&mut self.ended, &self.rates, before, self.scans);
@@ -214,7 +216,8 @@ impl Scanner {
         let served = self.frame().map(|f| f.snapshot.served().to_vec()).unwrap_or_default();
         served.iter().map(|s| s.engine.name()).collect::<Vec<_>>().join("+")
     }
-    /// Ask for the columns that these tasks lack. What seldom changes is kept for some seconds.
+    /// Requests the columns that these tasks lack. Values that seldom change are kept for some
+    /// seconds.
     pub fn look(&self, shape: &Shape, tasks: &[u32], details: &mut Details) {
         let Some(frame) = self.frame().filter(|_| !self.is_replay()) else { return };
         let lacking = shape.columns.iter().map(|c| c.field).filter(|f| !frame.has(f));
@@ -271,7 +274,7 @@ fn name_ended(all: &mut Vec<Ended>, rates: &Rates, before: Option<&Snapshot>, sc
     all.splice(0..0, named);
 }
 
-/// An answer with what its tasks did since the one before.
+/// An answer, and what its tasks did since the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The answer.
@@ -296,7 +299,7 @@ impl<'a> Frame<'a> {
             None => row,
         }
     }
-    /// Was the column asked of all tasks?
+    /// Was the column requested for all tasks?
     pub fn has(&self, field: &Field) -> bool {
         let (groups, members) = self.scanned;
         (field.groups - groups).is_empty() && members.union(field.members) == members
@@ -309,7 +312,7 @@ fn is_steady(field: &Field) -> bool {
     (field.groups - Groups::STEADY - Groups::BASE).is_empty()
 }
 
-/// What was asked about single processes.
+/// The details of single processes.
 #[derive(Debug, Default)]
 pub struct Details {
     steady: Cache,
@@ -317,7 +320,8 @@ pub struct Details {
 }
 
 impl Details {
-    /// The details of a task that have this column, if they are of the very same task. A thread has those of its process.
+    /// The details of a task that contain this column, if they are of exactly this task. A thread
+    /// has those of its process.
     fn of(&self, row: &Row<'_>, field: &Field) -> Option<Row<'_>> {
         let cache = if is_steady(field) { &self.steady } else { &self.moving };
         cache.of(row)
@@ -342,7 +346,7 @@ impl Kept {
     fn row(&self) -> Option<Row<'_>> {
         Some(Row::new(self.answer.stream().get(self.at)?))
     }
-    /// Is it about this very task, which has run no other program since?
+    /// Is it about exactly this task, and has the task run no other program since?
     fn is_of(&self, row: &Row<'_>) -> bool {
         self.row().is_some_and(|kept| {
             let same_name = !row.view.is_leader() || kept.comm == row.comm;
@@ -352,7 +356,7 @@ impl Kept {
 }
 
 impl Cache {
-    /// Ask for these columns of the processes of these rows, and forget all other processes.
+    /// Requests these columns for the processes of these rows, and forgets all other processes.
     fn fill(&mut self, fields: &[&'static Field], rows: &[Row<'_>], choice: Choice) {
         if fields.is_empty() {
             self.kept.clear();
@@ -402,7 +406,7 @@ impl Cache {
     }
 }
 
-/// Are details of this row, or of the process of this thread?
+/// Do these details belong to this row, or to the process of this thread?
 fn is_same(details: &Row<'_>, row: &Row<'_>) -> bool {
     match (TaskId::of(&details.view), TaskId::of(&row.view)) {
         (Some(its), Some(ours)) if row.view.is_leader() => its.is_same(&ours),

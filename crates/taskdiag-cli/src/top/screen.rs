@@ -1,4 +1,5 @@
-//! The terminal: it is taken over at the start, and restored at every end, also after a signal, a panic or Ctrl-Z.
+//! The terminal: it is taken over at the start, and always restored at the end, even after a
+//! signal, a panic or Ctrl-Z.
 
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 use std::os::fd::AsFd as _;
@@ -23,19 +24,19 @@ use crate::interrupt;
 
 /// The terminal while the program has it.
 pub struct Screen {
-    /// Where frames are drawn.
+    /// The terminal on which frames are drawn.
     pub terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     signals: Signals,
 }
 
-/// What woke the program up.
+/// The reason for waking up.
 #[derive(Debug)]
 pub enum Wake {
     /// The time is over.
     Time,
     /// Keys, the mouse, another size.
     Events(Vec<Event>),
-    /// The content of the terminal is not known: draw all of it.
+    /// The content of the terminal is not known, so everything must be drawn.
     Redraw,
     /// A signal, or the terminal is gone.
     Quit,
@@ -75,7 +76,7 @@ impl Signals {
     }
 }
 
-/// Why there can be no screen here.
+/// The reason if the terminal cannot be used.
 fn refusal() -> Option<&'static str> {
     let term = std::env::var("TERM").unwrap_or_default();
     match () {
@@ -90,7 +91,7 @@ fn refusal() -> Option<&'static str> {
 }
 
 impl Screen {
-    /// Take the terminal.
+    /// Takes over the terminal.
     pub fn take() -> Result<Screen, Exit> {
         if let Some(why) = refusal() {
             return Err(Exit::Usage(format!(
@@ -107,7 +108,7 @@ impl Screen {
         let terminal = enter().inspect_err(|_| give_back())?;
         Ok(Screen { terminal, signals })
     }
-    /// Wait for something to do, no longer than this.
+    /// Waits for an event, no longer than this.
     pub fn wait(&mut self, time: Duration) -> io::Result<Wake> {
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let stdin = io::stdin();
@@ -132,8 +133,8 @@ impl Screen {
         }
         let is_continued = was(&self.signals.continued);
         if is_continued {
-            // Whoever stopped us may have left the terminal in another mode. The library believes that it is in raw mode, and
-            // would do nothing if it were not told otherwise.
+            // The program that stopped us may have left the terminal in another mode. The library
+            // believes that it is in raw mode, so raw mode has to be turned off first.
             disable_raw_mode()?;
             enable_raw_mode()?;
         }
@@ -149,7 +150,8 @@ impl Screen {
         }
         Ok(if events.is_empty() { Wake::Time } else { Wake::Events(events) })
     }
-    /// Stop, with the terminal given back, until the shell continues the program. If no shell waits for it, go on at once.
+    /// Restores the terminal, and stops until the shell continues the program. If no shell waits
+    /// for it, goes on at once.
     pub fn suspend(&mut self, who: Stop) -> io::Result<()> {
         give_back();
         stop(who);
@@ -172,15 +174,17 @@ impl Drop for Screen {
 pub enum Stop {
     /// This process, which got the signal.
     Alone,
-    /// All processes of its group, as by Ctrl-Z in a terminal that is not in raw mode. A shell waits for the whole group.
+    /// All processes of its group, as by Ctrl-Z in a terminal that is not in raw mode. A shell
+    /// waits for the whole group.
     Group,
 }
 
-/// Stops by SIGTSTP. The kernel ignores this signal, other than SIGSTOP, where no shell could continue the group.
+/// Stops by SIGTSTP. Unlike SIGSTOP, the kernel ignores this signal if no shell could continue the
+/// group.
 fn stop(who: Stop) {
     let group = if who == Stop::Group { 0 } else { std::process::id() as libc::pid_t };
-    // SAFETY: all zeroes are a sigaction, with the default action and an empty mask. The calls read and write these two,
-    // and the handler that is put back is the one that was there.
+    // SAFETY: all zeroes are a sigaction, with the default action and an empty mask. The calls read
+    // and write these two, and the handler that is put back is the one that was there.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         let mut before: libc::sigaction = std::mem::zeroed();
@@ -200,7 +204,7 @@ fn enter() -> io::Result<Terminal<CrosstermBackend<BufWriter<Stdout>>>> {
     Ok(terminal)
 }
 
-/// Give the terminal back. It may be called twice.
+/// Restores the terminal. It may be called twice.
 fn give_back() {
     let mut out = io::stdout();
     // There is nothing better to do if the terminal is gone.

@@ -12,12 +12,13 @@ use crate::exit::Exit;
 const LEAP: isize = 60;
 
 impl App {
-    /// The delay is over: ask again, or show the next frame of the recording.
+    /// The interval is over: refresh, or show the next frame of the recording.
     pub fn go_on(&mut self) -> Result<(), Exit> {
         if self.scanner.is_replay() && !self.turn_by(1) {
             return Ok(());
         }
-        // Users who look at the same time share the walks of the service. After a key, and for the first rates, an answer is new.
+        // Users who watch at the same time share the walks of the service. After a key, and for the
+        // first rates, a new answer is requested.
         if self.scanner.scans >= 2 {
             self.scanner.max_age = self.interval() / 2;
         }
@@ -25,7 +26,8 @@ impl App {
         self.scanner.max_age = Duration::ZERO;
         done
     }
-    /// Go this many frames of the recording on or back. False: there are no more, and a message says so.
+    /// Goes this many frames forward or back in the recording. False: there are no more, and a
+    /// message says so.
     fn turn_by(&mut self, _frames: isize) -> bool {
         #[cfg(feature = "record")]
         if self.scanner.replay.as_mut().is_some_and(|r| !r.step(_frames)) {

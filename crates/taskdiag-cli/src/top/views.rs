@@ -1,4 +1,4 @@
-//! The ready-made views: which columns there are if none are named, and by what they are sorted.
+//! The ready-made views: their columns and sort keys.
 
 use crate::args::top::SET;
 use crate::columns::{self, Column};
@@ -42,7 +42,7 @@ pub const VIEWS: &[View] = &[
     },
 ];
 
-/// What is added up in rows that stand for several tasks.
+/// The columns that are added up in rows that represent several tasks.
 const SUMS: &str = "procs:6,nlwp:6,cpu_now,pmem,rss:6,swap:6,read_now,write_now,time";
 
 /// The columns that rows can be added up by, in the order of the key `b`.
@@ -60,7 +60,7 @@ impl View {
         }
         all
     }
-    /// What rows are sorted by.
+    /// The sort keys.
     pub fn sort(&self) -> Vec<Key> {
         let keys: Option<Vec<Key>> = self.sort.split(',').map(|k| Key::parse(SET, k)).collect();
         keys.expect("the view is sorted by columns of the table")

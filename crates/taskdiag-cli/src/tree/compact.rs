@@ -1,4 +1,4 @@
-//! The labels of processes in the tree, and equal subtrees put together: `3*[worker]`.
+//! Makes the labels of processes in the tree, and merges equal subtrees: `3*[worker]`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,24 +8,24 @@ use taskdiag::field::{self, Context, Row, Value};
 use crate::args::tree::{Labels, SPACES};
 use crate::forest::{Forest, Node};
 
-/// The shape of a subtree: what is drawn of it.
+/// The shape of a subtree: everything that is drawn of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubtreeShape {
     /// What is shown of the process, printable.
     pub label: Vec<u8>,
     /// The length of the name in it.
     pub name_len: usize,
-    /// Arguments that are to be shown as far as there is room. Other arguments are in the label.
+    /// Arguments that are shown as far as there is room. Otherwise, arguments are in the label.
     pub args: Vec<Vec<u8>>,
-    /// The sequence that begins its colour.
+    /// The escape sequence of its colour.
     pub color: &'static [u8],
-    /// Is it to be highlighted?
+    /// Is it highlighted?
     pub marked: bool,
     /// The subtrees below it, and the number of each.
     pub children: Vec<(usize, usize)>,
 }
 
-/// What subtrees that are put together have in common.
+/// What subtrees must have in common to be merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Alike {
     name: Vec<u8>,
@@ -40,7 +40,7 @@ struct Alike {
 #[derive(Debug, Default)]
 pub struct Shapes {
     all: Vec<SubtreeShape>,
-    /// The kind of each shape, which is the first shape that is like it.
+    /// The kind of each shape, which is the first shape equal to it.
     kinds: Vec<usize>,
     known: HashMap<Alike, usize>,
 }
@@ -50,11 +50,11 @@ impl Shapes {
     pub fn get(&self, i: usize) -> &SubtreeShape {
         &self.all[i]
     }
-    /// Adds a shape. `alike` says which others it is put together with, if it is.
+    /// Adds a shape. `alike` is the key by which it is merged with others, if it is.
     fn add(&mut self, shape: SubtreeShape, alike: Option<Alike>) -> usize {
         let at = self.all.len();
         let kind = alike.map_or(at, |alike| *self.known.entry(alike).or_insert(at));
-        // Most of one kind are drawn alike, too, so one shape is enough.
+        // Most shapes of one kind also look the same, so one is enough.
         if self.all.get(kind).is_some_and(|first| *first == shape) {
             return kind;
         }
@@ -100,23 +100,26 @@ pub struct Maker<'a> {
     pub labels: Labels,
     /// Which processes are shown. `None` means all.
     pub wanted: Option<Vec<bool>>,
-    /// Those that are only shown because they are above others. They have no threads in the tree, as in pstree.
+    /// Processes that are only shown as ancestors of others. They have no threads in the tree, as
+    /// in pstree.
     pub above: HashSet<usize>,
     /// The processes to highlight.
     pub marked: Vec<usize>,
-    /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the user whose trees are
-    /// shown.
+    /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the
+    /// user whose trees are shown.
     pub user_above: u32,
-    /// So many bytes of the arguments are read by pstree.
+    /// pstree reads this many bytes of the arguments.
     pub most_args: usize,
     /// A tree ends at processes that are in another namespace of this kind.
     pub by_space: Option<usize>,
 }
 
 impl Maker<'_> {
-    /// The shapes of all wanted processes from these roots down, and the numbers of the roots' shapes.
+    /// The shapes of all wanted processes from these roots down, and the numbers of the roots'
+    /// shapes.
     pub fn shapes(&self, roots: &[usize]) -> (Shapes, Vec<usize>) {
-        // Parents come before children in this order. So backwards, the shapes of all children exist before their parent's.
+        // Parents come before children in this order. So backwards, the shapes of all children
+        // exist before their parent's.
         let mut order = Vec::new();
         let mut stack: Vec<usize> = roots.to_vec();
         while let Some(at) = stack.pop() {
@@ -128,7 +131,8 @@ impl Maker<'_> {
         let marked: HashSet<usize> = self.marked.iter().copied().collect();
         for at in order.into_iter().rev() {
             let node = &self.forest.nodes[at];
-            // Threads come after processes, because their names begin with a brace, which sorts after letters.
+            // Threads come after processes, because their names begin with a brace, which sorts
+            // after letters.
             let mut children: Vec<usize> =
                 self.sorted(self.drawn_children(at)).into_iter().map(|c| made[c]).collect();
             if !self.above.contains(&at) {
@@ -139,7 +143,7 @@ impl Maker<'_> {
                 children: shapes.counted(&children),
                 ..self.label(at, node.parent.and_then(|p| self.uid(p)))
             };
-            // In a line of its own, only threads are put together, as in pstree.
+            // If each process has its own line, only threads are merged, as in pstree.
             let compact = self.labels.compact && !self.labels.is_upright();
             let alike = compact.then(|| Alike {
                 name: match self.labels.strict {
@@ -163,13 +167,14 @@ impl Maker<'_> {
         let roots = roots.iter().map(root).collect();
         (shapes, roots)
     }
-    /// The namespaces of the kind asked for, in the order in which the trees from these roots down have them, with the
-    /// highest processes of each.
+    /// The namespaces of the requested kind, in the order of first occurrence below these roots,
+    /// with the topmost processes of each.
     pub fn spaces(&self, roots: &[usize]) -> Vec<(u32, Vec<usize>)> {
         let kind = self.by_space.unwrap_or(0);
         let space = |at: usize| self.row(&self.forest.nodes[at]).map_or(0, |r| spaces(&r)[kind]);
         let mut out: Vec<(u32, Vec<usize>)> = Vec::new();
-        // The parent that pstree makes up for a root is in the namespaces 0, so it leaves out a root of which it knows none.
+        // pstree invents a parent for each root, which is in the namespaces 0. So it leaves out a
+        // root whose namespaces are unknown.
         let above = self.labels.strict.then_some(0);
         let mut stack: Vec<(usize, Option<u32>)> =
             roots.iter().rev().map(|r| (*r, above)).collect();
@@ -220,7 +225,8 @@ impl Maker<'_> {
         let row = if self.labels.spaces { self.row(&self.forest.nodes[at]) } else { None };
         row.map(|r| spaces(&r)).unwrap_or_default()
     }
-    /// The shape of a process without what is below it. `above` is the user of its parent, if that is known.
+    /// The shape of a process without what is below it. `above` is the user of its parent, if that
+    /// is known.
     fn label(&self, at: usize, above: Option<u32>) -> SubtreeShape {
         let node = &self.forest.nodes[at];
         let Some(row) = self.row(node) else { return SubtreeShape::default() };
@@ -252,7 +258,7 @@ impl Maker<'_> {
         }
         SubtreeShape { label: out, name_len, args, color: self.color(&row), ..Default::default() }
     }
-    /// Is a child drawn below its parent, as far as namespaces decide it?
+    /// Do namespaces allow a child to be drawn below its parent?
     fn is_tree_of(&self, parent: usize, at: usize) -> bool {
         let space = |at: usize| Some(spaces(&self.row(&self.forest.nodes[at])?)[self.by_space?]);
         self.by_space.is_none() || space(parent) == space(at)
@@ -305,7 +311,7 @@ impl Maker<'_> {
             false => field::escape(out, name),
         }
     }
-    /// Writes notes behind a name.
+    /// Writes notes after a name.
     fn note(&self, out: &mut Vec<u8>, notes: &[Vec<u8>]) {
         if !notes.is_empty() {
             out.push(if self.labels.args { b',' } else { b'(' });
@@ -338,7 +344,8 @@ impl Maker<'_> {
             }
         }
     }
-    /// All arguments but the first as pstree counts them: empty ones do not count, but stand for those behind the last.
+    /// All arguments but the first, as pstree counts them: empty arguments are skipped, and appear
+    /// as empty ones after the last.
     fn args_as_pstree(&self, row: &Row<'_>) -> Vec<Vec<u8>> {
         let data = row.view.cmdline().filter(|b| b.reason.is_none()).map(|b| b.data);
         let Some(data) = data.filter(|d| !d.is_empty()) else { return Vec::new() };
@@ -400,7 +407,8 @@ impl Maker<'_> {
     }
 }
 
-/// A label without the mode that AppArmor has behind it. pstree asks AppArmor's library, which has the mode apart.
+/// A label without AppArmor's mode after it. pstree uses AppArmor's library, which returns the mode
+/// separately.
 fn without_mode(label: &[u8]) -> &[u8] {
     let at = label.windows(2).rposition(|w| w == b" (").filter(|_| label.ends_with(b")"));
     &label[..at.unwrap_or(label.len())]
@@ -412,7 +420,8 @@ fn pgid(row: &Row<'_>) -> String {
     pgid.map(|p| p.to_string()).unwrap_or_default()
 }
 
-/// Writes text as pstree does: a backslash is doubled, and bytes that are not printable ASCII become three octal digits.
+/// Writes text as pstree does: a backslash is doubled, and bytes that are not printable ASCII
+/// become three octal digits.
 pub fn octal(out: &mut Vec<u8>, text: &[u8]) {
     for b in text {
         match b {

@@ -10,11 +10,13 @@ use crate::exit::Exit;
 use crate::forest::Forest;
 use crate::output::{Item, Sink, json};
 
-/// The document has at most so many arrays and objects in each other, because programs that read JSON have a limit, and anyone may fork
-/// generation after generation. Ruby reads 100, and serde_json 128. jq before 1.7 has 256, and counts the keys, too.
+/// The document nests at most this many arrays and objects, because programs that read JSON have a
+/// limit, and any user can fork any number of generations. Ruby reads 100, and serde_json 128. jq
+/// before 1.7 has 256, and counts the keys, too.
 const LEVELS: usize = 100;
 
-/// So many generations are nested. Each is an array and an object, and the last one has a list of threads.
+/// This many generations are nested. Each is an array and an object, and the last one has a list of
+/// threads.
 pub const GENERATIONS: usize = (LEVELS - 2) / 2;
 
 /// What is written about each process.
@@ -26,24 +28,24 @@ pub struct Document<'a> {
     pub roots: &'a [usize],
     /// Which processes are shown. `None` means all.
     pub wanted: Option<&'a [bool]>,
-    /// Those that are only shown because they are above others.
+    /// Processes that are only shown as ancestors of others.
     pub above: &'a HashSet<usize>,
     pub columns: &'a [Column],
     /// Also their threads?
     pub threads: bool,
 }
 
-/// A step that is left to do: begin a process, or end one.
+/// A pending step: begin a process, or end one.
 enum Step {
     Begin(usize),
     End,
 }
 
 impl Document<'_> {
-    /// An array of processes, each with its `children`, and with its `threads` if those were asked for. Returns how many processes are
-    /// too deep.
+    /// Writes an array of processes, each with its `children`, and with its `threads` if they are
+    /// shown. Returns how many processes are too deep.
     pub fn nested(&self, sink: &mut Sink) -> Result<usize, Exit> {
-        // A forest may be deeper than the stack.
+        // No recursion, because a forest may be deeper than the stack.
         let mut steps: Vec<Step> = self.roots.iter().rev().map(|r| Step::Begin(*r)).collect();
         let (mut comma, mut generation, mut left_out) = (false, 0, 0);
         sink.buf().push(b'[');
@@ -76,7 +78,7 @@ impl Document<'_> {
         sink.buf().extend_from_slice(b"\n]\n");
         Ok(left_out)
     }
-    /// An array of all processes, those above before those below, each with its `depth`.
+    /// Writes an array of all processes, parents before children, each with its `depth`.
     pub fn flat(&self, sink: &mut Sink) -> Result<(), Exit> {
         let mut left: Vec<(usize, usize)> = self.roots.iter().rev().map(|r| (*r, 0)).collect();
         let mut comma = false;

@@ -1,5 +1,5 @@
-//! Draws the tree as pstree does: the first child beside its parent, and the others below. If arguments are
-//! shown, each process has a line of its own.
+//! Draws the tree as pstree does: the first child to the right of its parent, and the others below.
+//! If arguments are shown, each process has a line of its own.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub struct Pieces {
     /// Before a child, and before the last one.
     branch: &'static str,
     last: &'static str,
-    /// For a level whose line goes on, and for one whose line has ended.
+    /// For a level whose line continues, and for one whose line has ended.
     through: &'static str,
     gap: &'static str,
 }
@@ -43,8 +43,8 @@ pub const VT100: Pieces = Pieces {
     gap: "  ",
 };
 
-/// Deeper levels are drawn as this one. Otherwise lines would get longer and longer in a comb of 10,000 processes, each
-/// with two children.
+/// Deeper levels are drawn like this one. Otherwise lines would get longer and longer in a comb of
+/// 10,000 processes, each with two children.
 const DRAWN_LEVELS: usize = 64;
 
 const BOLD: &[u8] = b"\x1b[1m";
@@ -82,7 +82,8 @@ struct CutLine {
     limit: Option<usize>,
     /// The place in the output for the plus, if the line turns out to be too long.
     cut: Option<usize>,
-    /// As pstree: each character is a cell, even if it is one of an escape sequence, and a line that just fits is cut, too.
+    /// As in pstree, each character counts as a cell, even in an escape sequence, and a line that
+    /// just fits is cut, too.
     strict: bool,
 }
 
@@ -130,7 +131,8 @@ impl CutLine {
         out.push(b'\n');
         (self.cells, self.cut) = (0, None);
     }
-    /// Writes arguments as pstree does. An argument for which there is no room becomes three dots, and none follows it.
+    /// Writes arguments as pstree does. The first argument without room becomes three dots, and
+    /// later ones are left out.
     fn push_args(&mut self, out: &mut Vec<u8>, args: &[Vec<u8>]) {
         for (i, arg) in args.iter().enumerate() {
             let is_last = i + 1 == args.len();
@@ -160,7 +162,7 @@ impl Drawing<'_> {
         let mut line = CutLine { limit: self.terminal.width, strict, ..CutLine::default() };
         if !title.is_empty() {
             sink.buf().extend_from_slice(title.as_bytes());
-            // pstree counts the line before as a part of this one.
+            // pstree counts the previous line as a part of this one.
             line.cells = if strict { title.len() } else { 0 };
         }
         // For each level above: the width of the label, and whether more children follow.
@@ -194,7 +196,7 @@ impl Drawing<'_> {
                 let single = shape.children.len() == 1;
                 let piece = if single { self.pieces.single } else { self.pieces.first };
                 if strict && line.limit.is_some_and(|limit| line.cells + 1 >= limit) {
-                    // pstree leaves out those for which there is no room.
+                    // pstree leaves out children for which there is no room.
                     line.push(out, self.pieces.first.as_bytes());
                     line.push(out, b"+");
                     line.end(out, self.terminal.color);
@@ -217,7 +219,7 @@ impl Drawing<'_> {
         }
         Ok(())
     }
-    /// Writes what is shown of a process, with its colours.
+    /// Writes the label of a process, with its colours.
     fn label(&self, out: &mut Vec<u8>, line: &mut CutLine, shape: &SubtreeShape) {
         let bold = shape.marked && self.terminal.color;
         out.extend_from_slice(shape.color);

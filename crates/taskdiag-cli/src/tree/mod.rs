@@ -1,5 +1,5 @@
-//! The process tree as `taskdiag tree` draws it: equal subtrees are put together ([`compact`]) and drawn ([`draw`]),
-//! or as JSON has it ([`document`]).
+//! The process tree as `taskdiag tree` draws it: equal subtrees are merged ([`compact`]) and drawn
+//! ([`draw`]), or written as JSON ([`document`]).
 
 mod compact;
 mod document;

@@ -17,7 +17,8 @@ use crate::exit::{Exit, say};
 use crate::forest::Forest;
 use crate::output::{Sink, Tally};
 
-/// Of the arguments of a process, pstree reads so many bytes if it does not cut lines, and as many as fit into a line if it does.
+/// pstree reads this many bytes of arguments if it does not cut lines, and as many as fit into a
+/// line if it does.
 const MOST_ARGS: usize = 8192;
 
 /// Run it.
@@ -118,7 +119,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     sink.finish()?;
     if deeper > 0 {
         say(format_args!(
-            "taskdiag: {deeper} processes are below {GENERATIONS} generations of others and left out: --flat writes all, and PID what is below it"
+            "taskdiag: {deeper} processes are left out, because JSON nests {GENERATIONS} generations at most: --flat writes all, and PID those below it"
         ));
     }
     if args.stats {
@@ -163,7 +164,7 @@ fn columns(args: &TreeArgs) -> Vec<Column> {
         return of_table(&names);
     }
     let mut columns = args.columns.clone();
-    // Without the nesting, these two are the tree.
+    // In flat output, these two columns describe the tree.
     let lacking = |name: &&str| args.flat && !args.columns.iter().any(|c| c.field.name == *name);
     let ids: Vec<&str> = ["pid", "ppid"].into_iter().filter(lacking).collect();
     if !ids.is_empty() {
@@ -192,10 +193,10 @@ fn query(args: &TreeArgs, columns: &[Column]) -> Query {
     query
 }
 
-/// Which trees are shown.
+/// The trees to show.
 struct Picked {
     roots: Vec<usize>,
-    /// Which of their processes. `None` means all.
+    /// The processes of these trees to show. `None` means all.
     wanted: Option<Vec<bool>>,
     /// Those that are only shown because they are above others.
     above: HashSet<usize>,
@@ -208,7 +209,7 @@ impl Picked {
     }
 }
 
-/// Picks the trees to show. `matches` tells whether the condition of `--where` is true for a task.
+/// Picks the trees to show. `matches` is the condition of `--where`.
 fn pick(
     args: &TreeArgs,
     snapshot: &Snapshot,
@@ -221,7 +222,7 @@ fn pick(
     };
     let found = |pid: u32| {
         let at = forest.find(pid);
-        // A hidden pid 1 is reported with the other gaps.
+        // A hidden pid 1 is reported together with the other gaps.
         let is_hidden = pid == 1 && snapshot.caveats().iter().any(|c| c.is_lack());
         if at.is_none() && !is_hidden && !args.labels.strict {
             say(format_args!("taskdiag: there is no process {pid}"));
@@ -259,7 +260,8 @@ fn pick(
                 let is_of_user = |r: &Row<'_>| r.cred.and_then(|c| c.euid()) == Some(uid);
                 row(at).is_some_and(|r| is_of_user(&r) && (args.kernel || !r.is_kthread()))
             });
-            // pstree looks below process 1 only. Some processes in a container have no parent there.
+            // pstree only looks below process 1. In a container, some processes have no parent in
+            // its namespace.
             let is_below = |at: &usize| forest.line(*at).any(|a| forest.nodes[a].tgid == 1);
             picked.roots.retain(|at| !args.labels.strict || is_below(at));
             picked
@@ -267,7 +269,8 @@ fn pick(
         Start::All if args.filter.is_some() => {
             let wanted: Vec<bool> =
                 (0..forest.nodes.len()).map(|at| row(at).is_some_and(|r| matches(&r))).collect();
-            // A process that is below another wanted one, at any depth, is in the tree of that one.
+            // A wanted process below another wanted one, at any depth, belongs to the tree of that
+            // one.
             let above = |at: usize| forest.line(at).skip(1).any(|a| wanted[a]);
             highest(forest, |at| wanted[at] && !above(at))
         }
@@ -280,7 +283,7 @@ fn pick(
     }
 }
 
-/// The trees of those processes for which `is` is true, but false for their parent.
+/// The trees of the processes for which `is` is true, and false for their parent.
 fn highest(forest: &Forest, is: impl Fn(usize) -> bool) -> Picked {
     let first = |at: &usize| is(*at) && !forest.nodes[*at].parent.is_some_and(&is);
     Picked::all_below((0..forest.nodes.len()).filter(first).collect())

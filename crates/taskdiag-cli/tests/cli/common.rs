@@ -24,7 +24,8 @@ pub fn parts(o: &Output) -> (i32, String, String) {
     (o.status.code().expect("not killed"), text(&o.stdout), text(&o.stderr))
 }
 
-/// Waits until a child has become the program with this name and sleeps, or is stopped, or has ended. `spawn()` returns before that.
+/// Waits until a child has become the program with this name and sleeps, or is stopped, or has
+/// ended. `spawn()` returns before that.
 pub fn wait_for_sleep(child: u32, name: &str) {
     let sleeps = format!("{child} ({name}) S ");
     for _ in 0..6000 {
@@ -38,7 +39,7 @@ pub fn wait_for_sleep(child: u32, name: &str) {
     panic!("process {child} does not become {name}");
 }
 
-/// A child process, which ends with the value, and so also where an assertion fails.
+/// A child process, which is killed when the value is dropped, even after a failed assertion.
 pub struct Ended(pub Child);
 
 impl Drop for Ended {

@@ -1,4 +1,4 @@
-//! What goes wrong: the message says what to do, and the exit code says what happened.
+//! Errors: the message says what to do, and the exit code says what happened.
 
 use std::fs::File;
 use std::io::Read;
@@ -27,9 +27,9 @@ fn usage() {
     fails(&["ps", "--engine", "bfp"], 2, &["'bfp'", "procfs"]);
     fails(&["ps", "-p", "x"], 2, &["process ids", "'x'"]);
     fails(&["ps", "-p", ","], 2, &["lacks an item"]);
-    fails(&["ps", "-u", "no-such-user-here"], 2, &["names 'no-such-user-here'"]);
-    fails(&["ps", "-G", "no-such-group-here"], 2, &["no such group"]);
-    fails(&["ps", "-t", "nowhere"], 2, &["no such terminal"]);
+    fails(&["ps", "-u", "no-such-user-here"], 2, &["there is no user 'no-such-user-here'"]);
+    fails(&["ps", "-G", "no-such-group-here"], 2, &["there is no group"]);
+    fails(&["ps", "-t", "nowhere"], 2, &["there is no terminal"]);
     fails(&["ps", "--json", "--csv"], 2, &["--csv"]);
     fails(&["ps", "--jsn"], 2, &["--json"]);
     fails(&["ps", "by"], 2, &["letter 'b'", "--help"]);
@@ -105,7 +105,7 @@ fn help_fits_a_terminal() {
 }
 
 #[test]
-fn what_was_meant_is_said() {
+fn errors_suggest_the_likely_meaning() {
     fails(&["ps", "-o", "pid", "user"], 2, &["'user' stands alone", "write pid,user"]);
     fails(&["lsof", "-p", "1"], 2, &["taskdiag files"]);
     fails(&["pmap", "-x", "1"], 2, &["taskdiag maps", "taskdiag --as pmap"]);
@@ -178,7 +178,7 @@ fn a_column_of_another_command_is_said_to_be_one() {
 }
 
 #[test]
-fn who_has_no_memory_is_said_of_saved_answers_as_well() {
+fn a_saved_answer_names_processes_without_memory() {
     let mut kthread = Task::kthread(2, "kthreadd");
     kthread.ppid = 0;
     let saved = Saved::tasks(&[Task::new(1, 0, "init"), kthread]);
@@ -207,7 +207,7 @@ fn partial_answers_say_so() {
         "{err}"
     );
     assert!(out.contains("    ? "), "{out}");
-    // What is not shown is not missed.
+    // A denied field that is not shown causes no message.
     let (code, _, err) = saved.ps(&["-o", "pid,comm"]);
     assert_eq!((code, err.as_str()), (0, ""));
     let (code, out, _) = saved.ps(&["--jsonl", "-o", "rss", "-p", "20"]);
@@ -240,7 +240,7 @@ fn a_walk_that_ended_early_for_an_odd_reason() {
     }
 }
 
-/// What others chose as names of files is not obeyed by the terminal that shows the message.
+/// Names of files that others chose cannot control the terminal that shows the message.
 #[test]
 fn messages_are_escaped() {
     let dir = tempfile::tempdir().expect("a temporary directory");

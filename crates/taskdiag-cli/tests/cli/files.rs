@@ -246,7 +246,7 @@ less       31       1 www-data   1u    unix    0,8      0t0     3001 /run/less.s
 }
 
 #[test]
-fn who_is_denied_is_a_process_and_not_each_of_its_threads() {
+fn a_denied_process_counts_once_and_not_per_thread() {
     let mut m = Made::new(GROUPS, Strategy::AllThread);
     for tid in [40, 41, 42] {
         m.task((tid, 40), 0, b"shut", |w| none(w, Reason::Denied));
@@ -321,7 +321,7 @@ fn selections_as_lsof_has_them() {
 }
 
 #[test]
-fn what_is_lacking_is_said_where_it_matters() {
+fn missing_values_are_reported_only_if_they_matter() {
     let m = machine();
     // Exit code, and words of the message.
     for (args, want, words) in [
@@ -455,7 +455,7 @@ fn hostile_names() {
     assert_eq!(all[0]["path_bytes"], "L3RtcC//ChtdMDt4ByAoZGVsZXRlZCk=");
     assert_eq!(all[0]["path"], "/tmp/\u{fffd}\n\u{1b}]0;x\u{7} (deleted)");
     assert_eq!(all[0]["deleted"], false);
-    // Who shares is not known from processes alone; that is said, not shown as 1.
+    // Processes alone do not show who shares a table: a message says so, and the column is not 1.
     let (code, out, err) = files(&m, &["--no-headers", "-o", "threads"]);
     assert!(
         code == 0 && out.trim() == "?" && err.contains("not known to the engine"),
@@ -464,7 +464,7 @@ fn hostile_names() {
 }
 
 #[test]
-fn what_lsof_has_and_this_has_not() {
+fn unsupported_options_of_lsof_name_a_replacement() {
     for (args, word) in [
         (&["-Fq"][..], "no field 'q'"),
         (&["+fg"], "columns flags"),
@@ -487,7 +487,7 @@ fn what_lsof_has_and_this_has_not() {
         (&["-s", "LISTEN"], "TCP:LISTEN"),
         (&["--type", "RGE"], "did you mean 'REG'"),
         (&["--net", "/no/such/file"], "/no/such/file"),
-        (&["-u", "no-such-user-here"], "no such user"),
+        (&["-u", "no-such-user-here"], "there is no user"),
         (&["+D"], "directory"),
         (&["-o", "nmae"], "did you mean 'name'"),
     ] {

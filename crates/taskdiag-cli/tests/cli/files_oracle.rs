@@ -62,7 +62,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Its child ends with the pipe's other end only when it is told to.
+        // Its child, which has the pipe's other end, ends only on request.
         let _ = Command::new("sh")
             .args(["-c", &format!("kill $(ps -o pid= --ppid {})", self.pid())])
             .status();
@@ -175,7 +175,7 @@ fn as_lsof_selects_them() {
             assert!(sorted(&theirs).contains(&target.child.id()), "lsof {test:?}: {theirs}");
             (sorted(&own), sorted(&theirs), err)
         };
-        // Whom a test beside this one starts has its files for a moment.
+        // A child that another test starts has our files for a moment.
         let look = (0..4).map(|_| both()).find(|(own, theirs, _)| own == theirs);
         let (own, theirs, err) = look.unwrap_or_else(both);
         assert_eq!(own, theirs, "{test:?}: {err}");
@@ -183,12 +183,12 @@ fn as_lsof_selects_them() {
 }
 
 #[test]
-fn what_is_no_descriptor_as_lsof_has_it() {
+fn rows_without_a_descriptor_match_lsof() {
     let target = Target::new();
     let select = ["-a", "-p", &target.pid(), "-d", "cwd,rtd,txt,mem"];
     // One after the other for each file.
     let Some(theirs) = output("lsof", &[&["-F", "ftDsikn"], &select[..]].concat()) else {
-        return skip("files_oracle::what_is_no_descriptor_as_lsof_has_it", "no lsof");
+        return skip("files_oracle::rows_without_a_descriptor_match_lsof", "no lsof");
     };
     let mut rows: Vec<Vec<String>> = Vec::new();
     for line in theirs.lines() {
@@ -220,9 +220,9 @@ fn what_is_no_descriptor_as_lsof_has_it() {
 }
 
 #[test]
-fn who_is_in_a_directory_as_lsof_has_it() {
+fn users_of_a_directory_match_lsof() {
     let Some(_) = output("lsof", &["-v"]) else {
-        return skip("files_oracle::who_is_in_a_directory_as_lsof_has_it", "lsof is not installed");
+        return skip("files_oracle::users_of_a_directory_match_lsof", "lsof is not installed");
     };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (inner, other) = (dir.path().join("a/inner"), dir.path().join("other"));
@@ -280,9 +280,9 @@ fn who_is_in_a_directory_as_lsof_has_it() {
 /// A path that is another file's now is no file's that was there before; a file is that of a directory by
 /// whatever name it was opened.
 #[test]
-fn which_file_it_is_as_lsof_has_it() {
+fn files_are_identified_as_in_lsof() {
     let Some(_) = output("lsof", &["-v"]) else {
-        return skip("files_oracle::which_file_it_is_as_lsof_has_it", "lsof is not installed");
+        return skip("files_oracle::files_are_identified_as_in_lsof", "lsof is not installed");
     };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();

@@ -1,5 +1,6 @@
-//! What acts on processes, beside a /proc of another pid namespace: `taskdiag top` in the pid namespace of one container and with
-//! the mounts of another, as after `nsenter -t PID -m`. Its numbers are those of other processes there.
+//! What acts on processes, beside a /proc of another pid namespace: `taskdiag top` in the pid
+//! namespace of one container and with the mounts of another, as after `nsenter -t PID -m`. Its
+//! numbers are those of other processes there.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -55,7 +56,8 @@ impl Scene {
         wait(&|| sleepers(a).len() == MANY && sleepers(b).len() == MANY);
         Some(scene)
     }
-    /// The command of a shell that runs another one in the outer pid namespace, with the mounts of the inner one.
+    /// The command of a shell that runs another one in the outer pid namespace, with the mounts of
+    /// the inner one.
     fn between(&self, command: &str) -> String {
         let [a, b] = self.inits;
         format!("nsenter --pid=/proc/{a}/ns/pid --mount=/proc/{b}/ns/mnt -- {command}")
@@ -170,7 +172,7 @@ fn no_signal_leaves_the_pid_namespace() {
     tmux.keys(&["y"]);
     tmux.until_has("Nothing was done: /proc is of another pid namespace");
     assert_eq!((state(outer), state(inner)), ('S', 'S'));
-    // The rows of BPF have the numbers of the own namespace, which lead elsewhere in this /proc.
+    // Rows of BPF have pids of our own namespace, which are other processes in this /proc.
     let o = Command::new("sh")
         .args(["-c", &format!("{enter} {program} ps --engine bpf -p 1")])
         .output();
@@ -206,7 +208,8 @@ fn wait_names_the_process_that_ended() {
     let renamed = dir.path().join("renamed");
     std::os::unix::fs::symlink("/bin/sleep", &renamed).unwrap();
     let renamed = renamed.display();
-    // Here /proc is of the namespace above, and shows us. The shell has reaped the processes or has not.
+    // Here /proc is of the namespace above, and shows us. The shell has reaped the processes or has
+    // not.
     let script = format!("{renamed} .3 & {renamed} .4 & exec {program} wait --jsonl $(jobs -p)");
     let o = Command::new("unshare").args(["--pid", "--fork", "bash", "-c", &script]).output();
     let (code, out, err) = parts(&o.unwrap());

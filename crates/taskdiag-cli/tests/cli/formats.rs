@@ -21,7 +21,7 @@ fn units_and_missing() {
         json!({"pid": 1, "user": "root", "time": 61.0, "rss": 1 << 20,
                "lstart": 1_767_168_801.0, "args": ["/bin/init", "-x"], "pcpu": 0.061})
     );
-    // A kernel thread has no memory and no arguments, and nothing about it is not known.
+    // Everything about a kernel thread is known, though it has no memory and no arguments.
     assert_eq!((&all[1]["rss"], &all[1]["args"]), (&json!(0), &json!([])));
     assert!(all[1].get("missing").is_none());
     assert_eq!(all[3]["user"], "3999999999");
@@ -64,7 +64,8 @@ fn a_process_is_known_by_its_pid_and_start_ticks() {
     let saved = Saved::tasks(&machine());
     let all = document(&saved, &[]);
     assert_eq!((&all[4]["pid"], &all[4]["start_ticks"]), (&json!(11), &json!(1100)));
-    // A living process has the same number from all engines and in all runs, which is the kernel's own.
+    // A living process has the same number from all engines and in all runs, which is the kernel's
+    // own.
     let pid = std::process::id().to_string();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let ticks: u64 = stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().parse().unwrap();
@@ -116,7 +117,8 @@ fn csv_is_quoted_and_reads_back() {
     assert_eq!(out.lines().count(), 8, "a row is a line: {out}");
 }
 
-/// The forms that are left out of the default build are refused with what to do, before anything is read.
+/// The forms that are left out of the default build are refused with what to do, before anything is
+/// read.
 #[cfg(not(feature = "arrow"))]
 #[test]
 fn arrow_that_is_not_built_says_so() {
@@ -218,7 +220,8 @@ const ODD: &[&[u8]] = &[
     b"\"=1\"",
 ];
 
-/// A saved answer of tasks with these names, whose arguments are the name, an empty one, and the name again.
+/// A saved answer of tasks with these names, whose arguments are the name, an empty one, and the
+/// name again.
 fn odd_machine() -> Saved {
     let task = |(pid, name): (u32, &&[u8])| Task {
         comm: name.to_vec(),

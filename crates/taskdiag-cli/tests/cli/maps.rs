@@ -273,7 +273,7 @@ fn columns_of_the_task_are_there_too() {
 fn selections() {
     let count = |args: &[&str]| {
         let (code, out, err) = maps(&machine(), &[args, &["--no-headers"]].concat());
-        // Only who has no mappings at all is said to have no memory.
+        // Only a process without any mapping gets the message that it has no memory.
         let want = match args {
             ["2"] => "taskdiag: process 2 has no memory: it is a kernel thread, or it has ended\n",
             _ => "",
@@ -302,7 +302,7 @@ fn sorting_goes_across_processes() {
 }
 
 #[test]
-fn who_uses_a_library() {
+fn users_of_a_library_are_listed() {
     let (code, out, err) = maps(&machine(), &["--by", "path", "-x"]);
     assert_eq!((code, err.as_str()), (0, ""));
     let lines: Vec<&str> = out.lines().collect();

@@ -175,8 +175,8 @@ fn everything_as_smaps_has_it() {
     assert!(near(got, want), "{got} KiB, in smaps {want}");
 }
 
-/// Processes that have pages of the C library: one more or less of them, such as our program while it runs, then changes the share
-/// of each little, also on a machine that does nothing else.
+/// Processes that have pages of the C library: one more or less of them, such as our program while
+/// it runs, then changes the share of each little, also on a machine that does nothing else.
 fn users_of_libraries() -> Vec<Still> {
     (0..8).map(|_| Still::new()).collect()
 }

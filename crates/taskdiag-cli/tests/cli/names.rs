@@ -1,5 +1,6 @@
-//! Names of users and groups are those that the C library has, also where the files have odd lines. Each file is put over
-//! /etc/passwd and /etc/group in a mount namespace of its own, and `getent` judges.
+//! Names of users and groups are those that the C library has, also where the files have odd lines.
+//! Each file is put over /etc/passwd and /etc/group in a mount namespace of its own, and `getent`
+//! judges.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -175,7 +176,8 @@ fn groups_are_those_of_getent_and_where_is_as_u() {
     let mut dice = Dice(0x5eed_1234_abcd_0002);
     let dir = tempfile::tempdir().unwrap();
     let program = env!("CARGO_BIN_EXE_taskdiag");
-    // Processes of this machine, as they have groups. What is asked is an answer about them that was saved.
+    // Processes of this machine, as they have groups. What is asked is an answer about them that
+    // was saved.
     let mut sleepers: Vec<Ended> = Vec::new();
     for id in ["5", "8", "4242", "70000"] {
         let words = ["--reuid", id, "--regid", id, "--clear-groups", "sleep", "3000"];
@@ -255,7 +257,8 @@ fn a_name_service_that_hangs_is_not_waited_for() {
     }
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("passwd");
-    // The C library opens it and waits for a writer. Our own reader does not, as nsswitch.conf lacks the file.
+    // The C library opens it and waits for a writer. Our own reader does not, as nsswitch.conf
+    // lacks the file.
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
     std::fs::write(dir.path().join("nsswitch.conf"), "passwd: compat\ngroup: files\n").unwrap();

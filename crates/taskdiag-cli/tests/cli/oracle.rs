@@ -226,8 +226,8 @@ fn all_processes_are_there() {
     let (_, got, _) = parts(&run(&["ps", "-eo", "pid=,ppid=,comm="]));
     let again = procps(&["-eo", "pid=,ppid=,comm="]).expect("it just did");
     let mut same = 0;
-    // What is there before and after must be there in between. A worker thread renames itself. procps has a question
-    // mark for each byte of a name that it cannot print, where we escape it.
+    // What is there before and after must be there in between. A worker thread renames itself.
+    // procps has a question mark for each byte of a name that it cannot print, where we escape it.
     for line in want.lines().filter(|l| !l.contains("kworker") && !l.contains('?')) {
         if again.lines().any(|l| l == line) {
             let (line, got) = (line.replace(" <defunct>", ""), got.replace(" <defunct>", ""));

@@ -60,7 +60,7 @@ impl Recorded {
         command.args(["ps", "-o", "pid", "--no-headers", "--from"]).arg(&path);
         parts(&command.args(at).output().expect("it runs"))
     }
-    /// The second of the answer that is shown, and what is said.
+    /// The second of the answer that is shown, and the messages.
     fn second(&self, at: &[&str]) -> (u32, String) {
         let (code, out, err) = self.ps(at);
         assert_eq!(code, 0, "{at:?}: {err}");
@@ -254,7 +254,7 @@ fn every_command_shows_what_was_recorded() {
             "{command:?} {out}{err}"
         );
     }
-    // What is lacking is said, and what to record.
+    // A message names what is lacking, and what to record.
     let (code, _, err) = parts(&run(&[&["ps", "-o", "pid,exe"], &at[..]].concat()));
     assert!(code == 3 && err.contains("'taskdiag record'"), "{err}");
     let (code, _, err) = parts(&run(&[&["ps", "--threads"], &at[..]].concat()));
@@ -270,13 +270,13 @@ fn damage_is_said() {
     bytes.truncate(len - 5);
     fs::write(&file, &bytes).expect("write");
     let (second, err) = recorded.second(&["--at", "12:00:20"]);
-    assert!(second == 10 && err.contains("the last frame was not written to its end"), "{err}");
-    // A page has it, too, and it is said once.
+    assert!(second == 10 && err.contains("the last frame is incomplete"), "{err}");
+    // The command for a page prints the message, too, and only once.
     let page = recorded.0.path().join("page.html");
     let mut command = taskdiag();
     command.args(["report", "--from"]).arg(recorded.path()).arg("-o").arg(&page);
     let (code, _, err) = parts(&command.output().expect("it runs"));
-    let tail = "the last frame was not written to its end";
+    let tail = "the last frame is incomplete";
     assert!(code == 3 && err.matches(tail).count() == 1, "{code} {err}");
     assert!(fs::read_to_string(&page).expect("it is there").contains(tail));
     // The first frame is the key frame of the others.
@@ -307,11 +307,11 @@ fn the_last_whole_answer_is_shown() {
             let path = recorded.path();
             let (code, out, err) = in_zone("UTC", &["top", "--once", "--replay"], &path, at);
             assert!(code == 0 && out.contains("worker"), "{at:?}: {code} {out}{err}");
-            assert!(err.contains("this is the last whole answer before"), "{at:?}: {err}");
+            assert!(err.contains("this is the last whole answer before it"), "{at:?}: {err}");
         }
         let (second, err) = recorded.second(at);
         assert_eq!(second, 10, "{err}");
-        let want = "this is the last whole answer before, of 2026-01-01 12:00:10";
+        let want = "this is the last whole answer before it, of 2026-01-01 12:00:10";
         assert!(err.contains(want) && err.matches("is damaged").count() == 1, "{err}");
         assert!(!err.contains("nothing was recorded"), "{err}");
     }
@@ -378,7 +378,7 @@ fn frames(dir: &Path) -> Recording {
 }
 
 #[test]
-fn it_records_this_machine() {
+fn record_writes_answers_of_this_machine() {
     let dir = tempfile::tempdir().expect("there is room");
     let path = dir.path().join("r");
     let name = path.to_str().expect("a path of ours");

@@ -1,12 +1,14 @@
-//! `taskdiag run`. Programs with the drop-in itself are in the test `dropin` of the package of tests.
+//! `taskdiag run`. Programs with the drop-in itself are in the test `dropin` of the package of
+//! tests.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::common::{parts, taskdiag};
 
-/// Runs a command with a file in the place of the library. No library is needed to start a program that does not use
-/// libproc2, so an empty one will do where the linker's complaint about it is not looked at.
+/// Runs a command with a file in the place of the library. No library is needed to start a program
+/// that does not use libproc2, so an empty one will do where the linker's complaint about it is not
+/// looked at.
 fn run(library: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = taskdiag();
     command.arg("run").args(args).env("TASKDIAG_PROCPS_LIB", library);
@@ -66,7 +68,8 @@ fn without_the_library_it_says_where_that_should_be() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let copy = dir.path().join("bin").join("taskdiag");
     std::fs::create_dir(dir.path().join("bin")).expect("a new directory");
-    // Another process makes the copy, so that no other test's child has it open for writing when it starts.
+    // Another process makes the copy, so that no other test's child has it open for writing when it
+    // starts.
     let status =
         std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_taskdiag")).arg(&copy).status();
     assert!(status.expect("cp runs").success());

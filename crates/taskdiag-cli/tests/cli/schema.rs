@@ -115,7 +115,7 @@ fn columns(set: &str) -> String {
 }
 
 #[test]
-fn what_is_written_keeps_to_the_schema() {
+fn json_output_is_valid_by_the_schema() {
     let root = schema();
     let odd = Task {
         comm: b"a\xff".to_vec(),
@@ -214,7 +214,8 @@ fn one_dump_serves_every_command() {
             "{line}: {err}"
         );
     }
-    // What walks over the pages of each mapping is saved if it is asked for, and that is said.
+    // Values that need a walk over the pages of each mapping are saved on request, and the message
+    // says how.
     for (line, group) in [("maps -x", "vma_stat"), ("ps -o environ", "environ")] {
         let args: Vec<&str> = line.split(' ').chain(["--from", path]).collect();
         let (code, _, err) = parts(&run(&args));
@@ -257,7 +258,7 @@ fn a_dump_for_one_command() {
 }
 
 #[test]
-fn what_is_wrong_does_not_keep_to_it() {
+fn wrong_documents_are_invalid_by_the_schema() {
     let root = schema();
     for wrong in [
         json!({"pid": 1}),

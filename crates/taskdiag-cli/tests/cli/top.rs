@@ -1,5 +1,5 @@
-//! `taskdiag top` in a terminal: tmux shows its screen, types keys and changes its size. Rows are of processes that these
-//! tests start, so that their text is known.
+//! `taskdiag top` in a terminal: tmux shows its screen, types keys and changes its size. Rows are
+//! of processes that these tests start, so that their text is known.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -10,8 +10,8 @@ use super::busy::Patience;
 use super::common::{parts, run, wait_for_sleep};
 use super::terminal::on_terminal;
 
-/// What is waited for comes within this time, counted as on a machine that has nothing else to do. It is a little less than the limit of
-/// a test, so that a failure shows the screen.
+/// What is waited for comes within this time, counted as on a machine that has nothing else to do.
+/// It is a little less than the limit of a test, so that a failure shows the screen.
 const LIMIT: Duration = Duration::from_secs(50);
 
 /// Processes with known names, which end with it.
@@ -24,7 +24,8 @@ impl Workload {
     fn new() -> Workload {
         Workload { dir: tempfile::tempdir().unwrap(), children: Vec::new() }
     }
-    /// A process with this name, which sleeps. Its pid. It has loaded its libraries, which takes CPU time.
+    /// A process with this name, which sleeps. Its pid. It has loaded its libraries, which takes
+    /// CPU time.
     fn sleeper(&mut self, name: &str) -> u32 {
         let link = self.dir.path().join(name);
         symlink("/bin/sleep", &link).unwrap();
@@ -121,7 +122,8 @@ impl Drop for Tmux {
     }
 }
 
-/// The rows of the table on a screen: those between the line of headers and the last line, which has keys or a message.
+/// The rows of the table on a screen: those between the line of headers and the last line, which
+/// has keys or a message.
 fn table(screen: &str) -> Vec<String> {
     let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
     let head = lines.iter().position(|l| l.contains("PID") && l.contains("COMMAND"));
@@ -167,7 +169,8 @@ fn rows_are_sorted_filtered_and_chosen() {
     let mut turned = rows.clone();
     turned.reverse();
     tmux.until_rows(&turned);
-    // The column before the command has the same value everywhere, and ids decide. The key > goes back.
+    // The column before the command has the same value everywhere, and ids decide. The key > goes
+    // back.
     tmux.keys(&["<"]);
     tmux.keys(&[">"]);
     tmux.until_rows(&rows);
@@ -276,7 +279,7 @@ fn a_signal_is_sent_after_a_question() {
 }
 
 #[test]
-fn what_ended_is_named() {
+fn ended_tasks_are_named() {
     let mut workload = Workload::new();
     let null = std::fs::File::create("/dev/null").unwrap();
     let pid = workload.start(Command::new("yes").stdout(null));
@@ -402,7 +405,7 @@ fn the_terminal_is_given_back() {
 }
 
 #[test]
-fn it_can_be_stopped_and_continued() {
+fn top_can_be_stopped_and_continued() {
     let tmux = Tmux::new(80, 24, "env PS1='$ ' bash --norc -i");
     tmux.until_has("$");
     let program = env!("CARGO_BIN_EXE_taskdiag");
@@ -442,7 +445,7 @@ fn it_can_be_stopped_and_continued() {
 
 /// The shell that starts it here does not wait for a stop, so nobody would continue it.
 #[test]
-fn it_goes_on_where_nobody_would_continue_it() {
+fn top_ignores_a_stop_without_a_shell_to_continue_it() {
     let tmux = Tmux::top(80, 24, "", "");
     tmux.until_has("view cpu");
     tmux.keys(&["C-z"]);
@@ -486,7 +489,7 @@ fn once_as_text_and_json() {
 }
 
 #[test]
-fn what_is_busy_is_seen() {
+fn a_busy_process_is_shown() {
     let mut workload = Workload::new();
     let null = std::fs::File::create("/dev/null").unwrap();
     let pid = workload.start(Command::new("yes").stdout(null));
@@ -558,7 +561,8 @@ fn a_recording_is_stepped_through() {
     tmux.until_has("code 0");
 }
 
-/// A session keeps files of processes open. If the program around it has used up the descriptors, it keeps fewer.
+/// A session keeps files of processes open. If the program around it has used up the descriptors,
+/// it keeps fewer.
 #[test]
 fn few_descriptors() {
     // Without arguments: somebody's may be so long that they are cut, which is another exit code.

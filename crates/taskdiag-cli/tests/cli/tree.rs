@@ -215,7 +215,7 @@ fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
         let (deepest, all) = levels(&out);
         assert_eq!((code, deepest), (0, 99), "{n} {err}");
         assert_eq!(all + deeper.unwrap_or(0), 2 * n as usize, "{n}");
-        // It is said in the row of the last one, and once.
+        // Only the row of the last generation says so, once.
         let last = deeper.map(|d| format!("\"deeper\":{d},\"children\":[]"));
         let cut: Vec<&str> = out.lines().filter(|l| l.contains("deeper")).collect();
         assert_eq!(cut.len(), usize::from(deeper.is_some()), "{n}");
@@ -296,11 +296,11 @@ fn odd_trees_end() {
 }
 
 #[test]
-fn what_makes_no_sense() {
+fn invalid_combinations_of_options_are_refused() {
     for (args, word) in [
         (&["-s"][..], "pid"),
         (&["-o", "pid"], "--json"),
-        (&["no-such-user-here"], "no such user"),
+        (&["no-such-user-here"], "there is no user"),
         (&["1", "root"], "one user"),
         (&["-A", "-U"], "does not go with"),
     ] {
@@ -321,7 +321,7 @@ fn colours_by_age() {
 }
 
 #[test]
-fn what_a_saved_answer_does_not_have() {
+fn values_missing_from_a_saved_answer_are_reported() {
     let saved = Saved::tasks(&workers()[..1]);
     let (code, out, err) = tree(&saved, &["-Z"]);
     assert!(code == 3 && out == "init(`?')\n" && err.contains("label"), "{code} {out} {err}");

@@ -92,7 +92,8 @@ fn one_that_is_not_there() {
 
 #[test]
 fn the_name_is_that_at_the_end() {
-    // A shell forks, and the child becomes another program a while later. The test reaps it, and so not before it is told.
+    // A shell forks, and the child becomes another program a while later. The test reaps it, which
+    // happens after the report.
     let late = Command::new("sh").args(["-c", "sleep .3; exec sleep .3"]).spawn().expect("sh");
     let (code, out, err) = parts(&run(&["wait", "--jsonl", &late.id().to_string()]));
     assert_eq!((code, &err[..]), (0, ""), "{out}");

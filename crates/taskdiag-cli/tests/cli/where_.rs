@@ -32,7 +32,7 @@ fn processes() {
 }
 
 #[test]
-fn it_goes_with_what_else_is_said() {
+fn where_combines_with_other_selections() {
     let saved = Saved::tasks(&machine());
     let run = |args: &[&str]| saved.ps(&[args, &["-o", "pid="]].concat()).1;
     assert_eq!(run(&["--ppid", "10", "--where", "rss known"]).trim(), "11");
@@ -44,7 +44,7 @@ fn it_goes_with_what_else_is_said() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out_and_said() {
+fn rows_with_unknown_values_are_left_out_with_a_message() {
     let denied = Task { denied: vec![Group::Statm], ..Task::new(20, 1, "secret") };
     let saved = Saved::tasks(&[machine(), vec![denied]].concat());
     for (expression, rows) in [("rss > 0", 3), ("not rss > 0", 0), ("rss == 0 or comm == sh", 1)] {
@@ -89,7 +89,7 @@ fn dump() -> Saved {
 }
 
 #[test]
-fn it_says_what_the_older_options_say() {
+fn where_selects_the_same_as_the_older_options() {
     let saved = dump();
     let path = saved.path();
     let path = path.to_str().expect("a path of ours");

@@ -308,7 +308,7 @@ fn frames() -> Vec<Vec<Process>> {
             let ssl = ("/usr/lib/libssl.so.3", 200, minute >= 25);
             let new_ssl = ("/usr/lib/libssl.so.3", 201, false);
             let mut listens = vec![(3, (LISTEN, 443, 1000))];
-            // A connection of a minute, again and again with the same descriptor.
+            // Connections of a minute each, which reuse one descriptor.
             if minute % 3 != 0 {
                 listens.push((4, (ESTABLISHED, 443, 2000 + minute)));
             }
@@ -381,7 +381,7 @@ fn a_recording_without_lists_has_no_such_files() {
     assert_eq!(made.names(), ["processes.parquet"]);
     // Hours that are over are not read again, although there are no such files.
     assert_eq!(text(&made.convert(&[]).stdout), "");
-    // It is said to whoever asks for one.
+    // A request for such a table reports it.
     let ran = made.convert(&["--tables", "sockets,maps", "--again"]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(3), "{said}");
@@ -421,7 +421,7 @@ fn tables_that_were_not_written_make_an_hour_be_written_again() {
 }
 
 #[test]
-fn what_is_not_known_has_not_ended() {
+fn entries_that_could_not_be_read_have_not_ended() {
     let mut frames: Vec<Vec<Process>> = (0..16)
         .map(|_| {
             let sockets = [(3, (LISTEN, 443, 1000)), (4, (LISTEN, 80, 1001))];

@@ -1,4 +1,5 @@
-//! The structs of requests and answers, and the headers of messages and attributes. They have no values of a task.
+//! The structs of requests and answers, and the headers of messages and attributes. They have no
+//! values of a task.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -34,7 +35,7 @@ plain! {
 plain! {
     /// A request: which tasks, which groups.
     Req = "task_diag_req", least 24 {
-        /// Groups asked for, bit n = group n.
+        /// Requested groups, bit n = group n.
         show_flags: u64,
         /// `TASK_DIAG_DUMP_*`.
         dump_strategy: u64,
@@ -42,13 +43,14 @@ plain! {
         pid: u32,
         /// 0.
         reserved: u32,
-        /// Leave out VMA_STAT and ROLLUP of processes with more resident memory than this. 0: no limit.
+        /// Leave out VMA_STAT and ROLLUP of processes with more resident memory than this. 0: no
+        /// limit.
         max_rss_bytes: u64,
         /// Time for all VMA_STAT and ROLLUP of the answer together, ns. 0: no limit.
         budget_ns: u64,
-        /// Members of BASE that need not be there: bits of its `valid`.
+        /// Members of BASE that may be missing: bits of its `valid`.
         skip_base: u32,
-        /// Members of STAT that need not be there: bits of its `valid`.
+        /// Members of STAT that may be missing: bits of its `valid`.
         skip_stat: u32,
     }
 }
@@ -83,17 +85,17 @@ plain! {
 }
 
 plain! {
-    /// The first message of a stream: what was asked, when, on which machine, and who served it.
+    /// The first message of a stream: the request, its time, the machine, and the engines.
     Info = "task_diag_info", least 88 {
         /// `MAGIC`.
         magic: u32,
         /// `VERSION`.
         version: u32,
-        /// Groups asked for.
+        /// Requested groups.
         show_flags: u64,
-        /// Strategy asked for.
+        /// Requested strategy.
         dump_strategy: u64,
-        /// Pid asked for, or 0.
+        /// Requested pid, or 0.
         pid: u32,
         /// Online CPUs.
         ncpus: u32,
@@ -131,7 +133,7 @@ plain! {
 }
 
 plain! {
-    /// What was taken out of the stream of one user's tasks, to keep the stream.
+    /// What a recorder removed from the stream of one user's tasks.
     Cut = "task_diag_cut", least 40 {
         /// Real uid of the tasks, or [`CUT_OTHERS`](crate::CUT_OTHERS).
         uid: u32,
@@ -143,7 +145,7 @@ plain! {
         cut_tasks: u64,
         /// Bytes of such values.
         cut_bytes: u64,
-        /// Answers before this one that are left out altogether. Only for `CUT_OTHERS`.
+        /// Answers before this one that were left out completely. Only for `CUT_OTHERS`.
         answers: u64,
     }
 }
@@ -157,7 +159,7 @@ plain! {
         reserved: u32,
         /// Tasks in the stream.
         tasks: u64,
-        /// Tasks in the stream that lack a group because the reader has not the right to it.
+        /// Tasks in the stream that lack a group because the reader has no right to it.
         denied: u64,
         /// Tasks that ended during the walk, and are left out or incomplete.
         vanished: u64,
@@ -225,7 +227,7 @@ plain! {
 }
 
 plain! {
-    /// The group's value is that of another task in the stream.
+    /// The group's value is shared with another task in the stream.
     Shared = "task_diag_shared", least 16 {
         /// Length and type.
         nla: NlAttr,

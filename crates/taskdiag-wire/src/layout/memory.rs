@@ -129,7 +129,8 @@ entry! {
 }
 
 record! {
-    /// ROLLUP: how much of all mappings together is in memory, bytes. Source: `/proc/PID/smaps_rollup`.
+    /// ROLLUP: how much of all mappings together is in memory, bytes. Source:
+    /// `/proc/PID/smaps_rollup`.
     Rollup = "task_diag_rollup", least 184;
     {
         /// Resident.
@@ -188,8 +189,8 @@ record! {
         anon_bytes: u64,
         /// Swapped-out pages of shared memory objects within the mapped ranges, bytes.
         shmem_bytes: u64,
-        /// By how much `shmem_bytes` may be too large. In private writable mappings, copies of
-        /// pages cannot be told from pages of the object. 0: `shmem_bytes` is exact.
+        /// How much too large `shmem_bytes` may be. In private writable mappings, copies of pages
+        /// cannot be distinguished from pages of the object. 0: `shmem_bytes` is exact.
         private_shmem_bytes: u64,
     }
 }

@@ -3,7 +3,8 @@
 //! The C header is the original. `tests/layout.rs` compiles it and compares
 //! every offset and size with the tables that `record!` makes here.
 //!
-//! `frame.rs` has the structs around the values, and `task.rs`, `memory.rs` and `files.rs` those of the groups.
+//! `frame.rs` has the structs around the values, and `task.rs`, `memory.rs` and `files.rs` those of
+//! the groups.
 
 mod files;
 mod frame;

@@ -6,9 +6,9 @@ use super::frame::NlAttr;
 use crate::table::{Attribute, CStruct, GroupRecord, Member, bit, c_name};
 
 record! {
-    /// BASE: who it is. Source: `/proc/PID/stat`, `task_struct`. Only kernel threads have command names of
-    /// more than 15 bytes. The whole of such a name is in an attribute of its own, and
-    /// [`TaskView::comm`](crate::TaskView::comm) returns it.
+    /// BASE: the identity of the task. Source: `/proc/PID/stat`, `task_struct`. Only kernel threads
+    /// have command names of more than 15 bytes. The whole of such a name is in an attribute of its
+    /// own, and [`TaskView::comm`](crate::TaskView::comm) returns it.
     Base = "task_diag_base", least 56;
     {
         /// Parent process. 0: none is visible to the reader.
@@ -37,7 +37,7 @@ impl Base {
 }
 
 record! {
-    /// CRED: whose it is and who controls it. Source: `/proc/PID/status`, `task->real_cred`.
+    /// CRED: its owner and its rights. Source: `/proc/PID/status`, `task->real_cred`.
     Cred = "task_diag_cred", least 104;
     {
         /// Real uid.
@@ -254,8 +254,8 @@ record! {
 }
 
 record! {
-    /// LOGIN: who logged in, even if the process has changed its ids since. All ones: it belongs to no login.
-    /// Source: `/proc/PID/loginuid`, `/proc/PID/sessionid`, `task->loginuid`.
+    /// LOGIN: the user of the login, even if the process has changed its ids since. All ones: it
+    /// belongs to no login. Source: `/proc/PID/loginuid`, `/proc/PID/sessionid`, `task->loginuid`.
     Login = "task_diag_login", least 16;
     {
         /// Uid of the login.

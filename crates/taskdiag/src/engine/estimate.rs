@@ -1,23 +1,24 @@
-//! Estimates how many tasks there are, without looking at any of them.
+//! Estimates the number of tasks without looking at any of them.
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// The number of processes on the machine. The link count of /proc is this number plus a small constant.
+/// The number of processes on the machine. The link count of /proc is this number plus a small
+/// constant.
 pub(crate) fn processes() -> usize {
     rustix::fs::stat("/proc").map_or(0, |s| s.st_nlink as usize)
 }
 
-/// The number of threads on the machine, from "running/all" in /proc/loadavg. sysinfo(2) has it, too, but
-/// modulo 65536.
+/// The number of threads on the machine, from "running/all" in /proc/loadavg. sysinfo(2) has it,
+/// too, but modulo 65536.
 pub(crate) fn threads() -> usize {
     read().unwrap_or(0).max(usize::from(rustix::system::sysinfo().procs)).max(processes())
 }
 
-/// The number of threads of a process, from the link count of its directory `task`. `None`: there is no such process, or it
-/// is hidden.
+/// The number of threads of a process, from the link count of its directory `task`. `None`: there
+/// is no such process, or it is hidden.
 pub(crate) fn threads_of(pid: u32) -> Option<usize> {
     let links = rustix::fs::stat(format!("/proc/{pid}/task")).ok()?.st_nlink as usize;
-    // The directory counts twice, as any does.
+    // The directory counts twice, like all directories.
     Some(links.saturating_sub(2).max(1))
 }
 

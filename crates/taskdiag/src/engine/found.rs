@@ -1,38 +1,38 @@
-//! Values that are found out once per process, and without a lock.
+//! Values that are computed once per process, without a lock.
 //!
-//! fork(2) copies only the thread that calls it. If another thread holds a lock at that moment, or is inside a `OnceLock`, the
-//! child waits for that thread for ever. Here, whoever comes while the value is not known finds it out as well, and the first
-//! value stays.
+//! fork(2) copies only the thread that calls it. If another thread holds a lock at that moment, or
+//! is inside a `OnceLock`, the child waits for that thread for ever. Here, every thread that needs
+//! the value before it is known computes it, and the first result stays.
 
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value that is found out once.
+/// A value that is computed once.
 #[derive(Debug)]
 pub(crate) struct Found<T: 'static> {
-    /// Null, or from `Box::into_raw()` for ever.
+    /// Null, or a pointer from `Box::into_raw()` that is never freed.
     value: AtomicPtr<T>,
     owns: PhantomData<T>,
 }
 
-// Without these bounds, a value could be used by a thread that may not.
+// Without these bounds, a thread could use a value that must not leave its thread.
 impl<T: Send + Sync + 'static> Found<T> {
     /// It is not known yet.
     pub(crate) const fn new() -> Found<T> {
         Found { value: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
     }
-    /// What was found out.
+    /// The value, if it is known.
     pub(crate) fn get(&'static self) -> Option<&'static T> {
-        // SAFETY: it is null, or was made by Box::into_raw() in `keep`, which wrote the value before the pointer. It is never freed,
-        // and nobody has it exclusively.
+        // SAFETY: it is null, or was made by Box::into_raw() in `keep`, which wrote the value
+        // before the pointer. It is never freed or borrowed mutably.
         unsafe { self.value.load(Ordering::Acquire).as_ref() }
     }
-    /// What was found out, or is now.
+    /// The value, which is computed if it is not known.
     pub(crate) fn get_or_find(&'static self, find: impl FnOnce() -> T) -> &'static T {
         self.get().unwrap_or_else(|| self.keep(find()))
     }
-    /// Keeps a value, unless there is one. Returns the one that is kept.
+    /// Keeps a value, unless there is one already. Returns the one that is kept.
     pub(crate) fn keep(&'static self, value: T) -> &'static T {
         let new = Box::into_raw(Box::new(value));
         let none = ptr::null_mut();
@@ -40,9 +40,10 @@ impl<T: Send + Sync + 'static> Found<T> {
             // SAFETY: it is from Box::into_raw() and is never freed from now on.
             Ok(_) => unsafe { &*new },
             Err(first) => {
-                // SAFETY: nobody else has seen the pointer.
+                // SAFETY: no other code has seen the pointer.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: as in `get`. It is not null, because the exchange would have succeeded then.
+                // SAFETY: as in `get`. It is not null, because the exchange would have succeeded
+                // then.
                 unsafe { &*first }
             }
         }
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_another_who_finds_it_out() {
+    fn no_thread_waits_for_another_that_computes_the_value() {
         static FOUND: Found<u32> = Found::new();
         let (go, wait) = mpsc::channel::<()>();
         let (inside, is_inside) = mpsc::channel();

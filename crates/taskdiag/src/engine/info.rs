@@ -1,8 +1,8 @@
-//! Makes the head of a stream: what was asked, when, and the facts that a reader on another machine needs to
-//! print it.
+//! Makes the head of a stream: the request, the time, and the facts that a reader on another
+//! machine needs to print it.
 //!
-//! All engines share it, so that their answers differ only in who served them. The engine itself sets which
-//! groups it served.
+//! All engines share it, so that their answers only differ in the engine. The engine itself sets
+//! the groups that it served.
 
 use std::ops::RangeInclusive;
 
@@ -13,8 +13,8 @@ use taskdiag_wire::{Info, StreamWriter, build};
 use crate::cpulist::ranges;
 use crate::request::Request;
 
-/// The number of system calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo, and open,
-/// read and close for the CPUs. The clocks are read in user space.
+/// The number of system calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo, and
+/// open, read and close for the CPUs. The clocks are read in user space.
 pub(crate) const SYSCALLS: u64 = 4;
 
 /// INFO for an answer that starts now. The `*_groups` masks are 0.
@@ -37,7 +37,7 @@ pub(crate) fn info(req: &Request) -> Info {
     })
 }
 
-/// A clock that is before its epoch is shown as its epoch.
+/// A time before the epoch is replaced by the epoch.
 fn ns(t: Timespec) -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + t.tv_nsec as u64
 }
@@ -96,7 +96,7 @@ mod tests {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
         let s: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
         assert!((i.boottime_ns as f64 / 1e9 - s).abs() < 5.0);
-        // It must not be before this was written.
+        // The time must be later than when this test was written.
         assert!(i.realtime_ns > 1_700_000_000_000_000_000);
     }
 }

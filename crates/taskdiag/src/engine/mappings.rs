@@ -8,8 +8,8 @@
 //! mapping found there. This is expensive only where it is worth it: for most processes, `statm` alone shows
 //! that they cannot have many mappings.
 //!
-//! It does not decide what the number is used for (see `auto::cost`). It does not see mappings outside of
-//! that stretch, however many they are.
+//! `auto::cost` decides how the number is used. Mappings outside of that range are not seen, even
+//! if there are many.
 
 use std::fs::File;
 use std::io::Read;
@@ -45,11 +45,12 @@ struct ProcmapQuery {
 
 /// The number of addresses in a sample.
 const SAMPLES: u64 = 64;
-/// This many of the addresses that stand for most mappings are left out. In a process with few mappings,
+/// This many addresses with the highest counts are ignored, because in a process with few mappings
 /// they hit the smallest ones by chance.
 const ODD: usize = 4;
 
-/// About how many mappings process `pid` has, or `None` if there seem to be fewer than `many`.
+/// The approximate number of mappings of process `pid`, or `None` if there seem to be fewer than
+/// `many`.
 pub(crate) fn about(pid: u32, many: u64) -> Option<u64> {
     let mut text = [0; 128];
     let n = File::open(format!("/proc/{pid}/statm")).ok()?.read(&mut text).ok()?;
@@ -76,7 +77,7 @@ fn below_ours() -> u64 {
     std::ptr::from_ref(&here).addr() as u64 / 8 * 7
 }
 
-/// The mapping that has an address, or the next one after it.
+/// The mapping at an address, or the next one after it.
 fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
     let mut q = ProcmapQuery {
         size: size_of::<ProcmapQuery>() as u64,
@@ -84,7 +85,7 @@ fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
         query_addr: at,
         ..ProcmapQuery::default()
     };
-    // SAFETY: the struct is there for the call, and as the kernel has it.
+    // SAFETY: the struct lives across the call, and has the kernel's layout.
     let r = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut q) };
     (r == 0 && q.vma_end > q.vma_start).then_some((q.vma_start, q.vma_end))
 }
@@ -118,7 +119,8 @@ fn from_samples(total: u64, mut size_at: impl FnMut(u64) -> Option<u64>) -> u64 
     let share = total / SAMPLES;
     let mut each: Vec<u64> = (0..SAMPLES)
         .map(|i| {
-            // The distances are not regular, because those of mappings are (stacks and their guards).
+            // The distances are irregular, because those of mappings are regular (stacks and their
+            // guards).
             let within = (share as u128 * u128::from(i * 40_503 % 65_536) / 65_536) as u64;
             size_at(i * share + within).map_or(0, |size| share.div_ceil(size.max(1)))
         })

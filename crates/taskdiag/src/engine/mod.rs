@@ -1,7 +1,7 @@
-//! Engines: who answers a [`Request`] with a stream.
+//! Engines, which answer a [`Request`] with a stream.
 //!
 //! Each engine has a probe (what works here, tried for real), a pure decision, the run, and pure
-//! encoding. Engines know the wire format and each other not at all; [`auto`] chooses.
+//! encoding. Engines know the wire format, and do not know each other; [`auto`] chooses.
 
 #[cfg(not(all(feature = "bpf", feature = "kernel")))]
 #[macro_use]
@@ -57,7 +57,7 @@ pub struct Support {
     pub groups: Groups,
     /// Strategies it answers.
     pub strategies: Vec<Strategy>,
-    /// For groups it does not answer, or answers with gaps: what and why.
+    /// The groups that it does not answer, or answers with gaps, and why.
     pub notes: Vec<(Group, String)>,
 }
 

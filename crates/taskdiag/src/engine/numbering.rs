@@ -1,6 +1,6 @@
-//! Tells whose process ids a /proc has. It is mounted for a pid namespace, which need not be that of the
-//! reader. After `unshare --pid` it is the namespace before, and after entering the mounts of a container it
-//! is that of the container.
+//! Finds out which pid namespace a /proc belongs to. It is mounted for a pid namespace, which may
+//! differ from that of the reader. After `unshare --pid`, it is the old namespace, and after
+//! entering the mounts of a container, that of the container.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,10 +9,12 @@ use std::sync::Mutex;
 
 use rustix::fs::CWD;
 
-/// The process and the proc filesystem (its device number) for which the long way has proven that they have the same numbers.
+/// The process and the proc filesystem (its device number) for which the slow check has shown that
+/// they have the same pids.
 static PROVEN: Mutex<Option<(u32, u64)>> = Mutex::new(None);
 
-/// Whether /proc is that of our own pid namespace. After the first time it takes three system calls, which make no inode.
+/// Whether /proc is that of our own pid namespace. After the first time it takes three system
+/// calls, which make no inode.
 pub(crate) fn proc_is_own() -> bool {
     let proc = Path::new("/proc");
     if !shows_us_as_ourselves(proc) {
@@ -30,14 +32,14 @@ pub(crate) fn proc_is_own() -> bool {
     is_own
 }
 
-/// The same of the proc filesystem at this path, for what is done by number and must not be done to another process: nothing is
-/// remembered.
+/// The same for the proc filesystem at this path, without a cache, for actions by pid that must not
+/// hit another process.
 pub(crate) fn is_own(proc: &Path) -> bool {
     shows_us_as_ourselves(proc) && has_one_number(proc)
 }
 
-/// /proc shows us under our own number, under another one, or not at all. We can have the same number in both namespaces by
-/// chance.
+/// /proc shows us under our own number, under another one, or not at all. We can have the same
+/// number in both namespaces by chance.
 fn shows_us_as_ourselves(proc: &Path) -> bool {
     let me = std::process::id().to_string();
     let mut text = [0u8; 16];
@@ -45,9 +47,9 @@ fn shows_us_as_ourselves(proc: &Path) -> bool {
         .is_ok_and(|len| text[..len] == *me.as_bytes())
 }
 
-/// NSpid of a task has its number in the pid namespace of the proc filesystem first, and then those in the namespaces below, down
-/// to its own. So it has one number only where both are the same namespace. A namespace that is not above ours does not show
-/// us.
+/// NSpid of a task has its number in the pid namespace of the proc filesystem first, and then those
+/// in the namespaces below, down to its own. So it has only one number if both are the same
+/// namespace. A namespace that is not an ancestor of ours does not show us.
 fn has_one_number(proc: &Path) -> bool {
     let mut text = Vec::with_capacity(4096);
     let read =
@@ -56,7 +58,7 @@ fn has_one_number(proc: &Path) -> bool {
     let words = |l: &[u8]| l.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).count();
     match (read, line) {
         (Ok(_), Some(line)) => words(line) == 1,
-        // A kernel without pid namespaces has no such line, and one kind of numbers.
+        // A kernel without pid namespaces has no such line, and only one set of pids.
         (Ok(_), None) => !Path::new("/proc/self/ns/pid").exists(),
         (Err(_), _) => false,
     }

@@ -1,10 +1,12 @@
-//! How much of each text an answer has. Any user can have any number of processes with megabytes of arguments each, at no
-//! cost, because fork() shares them. So there is a limit for each text, and one for the answer, which users share: a user
-//! gets whole texts as long as what is left for all others is more than what that user has had already. Of further texts, a
-//! part is written. So one user can never use up the room, and the arguments of others stay whole.
+//! Limits the texts in an answer. Any user can have any number of processes with megabytes of
+//! arguments each, at no cost, because fork() shares them. So there is a limit for each text, and
+//! one for the answer, which users share: a user's texts are complete while the remaining space is
+//! larger than the space that this user has used. Only a part of further texts is written. So one
+//! user can never use up the space, and the arguments of others stay complete.
 //!
-//! `bpf/room.h` is the same for the BPF programs, but for one thing: they have the user of each task at hand, and so they count
-//! for the user from the first byte, where this module first leaves an eighth of the room to anybody.
+//! `bpf/room.h` does the same for the BPF programs, with one difference: they know the user of each
+//! task, so they count per user from the first byte. This module first gives out an eighth of the
+//! space without looking at users.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,20 +14,23 @@ use taskdiag_wire::{Group, Groups, Stream};
 
 use crate::request::ByteLimits;
 
-/// How many users are told apart. Others share a place.
+/// The number of accounts for users. Others share one.
 pub(crate) const USERS_MAX: usize = 256;
-/// A user who has had a share gets this much of each further text.
+/// After its share, a user gets this much of each further text.
 pub(crate) const TEXT_SMALL: u32 = 4096;
-/// A user who has had two thirds of all gets only this much, and any user always does. A task without any text takes as much.
+/// A user with two thirds of the space gets only this much of each text, and every user always gets
+/// it. A task without any text takes as much.
 pub(crate) const TEXT_LEAST: u32 = 256;
 
-/// After the share of lists and names, a user gets this many entries of each further list, and so much of each name.
+/// After its share of lists and names, a user gets this many entries of each further list, and this
+/// much of each name.
 pub(crate) const LIST_LEAST: usize = 16;
 pub(crate) const NAME_LEAST: usize = 128;
-/// The lists of a task that count for its user even while there is much room.
+/// Lists of a task that are longer than this count for its user even while there is much space.
 const MUCH: usize = 64 << 10;
 
-/// What is left for the texts of one answer, or for its lists and names. All threads that read share it.
+/// The remaining space for the texts of one answer, or for its lists and names. All reading threads
+/// share it.
 #[derive(Debug)]
 pub(crate) struct Room {
     limits: ByteLimits,
@@ -34,8 +39,9 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// How many bytes of lists and names a task may add: as many as leave for all others what its user has had then. Users
-    /// are not told apart as long as there is much room, since it takes a file of /proc to know the user.
+    /// How many bytes of lists and names a task may add: until the remaining space equals what its
+    /// user has used. Users are ignored while there is much space, because finding the user takes a
+    /// read of a file in /proc.
     pub(crate) fn list_bytes(&self, uid: impl FnOnce() -> u32) -> usize {
         let is_roomy = self.used.load(Ordering::Relaxed) < self.limits.all_list_bytes / 8;
         let of = if is_roomy { 0 } else { self.used_by[place(uid())].load(Ordering::Relaxed) };
@@ -43,7 +49,7 @@ impl Room {
         usize::try_from(left.saturating_sub(of) / 2).unwrap_or(usize::MAX)
     }
 
-    /// Takes room for bytes of a list or a name that is written.
+    /// Accounts for bytes of a list or a name.
     pub(crate) fn take_list(&self, bytes: usize, uid: impl FnOnce() -> u32) {
         let used = self.used.fetch_add(bytes as u64, Ordering::Relaxed);
         if bytes > MUCH || used >= self.limits.all_list_bytes / 8 {
@@ -57,20 +63,22 @@ impl Room {
         Room { limits, used: AtomicU64::new(0), used_by: [const { AtomicU64::new(0) }; USERS_MAX] }
     }
 
-    /// The most bytes of one text.
+    /// The limit for one text, in bytes.
     pub(crate) fn most(&self) -> usize {
         self.limits.text_bytes as usize
     }
 
-    /// Takes room for a text of this length, of which the caller will write as many bytes as this returns. `uid` is the real
-    /// user id of the task; it is only asked for if the text is so long that it matters.
+    /// Reserves space for a text of this length. Returns the number of bytes to write. `uid`
+    /// returns the real user id of the task; it is only called if the text is long enough to
+    /// matter.
     pub(crate) fn take(&self, len: usize, uid: impl FnOnce() -> u32) -> usize {
         let mut want = len.min(self.most()) as u64;
-        // What each task gets in any case does not count.
+        // The minimum that each task gets does not count.
         if want <= u64::from(TEXT_LEAST) {
             return want as usize;
         }
-        // Users are not told apart as long as there is much room, since it takes a file of /proc to know the user.
+        // Users are ignored while there is much space, because finding the user takes a read of a
+        // file in /proc.
         if self.used.load(Ordering::Relaxed) + want < self.limits.all_text_bytes / 8 {
             self.used.fetch_add(want, Ordering::Relaxed);
             return want as usize;
@@ -90,7 +98,7 @@ impl Room {
     }
 }
 
-/// The room of an answer that is put together from those to several requests.
+/// The space of an answer that is joined from several requests.
 #[derive(Debug)]
 pub(crate) struct Several {
     left: u64,
@@ -99,14 +107,15 @@ pub(crate) struct Several {
 }
 
 impl Several {
-    /// The room for so many requests. `used` bytes of it are taken already.
+    /// The space for this many requests. `used` bytes of it are used already.
     pub(crate) fn new(limits: ByteLimits, requests: usize, used: u64) -> Several {
-        // Something is left even then, because what is missing may be of somebody else.
+        // Something is left even then, because the missing texts may belong to other users.
         let least = limits.all_text_bytes / 8;
         let left = limits.all_text_bytes.saturating_sub(used).max(least);
         Several { left, lists_left: limits.all_list_bytes, to_come: requests as u64 }
     }
-    /// The limits of the next request. No text takes more than an eighth of the room, or its part of it.
+    /// The limits of the next request. A text takes at most an eighth of the space, or its part of
+    /// it.
     pub(crate) fn next(&mut self, limits: ByteLimits) -> ByteLimits {
         let part = (self.left / self.to_come.max(1)).max(self.left / 8).max(TEXT_SMALL.into());
         let text_bytes = limits.text_bytes.min(u32::try_from(part).unwrap_or(u32::MAX));
@@ -115,7 +124,7 @@ impl Several {
         let all_list_bytes = limits.all_list_bytes.min(self.lists_left);
         ByteLimits { text_bytes, all_text_bytes, all_list_bytes }
     }
-    /// Notes what an answer has taken.
+    /// Accounts for the texts of an answer.
     pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>) {
         let text = bytes_of_text(stream);
         self.left = self.left.saturating_sub(text);
@@ -124,7 +133,7 @@ impl Several {
     }
 }
 
-/// How many bytes of arguments and environments a stream has.
+/// The bytes of arguments and environments in a stream.
 pub(crate) fn bytes_of_text(stream: &Stream<impl AsRef<[u8]>>) -> u64 {
     if !stream.asked().intersects(Groups::TEXTS) {
         return 0;
@@ -134,7 +143,7 @@ pub(crate) fn bytes_of_text(stream: &Stream<impl AsRef<[u8]>>) -> u64 {
     attrs.map(|(_, bytes)| bytes.len() as u64).sum()
 }
 
-/// Nobody shares the place of root.
+/// Root has an account of its own.
 fn place(uid: u32) -> usize {
     if uid == 0 { 0 } else { 1 + uid as usize % (USERS_MAX - 1) }
 }
@@ -160,7 +169,7 @@ mod tests {
         for _ in 0..10_000 {
             sum += room.take(6 * MIB, || 1000);
         }
-        // Half of it whole, a sixth in small parts, and the least for each.
+        // Half of it complete, a sixth in small parts, and the minimum for each.
         assert!((16 * MIB..32 * MIB).contains(&sum), "{sum}");
         assert_eq!(room.take(6 * MIB, || 1000), TEXT_LEAST as usize);
         for uid in [0, 1001, 65534] {
@@ -176,7 +185,7 @@ mod tests {
         for n in 0..100_000 {
             sum += room.take(6 * MIB, || 1 + n);
         }
-        // A user who had nothing gets a small part of a text, even if there is no room left.
+        // A user without any text so far gets a small part of one, even if no space is left.
         let over = USERS_MAX * TEXT_SMALL as usize;
         assert!(sum < 32 * MIB + over + 100_000 * TEXT_LEAST as usize, "{sum}");
         assert!(room.take(64 << 10, || 0) >= TEXT_SMALL as usize);
@@ -202,7 +211,7 @@ mod tests {
         assert_eq!((of(1), of(4)), (6 << 20, 6 << 20));
         let sum = of(1000) as usize;
         assert!((128 << 10..=4 * MIB).contains(&sum), "{sum}");
-        // What is used up leaves something for what comes later.
+        // Something is left for later requests even if the space is used up.
         let mut used_up = Several::new(ByteLimits::LIST, 1, 1 << 40);
         assert_eq!(used_up.next(ByteLimits::LIST).all_text_bytes, 4 << 20);
     }

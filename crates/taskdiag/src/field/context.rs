@@ -1,5 +1,6 @@
-//! What a field needs to know beside the task: the clock and size of the machine that answered,
-//! and names of users and terminals on the machine that reads. If both are one machine, its NUMA nodes are known, too.
+//! What a field needs in addition to the task: the clock and size of the machine that answered, and
+//! names of users and terminals on the machine that reads. If both are the same machine, its NUMA
+//! nodes are known, too.
 
 use taskdiag_wire::Info;
 
@@ -17,7 +18,7 @@ pub struct Context {
     pub info: Info,
     /// Is each task a thread?
     pub threads: bool,
-    /// How long the answer took to make from the moment in its head, ns; `None`: it is not known.
+    /// How long the answer took, counted from the time in its head, ns. `None`: not known.
     pub took_ns: Option<u64>,
     /// Names of users and groups.
     pub names: OwnerNames,
@@ -44,10 +45,10 @@ impl Context {
             now_local,
         }
     }
-    /// The context of an answer, which knows how long that took. `threads`: each task is a thread.
+    /// The context of an answer that took this long. `threads`: each task is a thread.
     pub fn of(snapshot: &Snapshot, threads: bool) -> Context {
         let took = snapshot.took().map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
-        // An answer that was just made is of this machine. A saved one does not say of which machine it is.
+        // An answer that was just made is from this machine. A saved one may be from any machine.
         let nodes = took.map(|_| Nodes::default());
         Context { took_ns: took, nodes, ..Context::new(snapshot.stream().info(), threads) }
     }
@@ -62,15 +63,16 @@ impl Context {
         self.ttys.write(&mut out, dev);
         out
     }
-    /// The NUMA node of a processor, from `/sys/devices/system/node`. `None` for a saved answer, which may be of another
-    /// machine, and for a processor that this machine has in no node.
+    /// The NUMA node of a processor, from `/sys/devices/system/node`. `None` for a saved answer,
+    /// which may be from another machine, and for a processor without a node.
     pub fn numa_node(&self, cpu: u32) -> Option<u32> {
         self.nodes.as_ref()?.of(cpu)
     }
-    /// An instant in whole seconds since 1970. Boot time and instant are each rounded down first, as procps
-    /// does, so that both show the same second.
+    /// An instant in whole seconds since 1970. Boot time and instant are each rounded down first,
+    /// as procps does, so that both show the same second.
     pub fn unix_seconds_floor(&self, instant_ns: u64) -> i64 {
-        // Untrusted streams hold any number here; those of a real clock are far from the limits.
+        // Untrusted streams may have any number here. Numbers of a real clock are far from the
+        // limits.
         let boot_ns = i128::from(self.info.realtime_ns) - i128::from(self.info.boottime_ns);
         boot_ns.div_euclid(1_000_000_000) as i64 + since_boot(instant_ns).div_euclid(1_000_000_000)
     }
@@ -81,7 +83,7 @@ impl Context {
     pub(super) fn now_local(&self) -> Local {
         self.now_local
     }
-    /// How long ago an instant was, ns; 0 for one that is to come.
+    /// How long ago an instant was, ns; 0 for one in the future.
     pub fn age_ns(&self, instant_ns: u64) -> u64 {
         let age = i128::from(self.info.boottime_ns) - i128::from(since_boot(instant_ns));
         u64::try_from(age.max(0)).unwrap_or(u64::MAX)

@@ -1,10 +1,10 @@
 //! Values as text, in the forms of procps `ps`, appended to a buffer that the caller reuses:
 //! no cell costs an allocation.
 //!
-//! A missing value is `?`; one that the task just does not have is `-`, or 0 where procps shows 0
-//! (memory of a kernel thread). Bytes that are not printable are escaped, so that a line stays a
-//! line and a terminal stays sane: `\n`, `\t`, `\r`, else `\x1b` for a byte and `\u{202e}` for a
-//! character. A backslash itself is not doubled; JSON is the lossless form.
+//! A missing value is `?`. A value that the task cannot have is `-`, or 0 where procps shows 0
+//! (memory of a kernel thread). Unprintable bytes are escaped, so that a row is one line and safe
+//! on a terminal: `\n`, `\t`, `\r`, `\x1b` for other bytes and `\u{202e}` for characters. A
+//! backslash itself is not doubled; JSON is the lossless form.
 
 use taskdiag_wire::Reason;
 
@@ -18,11 +18,11 @@ const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 const DAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
 const DAY_S: i64 = 24 * 3600;
 
-/// Bytes with a letter for their unit, and a decimal where that tells something.
+/// Bytes with a letter for their unit, and a decimal if it is significant.
 fn human(out: &mut Vec<u8>, v: u64) {
     let mut unit = 0;
     let mut tenths = u128::from(v) * 10;
-    // From 999.95 on the next unit is shorter.
+    // From 999.95 on, the next unit is shorter.
     while tenths >= 9995 && unit + 1 < HUMAN.len() {
         tenths = (tenths + 512) / 1024;
         unit += 1;
@@ -61,9 +61,9 @@ fn name3(out: &mut Vec<u8>, names: &[u8], i: u8) {
     out.extend_from_slice(names.get(at..at + 3).unwrap_or(b"???"));
 }
 
-/// Append `bytes` with everything that is not printable escaped.
+/// Appends `bytes` with everything unprintable escaped.
 pub fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
-    // Without an early end the compiler looks at many bytes at once; hostile text is rare.
+    // Without an early exit, the compiler vectorizes this loop; text that needs escapes is rare.
     if bytes.iter().fold(true, |plain, b| plain & matches!(b, 0x20..=0x7e)) {
         out.extend_from_slice(bytes);
         return;
@@ -87,8 +87,8 @@ pub fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Characters that steer a terminal or hide: controls, bidirectional marks, line separators,
-/// zero-width ones, the byte order mark.
+/// Characters that control a terminal or are invisible: controls, bidirectional marks, line
+/// separators, zero-width ones, the byte order mark.
 pub fn is_odd(c: char) -> bool {
     matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
@@ -145,7 +145,7 @@ pub fn text(
             text(out, cx, form, None, &Value::Uint(size.unwrap_or(0)));
         }
         Value::Bytes { data, .. } if form == TextForm::Fname => {
-            // Whole characters, of which each is one of the eight.
+            // Whole characters; each counts as one of the eight.
             let end = match std::str::from_utf8(data) {
                 Ok(s) => s.char_indices().nth(8).map_or(data.len(), |(i, _)| i),
                 Err(_) => data.len().min(8),
@@ -246,7 +246,7 @@ fn percent(out: &mut Vec<u8>, form: TextForm, p: f64) {
         _ => {
             let tenths = (p * 10.0) as u64;
             write_uint(out, tenths / 10);
-            // As procps: no decimal from 100 % on, so that the column keeps its width.
+            // As in procps, no decimal from 100 % on, so that the column keeps its width.
             if tenths < 1000 {
                 out.push(b'.');
                 write_uint(out, tenths % 10);

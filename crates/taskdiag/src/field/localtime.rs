@@ -1,8 +1,8 @@
 //! Seconds since 1970 as local calendar time.
 //!
-//! `localtime_r` takes a lock and searches the zone's transitions; an answer has tens of
-//! thousands of start times within few quarters of an hour, and no zone changes inside one. So
-//! one quarter is converted and kept.
+//! `localtime_r` takes a lock and searches the zone's transitions; an answer has tens of thousands
+//! of start times within a few quarters of an hour, and no zone changes inside of one. So the last
+//! quarter that was converted is kept.
 
 use std::cell::Cell;
 
@@ -49,7 +49,8 @@ impl LocalTime {
         };
         let within = unix - start + i64::from(base.second) + i64::from(base.minute) * 60;
         if within >= 3600 {
-            // A zone whose offset is no multiple of a quarter: this one crosses an hour.
+            // The offset of the zone is not a multiple of a quarter, and this quarter crosses an
+            // hour.
             return convert(unix);
         }
         Local { minute: (within / 60) as u8, second: (within % 60) as u8, ..base }

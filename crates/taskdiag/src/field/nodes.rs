@@ -1,7 +1,7 @@
 //! The NUMA node of each processor of this machine.
 //!
-//! sysfs is read once, when the first node is wanted. A stream does not say which processors a node has, so this tells
-//! nothing about the answer of another machine.
+//! sysfs is read once, when the first node is needed. A stream does not contain the nodes, so they
+//! are not known for answers from another machine.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -17,8 +17,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The node of a processor. `None` if sysfs does not say it: the processor is offline, the kernel was built without
-    /// NUMA, or sysfs is not mounted.
+    /// The node of a processor. `None` if sysfs does not say it: the processor is offline, the
+    /// kernel was built without NUMA, or sysfs is not mounted.
     pub fn of(&self, cpu: u32) -> Option<u32> {
         let all = self.found.get_or_init(|| read(Path::new("/sys/devices/system/node")));
         all.iter().find(|(cpus, _)| cpus.contains(&cpu)).map(|(_, node)| *node)

@@ -3,8 +3,8 @@
 /// The hexadecimal digits.
 pub const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Writes a number in decimal at the end of `cell`, which has room for it (20 digits are enough for all). Returns where the
-/// number begins.
+/// Writes a number in decimal at the end of `cell`, which must have room for it (20 digits are
+/// always enough). Returns where the number begins.
 #[inline]
 pub fn digits_at_end(cell: &mut [u8], mut v: u64) -> usize {
     let mut at = cell.len();

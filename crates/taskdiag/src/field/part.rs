@@ -1,5 +1,5 @@
-//! Which part of a task a row describes: the whole task, or one entry of a list that it has. If a task lacks
-//! the list, one row ([`Part::Without`]) says why.
+//! Which part of a task a row describes: the whole task, or one entry of a list that it has. If an
+//! answer lacks the list of a task, one row ([`Part::Without`]) says why.
 
 use taskdiag_wire::{Entry, Reason, Vma, VmaStat};
 
@@ -14,7 +14,7 @@ pub enum Part<'a> {
     /// The task itself.
     #[default]
     Whole,
-    /// The answer does not have the list of this task. Its columns say why.
+    /// The answer lacks the list of this task. The columns of the row say why.
     Without,
     /// A memory mapping.
     Map(Map<'a>),
@@ -22,7 +22,7 @@ pub enum Part<'a> {
     File(OpenRow<'a>),
     /// A table of open files.
     Table(&'a Holder<'a>),
-    /// The task itself, with what it did since the answer before.
+    /// The task itself, and what it did since the previous answer.
     Rate(Rate),
 }
 
@@ -32,7 +32,7 @@ pub enum Part<'a> {
 pub struct OpenRow<'a> {
     /// The file.
     pub file: &'a OpenFile<'a>,
-    /// All files of the answer, among which are the other ends of pipes and sockets.
+    /// All files of the answer, to look up the other ends of pipes and sockets.
     pub files: &'a Files<'a>,
 }
 
@@ -51,8 +51,8 @@ pub struct Map<'a> {
     pub vma: Entry<'a, Vma>,
     /// How much of it is in memory, or `None` if the answer does not say.
     pub stat: Option<Entry<'a, VmaStat>>,
-    /// Why `stat` is `None` although the task has VMA_STAT: the list ended before this mapping, or the
-    /// mapping began or ended meanwhile.
+    /// Why `stat` is `None` although the task has VMA_STAT: the list ended before this mapping, or
+    /// the mapping began or ended meanwhile.
     pub without_stat: Option<Reason>,
     /// Its path or other name, if it has one.
     pub name: Option<PathName<'a>>,

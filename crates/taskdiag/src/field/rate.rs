@@ -2,10 +2,10 @@
 
 /// A value that is not known.
 pub(crate) const NONE: u64 = u64::MAX;
-/// How many counters there are.
+/// The number of counters.
 pub(crate) const RATES: usize = 9;
 
-/// What a task did since the answer before.
+/// What a task did since the previous answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rate {
@@ -29,18 +29,18 @@ impl Rate {
     pub(crate) fn new(interval_ns: u64, still_ns: u64, counters: [u64; RATES]) -> Rate {
         Rate { interval_ns, still_ns, counters }
     }
-    /// Time between the begins of the two answers, ns. For a task that began meanwhile it is the same. 0: there was no
-    /// answer before.
+    /// Time between the starts of the two answers, ns; also for a task that began meanwhile. 0:
+    /// there was no previous answer.
     pub fn interval_ns(&self) -> u64 {
         self.interval_ns
     }
-    /// For how long at least the task has been in its state without using CPU time, ns: since the first answer that had it
-    /// so.
+    /// The minimum time that the task has been in its state without using CPU time, ns: since the
+    /// first answer that showed it so.
     pub fn still_ns(&self) -> u64 {
         self.still_ns
     }
     counter!(
-        /// CPU time in user mode, ns. `None`, as for the others: STAT is not known in both answers.
+        /// CPU time in user mode, ns. `None`, here and below: an answer lacks STAT.
         user_ns 0
     );
     counter!(

@@ -1,5 +1,6 @@
-//! The tables of columns, by what a row is of. A list's rows have columns of their own and all
-//! those of the task; where both have a name, it is the list's, and `task.NAME` is the other.
+//! The tables of columns, by the kind of row. Rows of a list have their own columns and all columns
+//! of the task. If both have a name, it means the column of the list, and `task.NAME` that of the
+//! task.
 
 use super::{Field, Named, table};
 
@@ -10,7 +11,7 @@ pub struct Set {
     /// What the rows are: `tasks`, `maps`, `memory` or `files`.
     pub name: &'static str,
     own: &'static [&'static [Field]],
-    /// Whether the rows also have the columns of their task.
+    /// Do rows also have the columns of their task?
     beside: bool,
 }
 
@@ -22,7 +23,8 @@ pub static MAPS: Set = Set { name: "maps", own: table::MAPS, beside: true };
 pub static MEMORY: Set = Set { name: "memory", own: table::MEMORY, beside: true };
 /// Rows are files that are in use.
 pub static FILES: Set = Set { name: "files", own: table::FILES, beside: true };
-/// Rows are tasks, or several together, with what they did since the answer before ([`Part::Rate`](super::Part::Rate)).
+/// Rows are tasks, or several together, with what they did since the previous answer
+/// ([`Part::Rate`](super::Part::Rate)).
 pub static TOP: Set = Set { name: "top", own: table::TOP, beside: true };
 /// All sets.
 pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY, &FILES, &TOP];
@@ -37,9 +39,10 @@ fn names_of(tables: &'static [&'static [Field]]) -> impl Iterator<Item = Named> 
     })
 }
 
-/// The known name nearest to a misspelt one; `None`: none is near.
+/// The known name nearest to a misspelt one. `None`: no name is near.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // If two names are equally near, the one with the same first letter is meant more often: `user` for `usr`, not `psr`.
+    // If two names are equally near, the one with the same first letter is more likely: `user` for
+    // `usr`, not `psr`.
     let is_other_start = |name: &str| word.chars().next() != name.chars().next();
     let near =
         |name: &'a str| (strsim::damerau_levenshtein(word, name), is_other_start(name), name);
@@ -54,12 +57,12 @@ impl Set {
     pub fn own(&self) -> impl Iterator<Item = &'static Field> {
         self.own.iter().flat_map(|t| t.iter())
     }
-    /// Every name that [`find`](Self::find) knows, but for those with `task.` before them.
+    /// Every name that [`find`](Self::find) knows, except for those with `task.` before them.
     pub fn all_names(&self) -> impl Iterator<Item = Named> {
         let tasks: &[&[Field]] = if self.beside { table::TABLES } else { &[] };
         names_of(self.own).chain(names_of(tasks))
     }
-    /// The set whose rows have a column with this name or alias, if rows of this set have none.
+    /// The set that has a column with this name or alias, if this set does not.
     pub fn elsewhere(&self, name: &str) -> Option<&'static Set> {
         let other = || SETS.iter().copied().find(|s| s.find(name).is_some());
         self.find(name).map_or_else(other, |_| None)

@@ -1,7 +1,7 @@
 //! Names of terminals from device numbers.
 //!
-//! The common ones follow from the number; the others are looked up once each in sysfs. Nothing
-//! of the task itself is read, so a saved answer can be printed too.
+//! The common ones follow from the number; the others are looked up once each in sysfs. The task
+//! itself is not looked at, so this also works for a saved answer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What a field of a task can be. Presence is part of it: a value that is not there says why.
+//! The values of fields. Presence is part of a value: a missing value has the reason.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,14 @@ use taskdiag_wire::Reason;
 
 use super::number::{digits_at_end, hex_digits};
 
-/// Why there is no value: it was not asked for, or the engine says why. There is no third case, so this enum has all;
-/// the reasons of engines may become more.
+/// Why there is no value: it was not requested, or the engine has a reason. There is no third case,
+/// so the enum is exhaustive; engines may get more reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Its group was not asked for.
+    /// Its group was not requested.
     NotAsked,
-    /// The engine says why. [`Reason::Unsupported`] also where a group is there without this
-    /// member.
+    /// The reason of the engine. It is [`Reason::Unsupported`] also if the group is there without
+    /// this member.
     Reason(Reason),
 }
 
@@ -25,17 +25,17 @@ impl Missing {
             Missing::Reason(r) => r.name(),
         }
     }
-    /// Is something amiss? Not where the task has no such value, nor where it ended meanwhile.
+    /// Is it a gap? Not if the task cannot have such a value, or if it ended meanwhile.
     pub fn is_amiss(self) -> bool {
         !matches!(self, Missing::Reason(Reason::Absent | Reason::Vanished))
     }
-    /// Does the task just not have it, so that nothing is amiss?
+    /// Is it a value that the task cannot have, so that it is not a gap?
     pub fn is_absent(self) -> bool {
         self == Missing::Reason(Reason::Absent)
     }
 }
 
-/// Up to 15 bytes of text that is made on the spot.
+/// Up to 15 bytes of text without an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Short {
     len: u8,
@@ -45,7 +45,7 @@ pub struct Short {
 impl Short {
     /// Bytes that fit.
     pub const ROOM: usize = 15;
-    /// Append a byte; what does not fit is left out.
+    /// Appends a byte; one that does not fit is left out.
     pub fn push(&mut self, b: u8) {
         if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
             *slot = b;
@@ -65,7 +65,8 @@ impl Short {
         let at = digits_at_end(&mut cell, v);
         self.push_bytes(&cell[at..]);
     }
-    /// Appends a number with at least this many hexadecimal digits, and leaves out those that do not fit.
+    /// Appends a number with at least this many hexadecimal digits, and leaves out those that do
+    /// not fit.
     pub fn push_hex(&mut self, v: u64, digits: u32) {
         hex_digits(v, digits).for_each(|digit| self.push(digit));
     }
@@ -77,13 +78,13 @@ impl Short {
 
 /// The value of a field for one task, in the units of the library.
 ///
-/// The enum has every kind of value that there is: who shows values must say for each kind what it looks like, so a new
-/// kind is a new major version.
+/// The enum is exhaustive, because programs that show values must handle each kind. So a new kind
+/// needs a new major version.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// There is no value, for this reason.
     Missing(Missing),
-    /// A number, or bytes where the unit says so.
+    /// A number, or a size in bytes if that is the unit.
     Uint(u64),
     /// A limit that is not set: larger than every number.
     Unlimited,
@@ -131,16 +132,16 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Not known, though its group is there.
+    /// It is not known, although its group is there.
     pub const UNKNOWN: Value<'static> = Value::Missing(Missing::Reason(Reason::Unsupported));
     /// The task has none.
     pub const ABSENT: Value<'static> = Value::Missing(Missing::Reason(Reason::Absent));
 
-    /// Text that is all there.
+    /// Complete text.
     pub fn bytes(data: &'a [u8]) -> Value<'a> {
         Value::Bytes { data: Cow::Borrowed(data), cut: false }
     }
-    /// The same without what it borrows.
+    /// An owned copy.
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Value::Missing(m) => Value::Missing(m),
@@ -163,7 +164,7 @@ impl<'a> Value<'a> {
             Value::GroupList(ids) => Value::GroupList(ids),
         }
     }
-    /// Why it is not there, or not all there.
+    /// Why it is missing or incomplete.
     pub fn missing(&self) -> Option<Missing> {
         match self {
             Value::Missing(m) => Some(*m),

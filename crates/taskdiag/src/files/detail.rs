@@ -10,8 +10,8 @@ use super::words;
 /// More targets or watches than this are counted instead of listed.
 const LISTED: usize = 64;
 
-/// Describes an anonymous inode with its details, such as `[eventfd:7] count=1`. `command` names a process
-/// by its pid if the answer has that process.
+/// Describes an anonymous inode with its details, such as `[eventfd:7] count=1`. `command` names a
+/// process by its pid if the answer has that process.
 pub(super) fn text(
     kind: FdType,
     details: &[Entry<'_, FdDetail>],
@@ -69,8 +69,8 @@ fn write(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// `[eventpoll:3,5]` names the descriptors that the epoll waits for. `?` stands for one or more that could
-/// not be read.
+/// `[eventpoll:3,5]` names the descriptors that the epoll waits for. `?` stands for one or more
+/// that could not be read.
 fn epoll(out: &mut String, details: &[Entry<'_, FdDetail>]) {
     out.push_str("[eventpoll");
     let targets = details.iter().filter(|d| d.raw.kind == FdDetailKind::Epoll as u32);
@@ -277,7 +277,7 @@ mod tests {
             (T::BpfProg, D::BpfProg, [3, 26, 8, 0, 0], "[bpf-prog:3] tracing memory=8"),
             (T::BpfLink, D::BpfLink, [3, 400, 8, 0, 0], "[bpf-link:3] 400 prog=8"),
             (T::IoUring, D::IoUring, [8, 16, 0, 0, 0], "[io_uring] sq=8 cq=16"),
-            // The engine listed the descriptor, but not its details.
+            // The engine listed the descriptor without its details.
             (T::Eventfd, D::Pidfd, [0; 5], "[eventfd]"),
         ] {
             assert_eq!(one(kind, detail, value), want);

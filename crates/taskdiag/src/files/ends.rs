@@ -1,15 +1,15 @@
-//! Finds who has which end of a pipe or a socket, by an index from inodes to descriptors.
+//! Finds the processes at the ends of pipes and sockets, by an index from inodes to descriptors.
 
 use taskdiag_wire::{Entry, Fd, FdType};
 
 use super::{Access, Owner};
 
-/// A descriptor that is an end of something.
+/// A descriptor that is an end of a pipe or socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct End {
-    // The order of the members is the order of the index, so that ends which are open the same way lie
-    // together.
+    // The index is sorted by these members in order, so that ends with the same access are
+    // adjacent.
     key: EndKey,
     /// How the descriptor is open.
     pub access: Access,
@@ -19,11 +19,11 @@ pub struct End {
     pub fd: u32,
 }
 
-/// Inode numbers of pipes are unique on a machine, and so are those of sockets. Those of named pipes are
-/// unique only within a file system.
+/// Inode numbers of pipes are unique on a machine, and so are those of sockets. Those of named
+/// pipes are unique only within a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EndKey {
-    // The first, as it tells most of them apart.
+    // The first key, because it distinguishes most of them.
     inode: u64,
     kind: u32,
     dev: u32,
@@ -33,7 +33,8 @@ struct EndKey {
 #[derive(Debug)]
 pub struct Ends {
     sorted: Vec<End>,
-    /// The inode of each. They are searched alone, because many of them fit into a line of the cache.
+    /// The inode of each. They are in a separate array, because then many of them fit into a cache
+    /// line for the search.
     inodes: Vec<u64>,
 }
 
@@ -76,9 +77,9 @@ impl Ends {
     pub fn of_pipe(&self, fd: &Entry<'_, Fd>) -> &[End] {
         key(fd).filter(|k| k.kind != FdType::Socket as u32).map_or(&[], |k| self.of(k))
     }
-    /// The descriptors of the same pipe that are open the other way. For a reader these are all but the
-    /// readers, for a writer all but the writers, and for a descriptor that does both all. They come in two
-    /// parts.
+    /// The descriptors of the same pipe that are open the other way. For a reader, these are all
+    /// except readers; for a writer, all except writers; and for a descriptor that does both, all.
+    /// They come in two parts.
     pub fn opposite(&self, fd: &Entry<'_, Fd>) -> [&[End]; 2] {
         let all = self.of_pipe(fd);
         let own = fd.flags().map_or(Access::Path, Access::of);

@@ -1,8 +1,8 @@
-//! Finds who has a value that tasks share. The threads of a process have their open files, and the number of
-//! these, in common, unless one of them unshared its own.
+//! Finds the processes and threads that share a value. The threads of a process share their open
+//! files, and the number of these, unless a thread has unshared its table.
 //!
-//! An engine reads a shared value once, and refers all other tasks to the task that has it. This module
-//! turns that around: there is one holder for each process and each value that a task of it uses.
+//! An engine reads a shared value once, and the other tasks refer to the task that has it. This
+//! module inverts that: it makes one holder for each process and each value that its tasks use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use taskdiag_wire::{A_SHARED, Group, Plain, Reason, Shared, TaskView};
 
 use crate::snapshot::Snapshot;
 
-/// A process, and a value that tasks of it have in common.
+/// A process, and a value that its tasks share.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder<'a> {
-    /// The task that stands for the process. It is the leader if the leader has the value, and otherwise the
-    /// first task that has it.
+    /// The task that represents the process: the leader if it has the value, and otherwise the
+    /// first task with it.
     pub task: TaskView<'a>,
     /// The task whose messages have the value. It is this task or one that shares the value.
     pub owner: TaskView<'a>,
@@ -27,7 +27,7 @@ pub struct Holder<'a> {
 }
 
 impl Holder<'_> {
-    /// Whether this is the value of a thread which does not share it with its leader.
+    /// Is this the value of a thread that does not share it with its leader?
     pub fn is_unshared(&self) -> bool {
         !self.task.is_leader()
     }
@@ -46,7 +46,8 @@ pub struct Gap<'a> {
     pub task: TaskView<'a>,
     /// The group that is missing.
     pub group: Group,
-    /// The reason. [`Reason::Unsupported`] also stands for a reference to a task that is not in the answer.
+    /// The reason. [`Reason::Unsupported`] also stands for a reference to a task that is not in the
+    /// answer.
     pub reason: Reason,
 }
 
@@ -73,15 +74,15 @@ fn place(task: &TaskView<'_>, group: Group) -> ValueAt {
     ValueAt::Nowhere
 }
 
-/// The holders of a group's values in the order of process and thread ids, and the tasks that lack the
-/// value.
+/// The holders of a group's values in the order of process and thread ids, and the tasks that lack
+/// the value.
 pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'_>>) {
     let (holders, gaps) = Holders::new(snapshot, group);
     (holders.iter().collect(), gaps)
 }
 
-/// The holders in little memory. As [`Holder`]s, those of 50,000 processes would take 6 MB, which costs more
-/// than finding them.
+/// The holders in a compact form. As [`Holder`]s, those of 50,000 processes would take 6 MB, which
+/// costs more than finding them.
 #[derive(Debug)]
 pub struct Holders<'a> {
     snapshot: &'a Snapshot,
@@ -100,7 +101,8 @@ struct Held {
 }
 
 impl<'a> Holders<'a> {
-    /// The holders of this group in the order of process and thread ids, and the tasks that lack the value.
+    /// The holders of this group in the order of process and thread ids, and the tasks that lack
+    /// the value.
     pub fn new(snapshot: &'a Snapshot, group: Group) -> (Holders<'a>, Vec<Gap<'a>>) {
         let places: Vec<ValueAt> = snapshot.tasks().map(|t| place(&t, group)).collect();
         let owners = Owners::new(snapshot, &places);
@@ -125,13 +127,13 @@ impl<'a> Holders<'a> {
                 (ValueAt::With(_), Some(reason)) => {
                     holders.doubts.push(Gap { task, group, reason })
                 }
-                // The list ended before its end.
+                // The list is incomplete.
                 (_, Some(reason)) => gaps.push(Gap { task, group, reason }),
                 _ => {}
             }
             let one = Held { task: i, owner, threads: 1 };
             let key = Some((task.tgid(), pid));
-            // Threads of a process mostly follow each other.
+            // Threads of a process usually follow each other.
             let before = holders.all.last().copied().filter(|_| last == key);
             let joined = before.map(|before| holders.joined(before, one));
             match (holders.all.last_mut(), joined) {
@@ -145,8 +147,8 @@ impl<'a> Holders<'a> {
         (holders, gaps)
     }
 
-    /// Joins the parts of a holder that did not follow each other, and sorts the holders. They mostly are in
-    /// order already.
+    /// Joins the parts of a holder that were not adjacent, and sorts the holders, which usually are
+    /// in order already.
     fn arrange(&mut self) {
         let mut all = std::mem::take(&mut self.all);
         let key = |h: &Held| (self.view(h.task).tgid(), self.view(h.owner).pid());
@@ -172,8 +174,8 @@ impl<'a> Holders<'a> {
         Held { task, owner: a.owner, threads: a.threads + b.threads }
     }
 
-    /// Finds the values that several processes have. Only values that belong to a task of another process
-    /// are looked at twice, and these are few.
+    /// Finds the values that several processes share. Only values that belong to a task of another
+    /// process are looked at twice, and there are few of these.
     fn acquaint(&mut self) {
         let mut users: HashMap<u32, Vec<u32>> = HashMap::new();
         for h in self.iter().filter(|h| h.owner.tgid() != h.task.tgid()) {
@@ -236,12 +238,13 @@ impl<'a> Holders<'a> {
     }
 }
 
-/// Orders the tasks of a process. The least one stands for the process.
+/// The sort order of the tasks of a process. The first one represents the process.
 fn rank(task: &TaskView<'_>) -> (bool, u32) {
     (!task.is_leader(), task.pid())
 }
 
-/// The tasks whose value others share. There are few of them, or most of them have equally many threads.
+/// The tasks whose value others share. There are few of them, or most have the same number of
+/// threads.
 struct Owners {
     /// Pid and index in the answer, sorted by pid.
     tasks: Vec<(u32, u32)>,

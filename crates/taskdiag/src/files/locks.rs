@@ -1,10 +1,12 @@
-//! The locks on files, which /proc/PID/fdinfo lists for each descriptor. An answer does not have them, so whoever wants the
-//! columns `lock` and `fd_lock` reads them and puts the result in [`Files::locks`](super::Files).
+//! The locks on files, which /proc/PID/fdinfo lists for each descriptor. An answer does not have
+//! them, so a program that shows the columns `lock` and `fd_lock` reads them and stores the result
+//! in [`Files::locks`](super::Files).
 //!
-//! /proc/locks alone does not tell who has a lock: one that belongs to an open file (`F_OFD_SETLK`) has no process there, and
-//! one of flock(2) has the process that took it, which may have ended, while a child or a second process still has the
-//! file. And a process that has a file open twice has locked it by one of the two. But it tells which files are locked at
-//! all, and these are few.
+//! /proc/locks alone does not identify the holder of a lock. A lock of an open file (`F_OFD_SETLK`)
+//! has no process there. A lock of flock(2) has the process that took it, which may have ended,
+//! while another process still has the file open. And if a process has a file open twice, only one
+//! of the two descriptors has the lock. But /proc/locks shows which files are locked at all, and
+//! these are few.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,23 +14,23 @@ use taskdiag_wire::{Entry, Fd, FdType};
 
 use super::{Files, OpenFile, Owner, What};
 
-/// Which descriptor has locked its file, and how.
+/// The locks of descriptors on their files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locks {
-    /// By the id of the task and the descriptor. `None`: it is not known whether there is a lock.
+    /// Indexed by task id and descriptor. `None`: it is not known whether there is a lock.
     locks: HashMap<(u32, u32), Option<Lock>>,
 }
 
 /// How a file is locked, in the letters of lsof, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lock {
-    /// To read a part of it.
+    /// A read lock on a part.
     Read,
-    /// To read all of it.
+    /// A read lock on the whole file.
     ReadAll,
-    /// To write a part of it.
+    /// A write lock on a part.
     Write,
-    /// To write all of it.
+    /// A write lock on the whole file.
     WriteAll,
 }
 
@@ -49,16 +51,16 @@ impl Lock {
 pub enum Locked {
     /// It is.
     By(Lock),
-    /// It is not. Only descriptors have locks.
+    /// It is not locked. Only descriptors have locks.
     No,
-    /// This is not known: the reader may not read it, or the descriptor was closed meanwhile.
+    /// Not known: the reader has no right to read it, or the descriptor was closed meanwhile.
     Unknown,
 }
 
 impl Locks {
-    /// Finds the locks of these owners. `locked` are the inodes that are locked, if that is known
-    /// ([`locked_inodes`](Locks::locked_inodes)): the descriptors of all other files are not looked at. `fdinfo` gives
-    /// the text of `/proc/TASK/fdinfo/FD`.
+    /// Finds the locks of these owners. `locked` has the locked inodes, if they are known
+    /// ([`locked_inodes`](Locks::locked_inodes)); descriptors of other files are skipped. `fdinfo`
+    /// reads `/proc/TASK/fdinfo/FD`.
     pub fn find<'a>(
         files: &'a Files<'a>,
         wanted: impl Fn(&Owner<'a>) -> bool,
@@ -80,8 +82,8 @@ impl Locks {
         }
         Locks { locks }
     }
-    /// The inodes in the text of /proc/locks. Inodes of different devices may have the same number, and file systems have
-    /// several devices, so these are all that may be locked.
+    /// The inodes in the text of /proc/locks. The device is ignored, because file systems may have
+    /// several. So these are all inodes that may be locked.
     pub fn locked_inodes(text: &[u8]) -> HashSet<u64> {
         let inode = |line: &[u8]| {
             let place = std::str::from_utf8(line)
@@ -108,7 +110,7 @@ impl Locks {
     }
 }
 
-/// Whether there may be a lock on this file. Nothing else than what has a path can be locked.
+/// Whether there may be a lock on this file. Only files with a path can be locked.
 fn may_be_locked(fd: &Entry<'_, Fd>, locked: Option<&HashSet<u64>>) -> bool {
     use FdType::{Blk, Chr, Dir, Fifo, Memfd, Reg};
     let kind = FdType::from_number(fd.raw.r#type);
@@ -116,8 +118,8 @@ fn may_be_locked(fd: &Entry<'_, Fd>, locked: Option<&HashSet<u64>>) -> bool {
         && locked.is_none_or(|all| fd.inode().is_none_or(|i| all.contains(&i)))
 }
 
-/// Whether the text is of the file that the answer has for this descriptor. Since then it may have become another one, and the
-/// task another task.
+/// Is the text about the same file as in the answer? The descriptor may have been reused since
+/// then, and the id of the task, too.
 fn is_of(text: &[u8], fd: &Entry<'_, Fd>) -> bool {
     let value = |name: &[u8]| {
         let mut lines = text.split(|b| *b == b'\n');
@@ -131,7 +133,8 @@ fn is_of(text: &[u8], fd: &Entry<'_, Fd>) -> bool {
     same(fd.flags(), value(b"flags"), 8) && same(fd.mnt_id(), value(b"mnt_id"), 10)
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF`; after the number is `->` where the lock is waited for.
+/// `1: FLOCK ADVISORY WRITE 4711 fe:00:123 0 EOF`; `->` after the number marks a waiting request
+/// for a lock.
 fn line(line: &[u8]) -> Option<Lock> {
     let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace().skip(1);
     let _kind = words.next().filter(|w| *w != "->")?;

@@ -1,5 +1,5 @@
-//! Joins the open files of an answer: a process, a descriptor, what other lists of the answer say about it
-//! (the socket, the details, the name), and who has the other end of a pipe or socket.
+//! Joins the open files of an answer: the process, the descriptor, data from other lists of the
+//! answer (socket, details, name), and the processes at the other end of a pipe or socket.
 //!
 //! A table of open files that threads share is listed once, with the number of these threads. Working
 //! directory, root, executable and mapped files of a process are rows, too, if the answer has them, because
@@ -37,22 +37,23 @@ pub use socket::{
 };
 pub use words::{TYPES, family_name, protocol_name, state_name, state_number};
 
-/// A process, or a thread that unshared its files, with the data that is needed to list its files.
+/// A process, or a thread with files of its own, and the data to list its files.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Owner<'a> {
     /// The process or thread, and its records.
     pub row: Row<'a>,
-    /// The table of open files, and how many tasks share it. `None` if the answer does not have it.
+    /// The table of open files, and the number of tasks that share it. `None` if the answer lacks
+    /// it.
     pub table: Option<Holder<'a>>,
     /// The sockets in the order of fd.
     sockets: Vec<Entry<'a, Socket>>,
     details: Vec<Entry<'a, FdDetail>>,
-    /// The task that has the paths and the mappings of the process. Only the first owner of a process has
-    /// it, because these belong to the process and not to each table.
+    /// The task that has the paths and the mappings of the process. Only the first owner of a
+    /// process has it, because paths and mappings belong to the process and not to a table.
     paths: Option<TaskView<'a>>,
     memory: Option<TaskView<'a>>,
-    /// Whether this is a thread in another directory than its process.
+    /// Is this a thread whose directory differs from that of its process?
     has_own_paths: bool,
 }
 
@@ -68,9 +69,10 @@ pub struct Files<'a> {
     pub(crate) without_stat: bool,
     /// The mapped files, by device and inode.
     mapped: HashMap<(u32, u64), Entry<'a, FileStat>>,
-    /// The network namespace that the names of sockets leave out. `None` if all names have theirs.
+    /// The network namespace that is left out of the names of sockets. `None`: all names show
+    /// theirs.
     pub own_netns: Option<u32>,
-    /// Who has locked which file. `None` if that is not known, as of a saved answer.
+    /// The locks on files. `None` if they are not known, as for a saved answer.
     pub locks: Option<Locks>,
 }
 
@@ -165,12 +167,13 @@ impl<'a> Files<'a> {
     pub fn doubts(&self) -> &[Gap<'a>] {
         &self.doubts
     }
-    /// The tasks whose files are not in the answer, and why. A task may be there once for each group. Tasks
-    /// that just have no files are not there.
+    /// The tasks whose files are not in the answer, and why. A task may be there once for each
+    /// group. Tasks that cannot have files are left out.
     pub fn gaps(&self) -> &[Gap<'a>] {
         &self.gaps
     }
-    /// The network namespaces of the sockets, that of the first process first. Most come once.
+    /// The network namespaces of the sockets, that of the first process first. Some may be
+    /// repeated.
     pub fn netns(&self) -> impl Iterator<Item = u32> + '_ {
         let all = self.owners.iter().flat_map(|o| &o.sockets).filter_map(|s| s.netns());
         let mut last = None;
@@ -214,7 +217,7 @@ impl<'a> Files<'a> {
         let all = paths.chain(mapped).chain(fds);
         all.map(move |(what, path, stat)| OpenFile { owner, what, path, stat })
     }
-    /// Who has which end of each pipe and socket. The index is made when it is first asked for.
+    /// The ends of each pipe and socket. The index is made on first use.
     pub fn ends(&self) -> &Ends {
         self.ends.get_or_init(|| Ends::new(&self.owners))
     }
@@ -253,7 +256,8 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Whether it has directories. A first thread that has ended has none, and the answer says so of each.
+/// Whether it has directories. A first thread that has ended has none, and each of its paths is
+/// marked as absent.
 fn has_paths(task: &TaskView<'_>) -> bool {
     task.blobs(Group::Paths as u16).any(|(hdr, _)| hdr.reason != Reason::Absent as u16)
 }
@@ -291,7 +295,7 @@ fn wanderers<'a>(snapshot: &'a Snapshot) -> (Vec<TaskView<'a>>, Vec<TaskView<'a>
     (wanderers, first.into_values().filter(|t| !t.is_leader()).collect())
 }
 
-/// Offers each process to its owners in turn, until one of them takes it.
+/// Calls `take` for the owners of each process in turn, until one of them accepts.
 fn first_of_process<'a>(owners: &mut [Owner<'a>], mut take: impl FnMut(&mut Owner<'a>) -> bool) {
     let mut done = None;
     for o in owners {
@@ -313,8 +317,7 @@ fn stat_of<'a>(task: &TaskView<'a>, kind: PathKind) -> Option<Entry<'a, FileStat
     task.list::<FileStat>()?.find(|s| s.raw.r#as == r#as as u32)
 }
 
-/// A list in the order of its descriptors. The engines write it in that order, but a foreign stream may not
-/// have it.
+/// A list sorted by descriptor. The engines write it sorted, but an untrusted stream may not be.
 fn sorted<'a, T>(
     list: Option<impl Iterator<Item = Entry<'a, T>>>,
     fd: impl Fn(&Entry<'a, T>) -> u32,
@@ -326,8 +329,8 @@ fn sorted<'a, T>(
     all
 }
 
-/// A mapping of the program that a process runs. It has the same path as the program and is mostly the first
-/// one. It tells the device and the inode of the program.
+/// A mapping of the program that a process runs. It has the same path as the program and is usually
+/// the first one. It has the device and the inode of the program.
 fn program<'a>(owner: &Owner<'a>) -> Option<Entry<'a, Vma>> {
     let exe = PathName::of_path(owner.paths.as_ref()?, PathKind::Exe)?;
     let memory = owner.memory.as_ref()?;
@@ -336,7 +339,7 @@ fn program<'a>(owner: &Owner<'a>) -> Option<Entry<'a, Vma>> {
     named.find(|(_, name)| exe.reason.is_none() && !exe.cut && *name == exe).map(|(v, _)| v)
 }
 
-/// The mapped files of a process. Each is there once, with its first mapping.
+/// The mapped files of a process, each once, with its first mapping.
 fn mapped<'a>(task: &TaskView<'a>) -> impl Iterator<Item = Entry<'a, Vma>> + use<'a> {
     let mut seen = HashSet::new();
     let files = task.list::<Vma>().into_iter().flatten();

@@ -1,5 +1,6 @@
-//! Writes the NAME of an open file as lsof does: a path, the addresses of a socket, the kind of an anonymous
-//! inode, and who has the other ends. The bytes are not changed. Whoever prints them must escape them.
+//! Writes the NAME of an open file as lsof does: a path, the addresses of a socket, the kind of an
+//! anonymous inode, and the processes at the other ends. The bytes are not changed, so programs
+//! must escape them before they print them.
 
 use taskdiag_wire::{Entry, Fd, FdType, Socket};
 
@@ -64,7 +65,7 @@ impl<'a> Files<'a> {
 
     fn write_socket(&self, out: &mut Vec<u8>, file: &OpenFile<'_>, s: &Entry<'_, Socket>) {
         match i32::from(s.raw.family) {
-            _ if s.family().is_none() => out.extend_from_slice(b"of a protocol that is not told"),
+            _ if s.family().is_none() => out.extend_from_slice(b"of an unknown protocol"),
             libc::AF_INET | libc::AF_INET6 => socket::write_inet(out, s),
             libc::AF_UNIX => {
                 self.write_unix(out, file, s);
@@ -114,8 +115,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Writes ` 34,sh,3u` for the first few ends but the file's own. A pipe that thousands of processes
-    /// inherited has thousands of rows, so no row may look at all ends.
+    /// Writes ` 34,sh,3u` for the first few ends other than the file itself. A pipe that thousands
+    /// of processes inherited has thousands of rows, so no row may look at all ends.
     fn write_ends(&self, out: &mut Vec<u8>, ends: [&[End]; 2], file: &OpenFile<'_>) {
         let all = ends[0].len() + ends[1].len();
         let mut seen = 0;
@@ -154,9 +155,9 @@ impl<'a> Files<'a> {
         out.extend_from_slice(end.access.letter().as_bytes());
     }
 
-    /// The other ends of a pipe or socket, each as `34,sh,3u`. For a pipe these are all descriptors but the
-    /// file's own, and for a unix socket those of its peer. After the first hundred, their number follows.
-    /// `None` if the file has no other ends.
+    /// The other ends of a pipe or socket, each as `34,sh,3u`. For a pipe, these are all other
+    /// descriptors, and for a unix socket those of its peer. After the first hundred, their number
+    /// follows. `None` if the file has no other ends.
     pub fn other_ends(&self, file: &OpenFile<'_>) -> Option<Vec<Vec<u8>>> {
         let fd: Entry<'_, Fd> = file.fd()?;
         let ends = match file.fd_type()? {

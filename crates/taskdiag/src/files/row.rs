@@ -19,7 +19,7 @@ pub enum Access {
     Write,
     /// It is open for both.
     Both,
-    /// It is open for neither (`O_PATH`), or this is not known.
+    /// It is open for neither (`O_PATH`), or the access is not known.
     Path,
 }
 
@@ -83,7 +83,7 @@ impl<'a> PathName<'a> {
             Cow::Owned(_) => None,
         }
     }
-    /// A path of the process itself. The kernel gives at most 4096 bytes, which are one piece.
+    /// A path of the process itself. The kernel returns at most 4096 bytes, so it is in one piece.
     pub(super) fn of_path(task: &TaskView<'a>, kind: PathKind) -> Option<PathName<'a>> {
         let mut pieces = task.blobs(Group::Paths as u16);
         let (hdr, bytes) = pieces.find(|(h, _)| h.kind == kind as u32)?;
@@ -163,8 +163,9 @@ impl<'a> OpenFile<'a> {
             },
         }
     }
-    /// Whether the file is in no directory any more. Its links decide where they are known: one that was opened by one of
-    /// two names, or got a name later (`O_TMPFILE`), is still there, though the kernel calls its path deleted.
+    /// Is the file deleted? If its number of links is known, that decides: a file may still have
+    /// another name, or may have got one later (`O_TMPFILE`), although the kernel calls its path
+    /// deleted.
     pub fn is_deleted(&self) -> bool {
         let is_mark = self.has_mark();
         if self.fd().is_none() && is_mark && self.path.is_some_and(|p| never_linked(p.bytes)) {
@@ -176,12 +177,13 @@ impl<'a> OpenFile<'a> {
         };
         links.map_or(is_mark, |n| n == 0)
     }
-    /// Whether the name is shown as deleted, as the kernel and lsof do: nothing, or another file, is at this path.
+    /// Is the name shown as deleted, as in the kernel and lsof? It is if this path is gone, or
+    /// names another file now.
     pub fn has_mark(&self) -> bool {
         let unlinked = self.fd().is_some_and(|f| f.nlink() == Some(0) && has_links(&f));
         unlinked || self.path.is_some_and(|p| p.deleted)
     }
-    /// Whether its path is all that there is to say.
+    /// Is the name only the path?
     pub fn has_plain_name(&self) -> bool {
         let plain = self.path.is_some_and(|p| !p.cut && p.reason.is_none());
         let of_path = match &self.what {
@@ -190,7 +192,7 @@ impl<'a> OpenFile<'a> {
         };
         plain && of_path && !self.has_mark()
     }
-    /// The device of the file system, as `new_encode_dev()` has it.
+    /// The device of the file system, in the encoding of `new_encode_dev()`.
     pub fn dev(&self) -> Option<u32> {
         match &self.what {
             What::Path(_, vma) => self.of_stat(|s| s.dev()).or_else(|| vma.as_ref()?.dev()),
@@ -242,7 +244,7 @@ impl<'a> OpenFile<'a> {
     fn of_stat<T>(&self, get: impl FnOnce(&Entry<'a, FileStat>) -> Option<T>) -> Option<T> {
         self.stat.as_ref().and_then(get)
     }
-    /// The type that the mode says, for files without a descriptor.
+    /// The type from the mode, for files without a descriptor.
     fn mode_type(&self) -> Option<FdType> {
         self.of_stat(|s| s.mode()).map(FdType::of_mode)
     }
@@ -252,8 +254,8 @@ impl<'a> OpenFile<'a> {
     }
 }
 
-/// Whether this is the name of an object that the kernel calls deleted, though it never was in a directory: memory that
-/// processes or drivers share.
+/// Is this an object that the kernel calls deleted, although it never was in a directory? Memory
+/// that processes or drivers share is one.
 pub(crate) fn never_linked(name: &[u8]) -> bool {
     const BEGIN: [&[u8]; 3] = [b"/memfd:", b"/SYSV", b"[anon_shmem:"];
     const WHOLE: [&[u8]; 8] = [
@@ -269,7 +271,7 @@ pub(crate) fn never_linked(name: &[u8]) -> bool {
     BEGIN.iter().any(|b| name.starts_with(b)) || WHOLE.contains(&name)
 }
 
-/// Whether links are counted for this file. They are for files that lie in a file system.
+/// Does this file have a number of links? Files in a file system do.
 fn has_links(fd: &Entry<'_, Fd>) -> bool {
     use FdType::{Blk, Chr, Dir, Fifo, Lnk, Memfd, Reg};
     const LINKED: u32 = 1 << Reg as u32

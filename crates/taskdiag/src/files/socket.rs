@@ -34,14 +34,15 @@ pub fn address(s: &Entry<'_, Socket>, side: Side) -> Option<(IpAddr, u16)> {
     Some((ip, port))
 }
 
-/// Whether this is a TCP socket with multipath TCP. Its [`protocol`] is TCP, because it is one for all who connect to it, and
-/// `ss` and lsof list it so. Servers made with Go 1.24 or newer listen on such sockets.
+/// Whether this is a TCP socket with multipath TCP. Its [`protocol`] is TCP, because clients
+/// connect to it with TCP, and `ss` and lsof list it so. Servers made with Go 1.24 or newer listen
+/// on such sockets.
 pub fn is_multipath(s: &Entry<'_, Socket>) -> bool {
     is_inet(s.raw) && s.protocol().is_some_and(|p| i32::from(p) == libc::IPPROTO_MPTCP)
 }
 
-/// The interface that a link-local address belongs to: such an address means nothing without it. Kernels number
-/// interfaces in each network namespace.
+/// The interface of a link-local address, without which such an address means nothing. The numbers
+/// of interfaces belong to the network namespace.
 pub fn scope(s: &Entry<'_, Socket>, ip: IpAddr) -> Option<u32> {
     let IpAddr::V6(v6) = ip else { return None };
     let link_local =
@@ -97,7 +98,7 @@ pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
             libc::IPPROTO_TCP | libc::IPPROTO_MPTCP | libc::IPPROTO_SCTP | libc::IPPROTO_DCCP => {
                 words::state_name(state)
             }
-            // The others have no states of a connection, but the kernel marks those that have a peer.
+            // Other protocols have no connection states, but the kernel marks sockets with a peer.
             _ => words::state_name(state).filter(|s| *s == "ESTABLISHED"),
         },
         _ => None,

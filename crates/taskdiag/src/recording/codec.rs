@@ -1,17 +1,17 @@
-//! Compression of streams with zstd. A frame that is not a key frame is compressed with the stream of its key frame as a prefix, so
-//! what has not changed takes nearly no room.
+//! Compression of streams with zstd. A frame that is not a key frame is compressed with the stream
+//! of its key frame as a prefix, so unchanged data takes nearly no room.
 
 use taskdiag_wire::AlignedBuf;
 use zstd_safe::{CCtx, CParameter, DCtx, get_error_name};
 
-/// A fast level. A higher one saves little, because most is saved by the prefix.
+/// A fast level. A higher one gains little, because the prefix gives most of the compression.
 const LEVEL: i32 = 3;
-/// Above this size, the match finder of this level does not reach back over all of the prefix, so the one for long distances is
-/// used, too.
+/// Above this size, the match finder of this level does not reach back over all of the prefix, so
+/// the one for long distances is used, too.
 const LARGE: usize = 1 << 20;
 
-/// Compresses a stream into `out`, which is emptied before. `prefix` is the stream of the key frame; it is empty for a key
-/// frame.
+/// Compresses a stream into `out`, which is emptied before. `prefix` is the stream of the key
+/// frame; it is empty for a key frame.
 pub fn compress(stream: &[u8], prefix: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     let all = stream.len() + prefix.len();
     let window = all.max(1 << 10).next_power_of_two().ilog2().min(30);
@@ -32,7 +32,7 @@ pub fn compress(stream: &[u8], prefix: &[u8], out: &mut Vec<u8>) -> Result<(), &
     Ok(())
 }
 
-/// The stream of `len` bytes that was compressed.
+/// Decompresses a stream of `len` bytes.
 pub fn decompress(data: &[u8], prefix: &[u8], len: usize) -> Result<AlignedBuf, &'static str> {
     let mut stream = AlignedBuf::zeroed(len);
     let mut cx = DCtx::try_create().ok_or("there is no memory for it")?;
@@ -40,7 +40,7 @@ pub fn decompress(data: &[u8], prefix: &[u8], len: usize) -> Result<AlignedBuf, 
         cx.ref_prefix(prefix).map_err(get_error_name)?;
     }
     let n = cx.decompress(stream.as_mut_bytes(), data).map_err(get_error_name)?;
-    if n == len { Ok(stream) } else { Err("it has another length than its head says") }
+    if n == len { Ok(stream) } else { Err("its length differs from its head") }
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
             assert_eq!(back.as_bytes(), next);
             assert!(delta.len() <= 40 + len / 50, "{len}: {} bytes", delta.len());
             if len > 8 {
-                // The checksum tells that another prefix was used.
+                // The checksum shows that another prefix was used.
                 let other = vec![0; len];
                 decompress(&delta, &other, len).expect_err("the prefix is another");
             }

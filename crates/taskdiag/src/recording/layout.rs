@@ -1,11 +1,11 @@
-//! The bytes of a day file and of its index: heads of fixed size with little-endian members. Nothing here does I/O.
-//! docs/record.md describes the same for readers in other languages.
+//! The bytes of a day file and of its index: heads of fixed size with little-endian members.
+//! Nothing here does I/O. docs/record.md describes the same for readers in other languages.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The size of the head of a file, of the head of a frame, and of an entry of an index.
 pub const HEAD: usize = 64;
-/// The first bytes of a day file. As in PNG, they differ after a transfer that changes the ends of lines.
+/// The first bytes of a day file. As in PNG, a transfer that converts line ends changes them.
 const FILE_MAGIC: [u8; 8] = *b"\x89TDREC\r\n";
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -26,7 +26,7 @@ pub fn file_head(created: SystemTime) -> [u8; HEAD] {
     head
 }
 
-/// What the head of a file says.
+/// The meaning of the head of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileHead {
     /// A day file that can be read.
@@ -53,7 +53,8 @@ pub fn read_file_head(head: &[u8]) -> FileHead {
 pub struct FrameHead {
     /// Its own offset in the file.
     pub at: u64,
-    /// The offset of the key frame that its data refers to, which is its own offset if it is a key frame.
+    /// The offset of the key frame that its data refers to, which is its own offset if it is a key
+    /// frame.
     pub key_at: u64,
     /// CLOCK_REALTIME of the stream, in ns since 1970.
     pub realtime_ns: u64,
@@ -67,7 +68,7 @@ pub struct FrameHead {
     pub stream_len: u32,
     /// The interval of the writer in ms.
     pub every_ms: u32,
-    /// How many tasks the stream has.
+    /// The number of tasks in the stream.
     pub tasks: u32,
     /// Whether it is the first frame of a writer.
     pub begins: bool,
@@ -78,7 +79,7 @@ impl FrameHead {
     pub fn is_key(&self) -> bool {
         self.key_at == self.at
     }
-    /// Where the frame ends in the file. The next one begins there.
+    /// The end of the frame in the file, where the next one begins.
     pub fn end(&self) -> u64 {
         self.at + HEAD as u64 + u64::from(self.data_len).next_multiple_of(8)
     }
@@ -120,7 +121,7 @@ impl FrameHead {
             tasks: u32_at(head, 56),
             begins: u32_at(head, 60) & BEGINS != 0,
         };
-        // The checksum may be right in a file that someone made to do harm, so the values are checked, too.
+        // A hostile file may have a right checksum, so the values are checked, too.
         let is_sane = frame.at >= HEAD as u64
             && frame.at < 1 << 62
             && frame.at % 8 == 0

@@ -1,8 +1,9 @@
-//! Recordings: what ran on a machine at each moment of the last days, in a directory of day files.
+//! Recordings: the history of a machine's processes over the last days, in a directory of day
+//! files.
 //!
-//! A [`Writer`] appends an answer every few seconds as a *frame*: its stream, compressed with a *key frame* as a prefix. A
-//! crash at any point loses at most the frame that was being written. A [`Recording`] reads frames by their number or time.
-//! `docs/record.md` describes the files.
+//! A [`Writer`] appends an answer every few seconds as a *frame*: its stream, compressed with a
+//! *key frame* as a prefix. A crash at any point loses at most the frame that was being written. A
+//! [`Recording`] reads frames by their number or time. `docs/record.md` describes the files.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};
@@ -54,7 +55,7 @@ pub use owner::check_owner;
 use scan::Scan;
 pub use writer::{Options, Repair, Writer, Written};
 
-/// A recording that is read. It has the frames that were there when it was opened.
+/// A recording for reading. It has the frames that existed when it was opened.
 #[derive(Debug)]
 pub struct Recording {
     files: Vec<PathBuf>,
@@ -63,17 +64,18 @@ pub struct Recording {
     cache: Mutex<Cache>,
 }
 
-/// What is known of a frame without reading its data.
+/// The metadata of a frame, which is known without reading its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrameInfo {
     /// When the answer was begun, by the machine's clock, which may have been set meanwhile.
     pub time: SystemTime,
-    /// The same moment since the boot of the machine. It is smaller than in the frame before after another boot.
+    /// The same moment since the boot of the machine. After a reboot, it is smaller than in the
+    /// previous frame.
     pub boottime: Duration,
-    /// How many tasks it has.
+    /// The number of its tasks.
     pub tasks: u32,
-    /// The interval in which the writer wanted to write.
+    /// The interval of the writer.
     pub every: Duration,
     /// Whether it is the first frame after a start of the writer.
     pub begins: bool,
@@ -87,9 +89,9 @@ pub struct FrameInfo {
 pub struct Frame {
     /// Its number in the recording, from 0.
     pub number: usize,
-    /// What is known without reading it.
+    /// Its metadata.
     pub info: FrameInfo,
-    /// What was recorded.
+    /// The recorded answer.
     pub snapshot: Snapshot,
 }
 
@@ -103,7 +105,7 @@ pub struct Damage {
     pub at: u64,
     /// How many there are.
     pub bytes: u64,
-    /// Whether they are the end of the newest file: a frame whose writing was interrupted.
+    /// Are they at the end of the newest file, as a frame whose writing was interrupted?
     pub is_tail: bool,
 }
 
@@ -112,7 +114,7 @@ impl fmt::Display for Damage {
         let Damage { file, at, bytes, is_tail } = self;
         let file = file.display();
         match is_tail {
-            true => write!(f, "{file}: the last frame was not written to its end ({bytes} bytes)"),
+            true => write!(f, "{file}: the last frame is incomplete ({bytes} bytes)"),
             false => write!(f, "{file}: {bytes} bytes at {at} are damaged and were skipped"),
         }
     }
@@ -131,17 +133,18 @@ struct Cache {
     key: Option<(usize, u64, AlignedBuf)>,
 }
 
-/// If the newest file does not end with a whole frame, a writer may be writing it. After this pause the file is looked at again, as
-/// long as it grows, and at most this often.
+/// If the newest file does not end with a whole frame, a writer may be writing it. After this pause
+/// the file is looked at again, as long as it grows, and at most this often.
 const PAUSE: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 20;
 
 impl Recording {
-    /// Opens the recording in a directory, or a single day file. Reads the heads of all frames, but none of their data.
+    /// Opens the recording in a directory, or a single day file. Reads the heads of all frames, but
+    /// none of their data.
     ///
     /// # Errors
-    /// [`Error::Io`] if the files cannot be read, [`Error::Recording`] if there are none. Damaged files are not errors:
-    /// [`Self::damage`] has what could not be read.
+    /// [`Error::Io`] if the files cannot be read, [`Error::Recording`] if there are none. Damaged
+    /// files are not errors: [`Self::damage`] has what could not be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, Error> {
         let path = path.as_ref();
         let io = |e| Error::io(format!("opening the recording {}", path.display()), e);
@@ -174,7 +177,7 @@ impl Recording {
     fn add(&mut self, file: PathBuf, scan: Scan, is_newest: bool) -> Result<(), Error> {
         if let Some(version) = scan.newer {
             return Err(Error::Recording(format!(
-                "{} is of version {version} of the format, which this taskdiag does not know: use a newer one",
+                "{} is of version {version} of the format, which this taskdiag cannot read: use a newer one",
                 file.display()
             )));
         }
@@ -190,7 +193,7 @@ impl Recording {
         self.files.push(file);
         Ok(())
     }
-    /// How many frames there are.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -198,11 +201,11 @@ impl Recording {
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
-    /// What is known of each frame without reading it, in the order in which they were written.
+    /// The metadata of each frame, in the order in which they were written.
     pub fn infos(&self) -> impl ExactSizeIterator<Item = FrameInfo> + Clone + '_ {
         self.slots.iter().map(|s| info(&s.head))
     }
-    /// What is known of the n-th frame without reading it.
+    /// The metadata of the n-th frame.
     pub fn info(&self, number: usize) -> Option<FrameInfo> {
         Some(info(&self.slots.get(number)?.head))
     }
@@ -210,34 +213,37 @@ impl Recording {
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
-    /// The number of the last frame that is not after this time. Where the clock was set back, it is the one that was
-    /// written last. `None`: all frames are later.
+    /// The number of the last frame up to this time. If the clock was set back, it is the one that
+    /// was written last. `None`: all frames are later.
     pub fn find(&self, time: SystemTime) -> Option<usize> {
         self.slots.iter().rposition(|s| s.head.time() <= time)
     }
-    /// How long nothing was recorded before the n-th frame. `None`: it came in time, or is the first one.
+    /// The length of the gap before the n-th frame. `None`: there is no gap, or it is the first
+    /// one.
     pub fn gap_before(&self, number: usize) -> Option<Duration> {
         let frame = self.info(number)?;
         let before = self.info(number.checked_sub(1)?)?;
         let time = frame.time.duration_since(before.time).unwrap_or_default();
         (time > patience(before.every)).then_some(time)
     }
-    /// The last frame that is not after this time. `None`: all frames are later.
+    /// The last frame up to this time. `None`: all frames are later.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn at(&self, time: SystemTime) -> Result<Option<Frame>, Error> {
         self.find(time).map(|number| self.read(number)).transpose()
     }
-    /// All frames, in the order in which they were written. One that cannot be read is an error, and the next one follows.
+    /// All frames, in the order in which they were written. One that cannot be read is an error,
+    /// and the next one follows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Frame, Error>> + '_ {
         (0..self.len()).map(|number| self.read(number))
     }
     /// The n-th frame. Frames that are read in order cost least, because the key frame is kept.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::Recording`] if the frame or its key frame is damaged or there is
-    /// no such frame, [`Error::Stream`] if what was recorded is not a stream.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Recording`] if the frame or its key frame
+    /// is damaged or there is no such frame, [`Error::Stream`] if what was recorded is not a
+    /// stream.
     pub fn read(&self, number: usize) -> Result<Frame, Error> {
         let slot = self.slots.get(number).ok_or_else(|| {
             Error::Recording(format!("there is no frame {number}: there are {}", self.len()))
@@ -254,7 +260,7 @@ impl Recording {
             let key = self.slots.get(begin).filter(|s| (s.file, s.head.at) == (file, key_at));
             let key = key
                 .filter(|s| s.head.is_key())
-                .ok_or_else(|| self.damaged(&slot, "its key frame is lost"))?;
+                .ok_or_else(|| self.damaged(&slot, "its key frame is missing"))?;
             let stream = self.unpack(cache, key, &AlignedBuf::new())?;
             cache.key = Some((file, key_at, stream));
         }
@@ -303,7 +309,7 @@ fn patience(every: Duration) -> Duration {
 }
 
 impl FrameInfo {
-    /// Whether nothing was recorded for some time between this frame, as the last one before `time`, and `time`.
+    /// Is there a gap between this frame, which is the last up to `time`, and `time`?
     pub fn is_stale_at(&self, time: SystemTime) -> bool {
         time.duration_since(self.time).is_ok_and(|age| age > patience(self.every))
     }
@@ -334,7 +340,8 @@ fn parts(dir: &Path) -> io::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The frames of a file. The end of the newest one is checked, and looked at again while a writer may be writing it.
+/// The frames of a file. The end of the newest one is checked, and looked at again while a writer
+/// may be writing it.
 fn look(path: &Path, is_newest: bool) -> io::Result<Scan> {
     let file = owner::open_to_read(path)?;
     let mut seen = None;
@@ -351,5 +358,5 @@ fn look(path: &Path, is_newest: bool) -> io::Result<Scan> {
         }
         std::thread::sleep(PAUSE);
     }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "it changes all the time"))
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "it keeps changing"))
 }

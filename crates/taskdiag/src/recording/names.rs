@@ -1,5 +1,5 @@
-//! The names of the files of a recording: `2026-11-22.000.tdr` is the first part of the day file of that day, which
-//! begins at midnight UTC, and `2026-11-22.000.idx` is its index.
+//! The names of the files of a recording: `2026-11-22.000.tdr` is the first part of the day file of
+//! that day, which begins at midnight UTC, and `2026-11-22.000.idx` is its index.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,14 +30,14 @@ impl Part {
     pub fn day_end(self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs((u64::from(self.day) + 1) * DAY)
     }
-    /// From the name of a day file. `None`: it is the name of something else.
+    /// Parses the name of a day file. `None`: it is not one.
     pub fn from_name(name: &str) -> Option<Part> {
         let (date, number) = name.strip_suffix(".tdr")?.split_once('.')?;
         let mut ymd = date.split('-').map(|n| n.parse::<i32>().ok());
         let (year, month, day) = (ymd.next()??, ymd.next()??, ymd.next()??);
         let day = u32::try_from(days(year, month, day)?).ok()?;
         let part = Part { day, number: number.parse().ok()? };
-        // One name only for each part: no lone digit, no sign, no 31st of February.
+        // Each part has exactly one valid name: no single digits, no signs, no 31st of February.
         (part.name() == name).then_some(part)
     }
     /// The name of the day file.

@@ -1,9 +1,10 @@
-//! Opens the files of a recording. All of them are opened here, so that none can make a program wait: opening a named pipe
-//! waits for the other end, unless the flag `O_NONBLOCK` is set.
+//! Opens the files of a recording. All of them are opened here, so that none can make a program
+//! wait: opening a named pipe waits for the other end, unless the flag `O_NONBLOCK` is set.
 //!
-//! Files that a writer changes have to be those of a directory that no other user can change. The writer is often root. Whoever
-//! else may put names into the directory could name a file of root there, by a link, which the writer would cut short and append
-//! to. Readers change none, so they follow links and take files of any user.
+//! A writer only changes files in a directory that no other user can change. It often runs as root.
+//! Another user who can create names in the directory could put a link to a file of root there,
+//! which the writer would truncate and append to. Readers change nothing, so they follow links and
+//! accept files of any user.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,16 +18,17 @@ use crate::error::Error;
 /// The bits of a mode that let the group and others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Whether a file of this user is ours, or root's, who may do everything anyway.
+/// Does a file of this user belong to us, or to root, who may do everything anyway?
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Looks at who may put names into a directory that files are written to. [`Writer::open`](super::Writer::open) does so, and
-/// programs that write other files for their owner only should, too.
+/// Checks that no other user can create names in a directory for written files.
+/// [`Writer::open`](super::Writer::open) calls this, and programs that write other private files
+/// should, too.
 ///
-/// # Errors
-/// [`Error::Recording`] if another user than root and this one may, [`Error::Io`] if the directory cannot be looked at.
+/// # Errors [`Error::Recording`] if a user other than root and this one can, [`Error::Io`] if the
+/// directory cannot be read.
 pub fn check_owner(dir: &Path) -> Result<(), Error> {
     let shown = dir.display();
     let there = dir.metadata().map_err(|e| Error::io(format!("opening {shown}"), e))?;
@@ -45,11 +47,11 @@ pub fn check_owner(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens a file to read and write, and makes it if it is not there. `is_new`: it must not be there.
+/// Opens a file to read and write, and creates it if it does not exist. `is_new`: it must not
+/// exist.
 ///
-/// # Errors
-/// What the system says. It is also an error if the file is a link, no regular file, or one of another user. The message has no
-/// path.
+/// # Errors The error of the system. It is also an error if the file is a link, not a regular file,
+/// or belongs to another user. The message has no path.
 pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
     // A pipe that is opened so does not wait for the other end.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -73,8 +75,8 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
 
 /// Opens a file to read.
 ///
-/// # Errors
-/// What the system says, and [`io::ErrorKind::Unsupported`] if it is not a regular file. The message has no directory.
+/// # Errors The error of the system, and [`io::ErrorKind::Unsupported`] if it is not a regular
+/// file. The message has no directory.
 pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;

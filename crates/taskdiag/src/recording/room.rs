@@ -1,15 +1,18 @@
-//! How much room a frame may take, so that a recording with a largest size holds a shortest time, whatever is recorded.
+//! Computes how much room a frame may take, so that a recording with a limited size always covers a
+//! minimum time.
 //!
-//! Files that are younger than that time are never removed. So what is free has to last until one is old enough, and a frame may
-//! take what is free divided by the frames of that time. What a frame does not take is kept for later ones, up to a bound, because
-//! key frames are larger than others and machines are busy at times. As the room gets less when more is used, frames that take
-//! all that they may settle at half of the largest size for each such time, and it is never used up. Nothing here does I/O.
+//! Files that are younger than that time are never removed. So the free space has to last until one
+//! is old enough, and a frame may take the free space divided by the number of frames in that time.
+//! Space that a frame does not take is saved for later ones, up to a bound, because key frames are
+//! larger than others and machines are busy at times. The room shrinks as space is used. So frames
+//! that always take all of it settle at half of the size limit for each such time, and never use it
+//! up. Nothing here does I/O.
 
 use std::time::{Duration, SystemTime};
 
-/// Frames that did not take their room leave it to later ones for at least this many.
+/// Frames can save unused room of at least this many frames.
 const FRAMES: u64 = 128;
-/// Or this part of what is free is left, if that is more.
+/// Or this part of the free space, if that is more.
 const PART: u64 = 4;
 
 /// The room for frames.
@@ -17,19 +20,19 @@ const PART: u64 = 4;
 pub struct Room {
     /// Bytes that the next frame may take. `None`: nothing was recorded yet.
     left: Option<u64>,
-    /// The most that may be left.
+    /// The largest amount that may be saved.
     most: u64,
     at: Option<SystemTime>,
 }
 
 impl Room {
-    /// The bytes that a frame of this moment may take. `free`: how many there are until another file is old enough to be
-    /// removed. `floor`: the time that the recording has to hold.
+    /// The bytes that a frame at this moment may take. `free`: the free bytes until the next file
+    /// is old enough to be removed. `floor`: the time that the recording has to cover.
     pub fn next(&mut self, free: u64, floor: Duration, every: Duration, now: SystemTime) -> u64 {
         let frames = (floor.as_nanos() / every.as_nanos().max(1)).max(1);
         let each = u64::try_from(u128::from(free) / frames).unwrap_or(free).max(1);
         self.most = (each.saturating_mul(FRAMES)).max(free / PART).min(free);
-        // A clock that was set has at most the effect of a pause.
+        // Setting the clock has at most the effect of a pause.
         let since = self.at.map_or(every, |at| now.duration_since(at).unwrap_or(every));
         let passed = (since.as_nanos() / every.as_nanos().max(1)).clamp(1, u128::from(FRAMES));
         let more = each.saturating_mul(passed as u64);
@@ -37,7 +40,7 @@ impl Room {
         (self.left, self.at) = (Some(left), Some(now));
         left
     }
-    /// Is all there that may be left, so that waiting does not help?
+    /// Is the saved room at its maximum, so that waiting does not help?
     pub fn is_full(&self) -> bool {
         self.left == Some(self.most)
     }
@@ -63,7 +66,7 @@ mod tests {
     fn frames_that_take_all_they_may_never_use_up_what_is_free() {
         let (mut room, max) = (Room::default(), 2_000_000_000u64);
         let mut taken: Vec<u64> = Vec::new();
-        // Five days, of which each byte is there for one.
+        // Five days, each of which has its bytes.
         for n in 0..5 * 8640usize {
             let there: u64 = taken[n.saturating_sub(8640)..].iter().sum();
             let may = room.next(max - there, DAY, EVERY, at(n as u64));

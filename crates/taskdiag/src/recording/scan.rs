@@ -1,4 +1,5 @@
-//! Finds the frames of a day file: from its index, and beyond the end of the index from the heads in the file itself.
+//! Finds the frames of a day file: from its index, and beyond the end of the index from the heads
+//! in the file itself.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -17,18 +18,18 @@ pub struct Scan {
     pub frames: Vec<FrameHead>,
     /// Bytes that are neither its head nor a frame.
     pub damage: Vec<Range<u64>>,
-    /// How many of these frames, from the first one on, are in the index.
+    /// The number of frames at the start that are in the index.
     pub indexed: usize,
     /// The size of the file.
     pub size: u64,
-    /// The version of the format if it is another one. Then nothing else was read.
+    /// The version of the format if it differs from ours. Then nothing else was read.
     pub newer: Option<u32>,
     /// Its head is damaged, or it is not a day file.
     pub is_foreign: bool,
 }
 
 impl Scan {
-    /// Where the last frame ends; 0 in a file that has none.
+    /// The end of the last frame; 0 in a file without frames.
     pub fn end(&self) -> u64 {
         self.frames.last().map_or(0, FrameHead::end)
     }
@@ -37,8 +38,8 @@ impl Scan {
         let head = if self.size < HEAD as u64 { 0 } else { HEAD as u64 };
         self.end().max(head)..self.size
     }
-    /// Removes the last frame if its data does not fit the checksum in its head, as after a loss of power. Then checks the one
-    /// before.
+    /// Removes the last frame if its data does not fit the checksum in its head, as after a loss of
+    /// power. Then checks the previous one.
     pub fn check_last(&mut self, file: &File) -> io::Result<()> {
         while let Some(last) = self.frames.last() {
             if is_whole(file, last)? {
@@ -54,7 +55,7 @@ impl Scan {
     }
 }
 
-/// The frames of a file. `index` is its index, or what is there of it.
+/// The frames of a file. `index` is its index, which may be incomplete.
 pub fn scan(file: &File, index: &[u8]) -> io::Result<Scan> {
     let mut scan = Scan { size: file.metadata()?.len(), ..Scan::default() };
     let mut head = [0; HEAD];
@@ -72,7 +73,7 @@ pub fn scan(file: &File, index: &[u8]) -> io::Result<Scan> {
             scan.newer = Some(version);
             return Ok(scan);
         }
-        // The frames may be whole nevertheless.
+        // The frames may still be intact.
         FileHead::Foreign => {
             scan.is_foreign = true;
             scan.damage.push(0..at);
@@ -109,8 +110,9 @@ pub fn data_of(file: &File, frame: &FrameHead) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// The index of a day file, or nothing where there is none. Readers do not need it, so another kind of file in its place counts
-/// as none. No more of it is read than a file of this size can have frames.
+/// The index of a day file, or nothing if there is none. Readers do not need it, so if it is not a
+/// regular file, it counts as missing. No more of it is read than the frames of a file of this size
+/// need.
 pub fn read_index(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     let file = match open_to_read(path) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) => {
@@ -123,7 +125,7 @@ pub fn read_index(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     Ok(index)
 }
 
-/// When the last frame of a day file was made. `None`: there is none.
+/// The time of the last frame of a day file. `None`: there is none.
 pub fn last_time(path: &Path) -> io::Result<Option<SystemTime>> {
     let file = open_to_read(path)?;
     let size = file.metadata()?.len();
@@ -137,7 +139,7 @@ fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
     let mut at = HEAD as u64;
     let mut frames = Vec::with_capacity(index.len() / HEAD);
     for entry in index.chunks_exact(HEAD) {
-        // The frames after a gap are searched in the file itself.
+        // After a gap, frames are searched in the file itself.
         match FrameHead::from_bytes(entry) {
             Some(frame) if frame.at == at && frame.end() <= scan.size => frames.push(frame),
             _ => break,
@@ -145,8 +147,8 @@ fn take_index(scan: &mut Scan, file: &File, index: &[u8]) -> io::Result<()> {
         at = frames.last().map_or(at, FrameHead::end);
     }
     let Some(last) = frames.last() else { return Ok(()) };
-    // An entry has the offset, the time and the checksum of its frame. So comparing the last one shows whether the index belongs to
-    // this file.
+    // An entry has the offset, the time and the checksum of its frame. So comparing the last one
+    // shows whether the index belongs to this file.
     if frame_at(file, last.at, scan.size)? == Some(*last) {
         scan.indexed = frames.len();
         scan.frames = frames;

@@ -1,11 +1,13 @@
-//! Shares the room for a frame among users: takes out of an answer what one user's tasks take more of than is left for them.
+//! Shares the room for a frame among users: removes data of users whose tasks need more than their
+//! share.
 //!
-//! The room is shared as fairly as can be: who needs less than an equal share gets all of it, and the rest is divided among the
-//! others. Of a user's share, the rows of tasks get room first, then lists and names, then text. Of lists and of text, short ones
-//! stay whole, and long ones are cut to one length. What is in the key frame already takes no room, so it stays.
+//! The shares are max-min fair: a user who needs less than an equal share keeps everything, and the
+//! rest is divided among the others. Within a share, the rows of tasks come first, then lists and
+//! names, then text. Short lists and texts stay complete, and long ones are cut to one length.
+//! Values that are already in the key frame take no room, so they stay.
 //!
-//! What a value takes is what it takes compressed, because that is written. Of each user and class, a sample is compressed to
-//! know it. Nothing here does I/O.
+//! The size of a value is its compressed size, which is estimated from a sample for each user and
+//! class. Nothing here does I/O.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,27 +20,29 @@ use taskdiag_wire::{
 
 use super::codec;
 
-/// The bytes of a user and class that are compressed to know how much smaller they get.
+/// The bytes of a user and class that are compressed to estimate the ratio.
 const SAMPLE: usize = 1 << 20;
-/// The samples of users who have fewer bytes are compressed together, because few bytes compress badly alone.
+/// The samples of users who have fewer bytes are compressed together, because few bytes compress
+/// badly alone.
 const SMALL: u64 = 8 << 10;
-/// The users that are named in a frame. Others are counted together.
+/// The number of users that a frame names. Others are counted together.
 const NAMED: usize = 32;
-/// A name that lists refer to is not cut to fewer bytes than this.
+/// A name that lists refer to keeps at least this many bytes.
 const NAME_LEAST: usize = 64;
-/// If the share of a user is less than this part of the room, and tasks had to be left out for it, the frame says little.
+/// If a user's share is less than this part of the room, and tasks had to be left out, the frame is
+/// nearly useless.
 const TIGHT: u64 = 8;
 
-/// An answer that has a share of each user.
+/// An answer that was reduced to the shares of its users.
 #[derive(Debug)]
 pub struct Share {
-    /// The stream, with what was taken out of it.
+    /// The reduced stream.
     pub stream: AlignedBuf,
-    /// Did many users have to share so little that tasks of theirs are left out?
+    /// Did many users get shares so small that some of their tasks are left out?
     pub is_tight: bool,
 }
 
-/// What gets room first.
+/// The classes of data, in the order in which they get room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Row,
@@ -46,7 +50,7 @@ enum Class {
     Text,
 }
 
-/// A value of a task that stays, or is cut, as one.
+/// A value of a task that is kept or cut as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Value {
     /// All attributes of a group.
@@ -55,7 +59,7 @@ enum Value {
     Blob(u16, u32),
 }
 
-/// Where an attribute belongs.
+/// The value that an attribute belongs to.
 fn place(kind: u16, attr: &[u8]) -> (Class, Value) {
     let of = |kind| Value::Of(group_of(kind).map_or(kind, |g| g as u16));
     const TEXT: [u16; 5] = [
@@ -69,7 +73,7 @@ fn place(kind: u16, attr: &[u8]) -> (Class, Value) {
     match shape(kind) {
         Some(Shape::List(_)) => (Class::List, of(kind)),
         _ if kind == A_NAME => (Class::List, blob()),
-        // A part of a control group's path would name another control group.
+        // A cut path of a control group would name another control group.
         _ if kind == A_CGROUP_PATH => (Class::Text, of(kind)),
         _ if TEXT.contains(&kind) => (Class::Text, blob()),
         _ => (Class::Row, Value::Of(kind)),
@@ -91,7 +95,7 @@ fn uid(task: &TaskView<'_>) -> u32 {
     task.record::<Cred>().and_then(Cred::uid).unwrap_or(CUT_OTHERS)
 }
 
-/// What a user's values of one class take.
+/// The sizes of a user's values in one class.
 #[derive(Debug, Default)]
 struct Need {
     /// Bytes that are not in the key frame.
@@ -99,9 +103,9 @@ struct Need {
     sample: Vec<u8>,
     /// The lengths of single values.
     lengths: Vec<u64>,
-    /// How many bytes of these values have room. `None`: all.
+    /// The number of bytes of these values that fit. `None`: all.
     room: Option<u64>,
-    /// The longest of them that has room.
+    /// The longest value that fits.
     longest: Option<u64>,
 }
 
@@ -115,7 +119,7 @@ impl Need {
             self.sample.extend_from_slice(&attr[..attr.len().min(room)]);
         }
     }
-    /// Gives them this much of the frame, of the `cost` that all of them have.
+    /// Grants them this much of the frame, out of their total `cost`.
     fn limit(&mut self, cost: u64, share: u64) {
         if cost > share {
             let room = (self.new as f64 * share as f64 / cost as f64) as u64;
@@ -125,7 +129,7 @@ impl Need {
     }
 }
 
-/// The largest amount that each can have at most, so that all together have no more than `total`.
+/// The largest limit for each such that all together have at most `total`.
 fn level(sizes: &mut [u64], total: u64) -> u64 {
     sizes.sort_unstable();
     let (mut left, mut n) = (total, sizes.len() as u64);
@@ -143,7 +147,7 @@ fn level(sizes: &mut [u64], total: u64) -> u64 {
 struct Needs(HashMap<u32, Need>);
 
 impl Needs {
-    /// The bytes that the values of each user take in a frame.
+    /// The bytes of each user's values in a frame.
     fn costs(&self, is_raw: bool) -> HashMap<u32, u64> {
         let mut packed = Vec::new();
         let mut part = |sample: &[u8]| match codec::compress(sample, &[], &mut packed) {
@@ -161,7 +165,7 @@ impl Needs {
         };
         self.0.iter().map(cost).collect()
     }
-    /// Gives each user what is left of their share. Those who are not in `shares` get all.
+    /// Grants each user the rest of their share. Users who are not in `shares` get everything.
     fn limit(&mut self, shares: &mut HashMap<u32, u64>, is_raw: bool) {
         let costs = self.costs(is_raw);
         for (uid, share) in shares {
@@ -171,14 +175,15 @@ impl Needs {
             }
         }
     }
-    /// The longest value of this user that stays whole.
+    /// The longest value of this user that stays complete.
     fn longest(&self, uid: u32) -> Option<u64> {
         self.0.get(&uid)?.longest
     }
 }
 
-/// Takes out of `full` what leaves others no room in a frame of `room` bytes. `key` is the stream of the key frame that it will be
-/// compressed with. `answers`: how many answers before it were left out. `is_raw`: the room is for the stream as it is.
+/// Reduces `full` so that a frame of it fits into `room` bytes. `key` is the stream of the key
+/// frame that it will be compressed with. `answers`: the number of answers that were left out
+/// before it. `is_raw`: the room is for the uncompressed stream.
 pub fn share<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     full: &Stream<A>,
     key: Option<&Stream<B>>,
@@ -196,7 +201,7 @@ pub fn share<A: AsRef<[u8]>, B: AsRef<[u8]>>(
             .for_each(|(uid, cost)| *costs.entry(uid).or_default() += cost);
     }
     let share = level(&mut costs.values().copied().collect::<Vec<_>>(), room);
-    // Those who need more than their share.
+    // The users who need more than their share.
     let mut left: HashMap<u32, u64> =
         costs.into_iter().filter(|(_, cost)| *cost > share).map(|(uid, _)| (uid, share)).collect();
     let has_less = left.keys().copied().collect::<HashSet<u32>>();
@@ -218,7 +223,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
     fn old(&self, pid: u32) -> Option<TaskView<'_>> {
         self.key?.task(pid)
     }
-    /// Calls this with each value of a task that is not in the key frame.
+    /// Calls a function with each value of a task that is not in the key frame.
     fn each_new(&self, task: &TaskView<'_>, see: &mut dyn FnMut(Class, &[&[u8]])) {
         let old = self.old(task.pid());
         if old.is_some_and(|old| old.messages() == task.messages()) {
@@ -231,7 +236,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
             }
         }
     }
-    /// What the tasks of each user need in each class, of those that `counts` (by their number and user).
+    /// The needs of each user's tasks in each class. `counts` selects tasks by number and user.
     fn needs(&self, counts: &dyn Fn(usize, u32) -> bool) -> [Needs; 3] {
         let mut all: [Needs; 3] = Default::default();
         for (i, task) in self.full.tasks().enumerate() {
@@ -244,7 +249,8 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         }
         all
     }
-    /// Which tasks stay: those that are as in the key frame, and others as long as their user has room.
+    /// The tasks that stay: those that are unchanged since the key frame, and others while their
+    /// user has room.
     fn kept(&self, rows: &mut Needs) -> Vec<bool> {
         let stays = |task: TaskView<'_>| {
             let Some(Need { room: Some(room), .. }) = rows.0.get_mut(&uid(&task)) else {
@@ -262,7 +268,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         };
         self.full.tasks().map(stays).collect()
     }
-    /// What of a task does not stay whole, and up to which length.
+    /// The values of a task that are cut, and their new lengths.
     fn cuts(&self, task: &TaskView<'_>, lists: &Needs, texts: &Needs) -> HashMap<Value, u64> {
         let uid = uid(task);
         let limits = [(Class::List, lists.longest(uid)), (Class::Text, texts.longest(uid))];
@@ -274,7 +280,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         for (place, attrs) in values(task) {
             let len: u64 = attrs.iter().map(|a| a.len() as u64).sum();
             let limit = limits.iter().find(|(class, _)| *class == place.0).and_then(|l| l.1);
-            // A list whose names would have no room says nothing.
+            // A list is useless if its names do not fit.
             let names = [Value::Of(Group::Vma as u16), Value::Of(Group::Fd as u16)];
             let is_cut =
                 |l: &u64| len > *l || *l < NAME_LEAST as u64 * 2 && names.contains(&place.1);
@@ -291,7 +297,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         let mut taken = HashMap::<u32, Cut>::new();
         let mut done = build!(Done { error: full.done().error });
         let mut lacking_before = Done::default();
-        // The names that lists refer to, and where their tasks are left out.
+        // The names that lists refer to, whose tasks are left out.
         let cuts: Vec<_> = full
             .tasks()
             .zip(kept)
@@ -337,14 +343,14 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
                 w.end_task();
             }
         }
-        // Tasks that ended before anything was known of them are in no message.
+        // Tasks that ended before anything about them was known have no message.
         done.vanished += full.done().vanished.saturating_sub(lacking_before.vanished);
         note(&mut w, full.cuts(), taken, answers);
         w.finish(done)
     }
 }
 
-/// The names that the lists of a task refer to, but for those that are cut.
+/// The names that the lists of a task refer to, except for cut lists.
 fn names_of(task: &TaskView<'_>, cuts: &HashMap<Value, u64>, used: &mut HashSet<u32>) {
     if !cuts.contains_key(&Value::Of(Group::Vma as u16)) {
         used.extend(task.list::<Vma>().into_iter().flatten().map(|e| e.raw.name));
@@ -370,7 +376,7 @@ fn owner(attr: &[u8]) -> Option<Shared> {
     Shared::read_from_prefix(attr).map(|(s, _)| s)
 }
 
-/// Writes a task without what is cut. Returns how many bytes of values that was.
+/// Writes a reduced task. Returns the number of bytes of values that were cut.
 fn rewrite(
     w: &mut StreamWriter,
     task: &TaskView<'_>,
@@ -389,7 +395,7 @@ fn rewrite(
                 Some(shared) => lost.extend(Group::from_number(shared.group)),
                 None => w.raw_attr(attr),
             },
-            // The record says which control group it is, without its path.
+            // The record identifies the control group, but its path is missing.
             _ if kind == Cgroup::TYPE && cuts.contains_key(&Value::Of(Cgroup::TYPE)) => {}
             (None, _) => w.raw_attr(attr),
             (Some(_), Value::Of(_)) => {
@@ -410,7 +416,7 @@ fn rewrite(
     bytes
 }
 
-/// Writes the begin of a blob. Returns how many bytes are left out.
+/// Writes the start of a blob. Returns the number of bytes that are left out.
 fn put_cut(w: &mut StreamWriter, task: &TaskView<'_>, attr: u16, kind: u32, longest: u64) -> u64 {
     let Some(blob) = task.blob(attr, kind) else { return 0 };
     if let Some(why) = blob.reason {
@@ -420,7 +426,7 @@ fn put_cut(w: &mut StreamWriter, task: &TaskView<'_>, attr: u16, kind: u32, long
     let least = if attr == A_NAME { NAME_LEAST } else { 0 };
     let head = size_of::<BlobHdr>() as u64;
     let len = usize::try_from(longest.saturating_sub(head)).unwrap_or(usize::MAX).max(least);
-    // Lists of ids have whole ids.
+    // Lists of ids are cut between ids.
     let data = &blob.data[..blob.data.len().min(len / 4 * 4)];
     w.put_blob(attr, kind, blob.flags & !BLOB_CUT, data, blob.total);
     (blob.data.len() - data.len()) as u64
@@ -435,7 +441,7 @@ fn missing(attr: &[u8]) -> impl Iterator<Item = (Group, Reason)> + '_ {
     })
 }
 
-/// Adds a task that stays as it is to the totals of what is lacking.
+/// Adds a task that is not reduced to the totals of missing values.
 fn count(task: &TaskView<'_>, done: &mut Done) {
     let mut why = HashSet::new();
     for (kind, attr) in task.attrs() {
@@ -456,7 +462,8 @@ fn count(task: &TaskView<'_>, done: &mut Done) {
     done.over_budget += has(Reason::OverBudget);
 }
 
-/// Writes what was taken, of those users of whom most was taken by their uids.
+/// Writes the amounts that were removed: by uid for the users who lost most, and as a sum for the
+/// others.
 fn note(w: &mut StreamWriter, before: &[Cut], taken: HashMap<u32, Cut>, answers: u64) {
     let mut taken: Vec<Cut> = taken.into_values().collect();
     taken.sort_unstable_by_key(|c| std::cmp::Reverse((c.tasks, c.cut_bytes, c.uid)));

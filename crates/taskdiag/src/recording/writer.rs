@@ -1,7 +1,9 @@
-//! Writes recordings: one writer for each directory, frames at the end of the newest day file, old files removed.
+//! Writes recordings: one writer for each directory, frames at the end of the newest day file, old
+//! files removed.
 //!
-//! A frame and its head are written with one call at the end of the file. If that fails, or the process is killed during it, the file
-//! ends with bytes that are not a frame. They are cut off at once, or by the next writer. Nothing else is ever changed.
+//! A frame and its head are written with one call at the end of the file. If that fails, or the
+//! process is killed during it, the file ends with bytes that are not a frame. They are cut off at
+//! once, or by the next writer. Nothing else is ever changed.
 
 use std::fmt;
 use std::fs::{DirBuilder, File};
@@ -27,28 +29,31 @@ use crate::snapshot::Snapshot;
 const LOCK: &str = "writer.lock";
 /// A key frame is followed by at most this many frames that need it.
 const KEY_EVERY: u32 = 60;
-/// And by at least this many, because where much is always new, such as random arguments, another key frame saves nothing.
+/// And by at least this many. If much data is always new, such as random arguments, another key
+/// frame saves nothing.
 const KEY_LEAST: u32 = 15;
-/// If the recording has a largest size, a file may have this part of it, so that the oldest file is a small part of the recording.
+/// If the size of the recording is limited, a file may have this part of the limit, so that
+/// removing the oldest file removes only a small part of the recording.
 const FILES: u64 = 16;
-/// An answer that is longer than a frame may be is shortened to this.
+/// An answer that is too long for a frame is shortened to this.
 const SHORTENED: u64 = STREAM_MAX / 4;
-/// The parts of the room for a frame that its users share, until what they get fits. What something takes in the frame is known
-/// from samples only, and all together may take less.
+/// The parts of a frame's room to try for the users' shares, until the result fits. Sizes are only
+/// estimated from samples, and all together may compress better.
 const PARTS: [f64; 4] = [1.5, 1.0, 0.6, 0.2];
 
 /// How a recording is written.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The interval in which frames will be appended. Readers tell gaps by it.
+    /// The interval in which frames will be appended. Readers use it to find gaps.
     pub every: Duration,
     /// Remove the files of days that ended longer ago than this.
     pub keep: Option<Duration>,
     /// Remove the oldest files if all of them would take more bytes than this.
     pub max_bytes: Option<u64>,
-    /// The time that `max_bytes` may not cut: a file with a younger frame than this is not removed for its sake. Instead, less is
-    /// recorded of the users who take most: first less text, then fewer lists, then fewer tasks, and at last fewer answers.
+    /// `max_bytes` never removes a file with a frame younger than this. Instead, less is recorded
+    /// about the users who take most: first less text, then fewer lists, then fewer tasks, and
+    /// finally fewer answers.
     pub keep_at_least: Option<Duration>,
 }
 
@@ -59,7 +64,7 @@ impl Options {
     }
 }
 
-/// What became of an answer: a frame, unless there was no room for one.
+/// The result of appending an answer: a frame, unless there was no room for one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Written {
@@ -69,30 +74,28 @@ pub struct Written {
     pub is_key: bool,
     /// Old day files that were removed.
     pub removed: Vec<PathBuf>,
-    /// What was taken out of the answer because of [`Options::keep_at_least`], or because it was too long. The frame says so, too.
+    /// What was removed from the answer because of [`Options::keep_at_least`], or because it was
+    /// too long. The frame has the same information.
     pub cuts: Vec<Cut>,
-    /// Whether nothing was written, because even few rows of each user had no room. The next frame counts such answers.
+    /// Was nothing written, because not even a few rows of each user fitted? The next frame counts
+    /// such answers.
     pub is_left_out: bool,
 }
 
-/// What a writer cut off at its start, because the one before it did not end well.
+/// What a writer removed at its start, because the previous one was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {
     /// The day file.
     pub file: PathBuf,
-    /// How many bytes of the frame that was not finished.
+    /// The number of bytes of the unfinished frame.
     pub bytes: u64,
 }
 
 impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Repair { file, bytes } = self;
-        write!(
-            f,
-            "{}: cut off a frame that was not written to its end ({bytes} bytes)",
-            file.display()
-        )
+        write!(f, "{}: removed an incomplete frame ({bytes} bytes)", file.display())
     }
 }
 
@@ -105,7 +108,7 @@ pub struct Writer {
     /// All day files, in the order in which they were written.
     parts: Vec<DayFile>,
     room: Room,
-    /// Answers since the last frame that had no room.
+    /// Answers without room since the last frame.
     left_out: u64,
     current: Option<Current>,
     key: Option<Key>,
@@ -114,13 +117,13 @@ pub struct Writer {
     packed: Vec<u8>,
 }
 
-/// A day file that is there.
+/// An existing day file.
 #[derive(Debug)]
 struct DayFile {
     part: Part,
-    /// Its size, with that of its index.
+    /// Its size, including its index.
     bytes: u64,
-    /// When its last frame was made. `None`: that is not known, or there is none.
+    /// The time of its last frame. `None`: it is not known, or there is none.
     last: Option<SystemTime>,
 }
 
@@ -148,12 +151,13 @@ struct Key {
 }
 
 impl Writer {
-    /// Makes the directory and those above it if they are not there, for their owner only, and becomes its writer. Cuts off a
-    /// frame that an earlier writer did not finish.
+    /// Creates the directory and its parents if they do not exist, for their owner only, and
+    /// becomes its writer. Removes a frame that an earlier writer did not finish.
     ///
     /// # Errors
-    /// [`Error::Recording`] if there is another writer, the path is not a directory, or another user may write to it.
-    /// [`Error::Io`] if a file cannot be made, read or written, is a link, or belongs to another user than this one and root.
+    /// [`Error::Recording`] if there is another writer, the path is not a directory, or another
+    /// user may write to it. [`Error::Io`] if a file cannot be made, read or written, is a link, or
+    /// belongs to another user than this one and root.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Writer, Error> {
         let dir = dir.as_ref().to_owned();
         let io = |e: io::Error| Error::io(format!("opening the recording {}", dir.display()), e);
@@ -181,7 +185,7 @@ impl Writer {
         };
         for part in parts(&dir).map_err(io)? {
             let bytes = size_of_part(part, &dir).map_err(io)?;
-            // A file that cannot be read is as old as its day.
+            // A file that cannot be read counts as old as its day.
             let last = options.keep_at_least.and_then(|_| scan::last_time(&part.data(&dir)).ok());
             writer.parts.push(DayFile { part, bytes, last: last.flatten() });
         }
@@ -190,7 +194,7 @@ impl Writer {
         }
         Ok(writer)
     }
-    /// What was cut off by [`Self::open`].
+    /// What [`Self::open`] removed.
     pub fn repaired(&self) -> Option<&Repair> {
         self.repaired.as_ref()
     }
@@ -219,7 +223,7 @@ impl Writer {
             let bytes = tail.end - tail.start;
             self.repaired = Some(Repair { file: part.data(&self.dir), bytes });
         }
-        // A file with nothing but its head has `end` 0, so its head is written again with its first frame.
+        // A file with only its head has `end` 0, so its head is written again with its first frame.
         let index_end = (scan.indexed * HEAD) as u64;
         index.set_len(index_end)?;
         let behind = scan.frames[scan.indexed..].iter().flat_map(|f| f.to_bytes()).collect();
@@ -232,9 +236,9 @@ impl Writer {
     /// Appends an answer as the next frame.
     ///
     /// # Errors
-    /// [`Error::Io`] if it could not be written, for example because the disk is full. Nothing of it is in the files then,
-    /// and the next call may succeed. [`Error::Recording`] if no later call can: the directory was removed, or a frame is
-    /// larger than the recording may be.
+    /// [`Error::Io`] if it could not be written, for example because the disk is full. Then the
+    /// files contain no part of it, and the next call may succeed. [`Error::Recording`] if no later
+    /// call can: the directory was removed, or a frame is larger than the recording may be.
     pub fn append(&mut self, snapshot: &Snapshot) -> Result<Written, Error> {
         self.check_lock()?;
         let full = snapshot.stream();
@@ -249,7 +253,8 @@ impl Writer {
             let less = share(full, self.key()?.as_ref(), SHORTENED, self.left_out, true);
             self.try_append(&Stream::parse(less.stream)?, room, now, &mut written)?
         } else {
-            // The next frame says how many answers were left out, so it is written anew, too.
+            // The next frame has the number of answers that were left out, so it is made again,
+            // too.
             self.left_out == 0 && self.try_append(full, room, now, &mut written)?
                 || self.append_less(full, room, now, &mut written)?
         };
@@ -262,7 +267,7 @@ impl Writer {
         written.is_left_out = !is_written;
         Ok(written)
     }
-    /// Appends what has room of an answer. False: even little of each user has none.
+    /// Appends the part of an answer that fits. False: not even a little of each user fits.
     fn append_less<B: AsRef<[u8]>>(
         &mut self,
         full: &Stream<B>,
@@ -282,7 +287,7 @@ impl Writer {
         }
         Ok(false)
     }
-    /// Appends a stream if a frame of it takes no more than this room.
+    /// Appends a stream if its frame fits into this room.
     fn try_append<B: AsRef<[u8]>>(
         &mut self,
         stream: &Stream<B>,
@@ -321,19 +326,20 @@ impl Writer {
         let (Some(max), Some(floor)) = (self.options.max_bytes, self.options.keep_at_least) else {
             return u64::MAX;
         };
-        // The files from the first one on that has to stay.
+        // The files from the first one on that must stay.
         let old = (0..self.parts.len()).take_while(|i| self.is_removable(*i, now)).count();
         let stays: u64 = self.parts[old..].iter().map(|f| f.bytes).sum();
         self.room.next(max.saturating_sub(stays), floor, self.options.every, now)
     }
-    /// May this file be removed for want of room?
+    /// May this file be removed to make room?
     fn is_removable(&self, number: usize, now: SystemTime) -> bool {
         let Some(floor) = self.options.keep_at_least else { return true };
         let file = &self.parts[number];
         let last = file.last.unwrap_or_else(|| file.part.day_end());
         match now.duration_since(last) {
             Ok(age) => age >= floor,
-            // The clock was wrong when it was written, or is now. Such a file does not stay for longer than twice the time.
+            // The clock was wrong when it was written, or is wrong now. Such a file stays at most
+            // twice as long.
             Err(ahead) => ahead.duration() > floor,
         }
     }
@@ -342,10 +348,11 @@ impl Writer {
         let (Some(current), Some(file)) = (&self.current, self.parts.last()) else {
             return true;
         };
-        // A clock that was set back is no reason to begin another file.
+        // If the clock was set back, the file is continued.
         let is_new_day = Part::first_of(now).day > file.part.day;
         let is_full = self.options.max_bytes.is_some_and(|max| file.bytes >= max / FILES);
-        // Somebody may have cut it. Frames after the cut could not be read before the next key frame.
+        // The file may have been truncated by another program. Then frames could not be read before
+        // the next key frame.
         let is_gone =
             current.data.metadata().is_ok_and(|m| m.nlink() == 0 || m.len() < current.end);
         (is_new_day || is_full) && current.end > 0 || is_gone
@@ -415,7 +422,7 @@ impl Writer {
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         if let Err(e) = current.data.write_all_at(&bytes, current.end) {
             current.is_torn = true;
-            // If this fails, too, it is tried again before the next frame.
+            // If this fails, it is tried again before the next frame.
             let _ = current.mend();
             return Err(io(e));
         }
@@ -441,7 +448,7 @@ impl Writer {
             });
         } else if let Some(key) = &mut self.key {
             key.followers += 1;
-            // If this much has changed, a new key frame makes the next frames smaller.
+            // If this much has changed, a new key frame makes later frames smaller.
             let is_large = self.packed.len() > key.data_len / 2 && key.followers >= KEY_LEAST;
             if key.followers >= KEY_EVERY || is_large {
                 self.key = None;
@@ -453,8 +460,8 @@ impl Writer {
             file.bytes = current.end + current.index_end;
         }
     }
-    /// Removes old files until there is room for this many bytes. False: a file that has to stay is in the way, or only the
-    /// current file is left, and it has frames.
+    /// Removes old files until there is room for this many bytes. False: the next file must stay,
+    /// or only the current file is left, and it has frames.
     fn make_room(
         &mut self,
         more: u64,
@@ -502,7 +509,7 @@ impl Writer {
         written.removed.push(data);
         Ok(())
     }
-    /// Fails if the lock file was removed, since another writer could have the directory then.
+    /// Fails if the lock file was removed, because then another writer could have the directory.
     fn check_lock(&self) -> Result<(), Error> {
         let ours = self.lock.metadata().map_err(|e| Error::io("reading the lock", e))?;
         if ours.nlink() > 0 {
@@ -524,7 +531,8 @@ impl Current {
         }
         Ok(())
     }
-    /// Writes the heads that the index lacks. If that fails, it is tried again with the next frame, because readers do not need them.
+    /// Writes the heads that the index lacks. If that fails, it is tried again with the next frame,
+    /// because readers do not need them.
     fn catch_up(&mut self) {
         if self.index.write_all_at(&self.behind, self.index_end).is_ok() {
             self.index_end += self.behind.len() as u64;
@@ -541,7 +549,8 @@ fn size_of_part(part: Part, dir: &Path) -> io::Result<u64> {
     Ok(size(part.data(dir))? + size(part.index(dir))?)
 }
 
-/// Takes the lock of the directory. The kernel releases it at the end of this process, however it ends.
+/// Takes the lock of the directory. The kernel releases it at the end of this process, however it
+/// ends.
 fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join(LOCK);
     let io = |e: io::Error| Error::io(format!("locking {}", path.display()), e);
@@ -549,7 +558,7 @@ fn lock(dir: &Path) -> Result<File, Error> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             let pid = format!("{}\n", std::process::id());
-            // The pid is only for the message of another writer, so an error does not matter.
+            // The pid is only for messages of other writers, so an error is ignored.
             let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
             Ok(file)
         }

@@ -1,13 +1,17 @@
-//! What a client and the service `taskdiagd` say to each other, and what the service may tell.
+//! The protocol between clients and the service `taskdiagd`, and the data that the service may
+//! show.
 //!
-//! The service keeps BPF programs loaded and answers requests of processes that may not load any. [`shown`] is the one
-//! table of what it may tell everyone. This module has no I/O but `sock`, and decides nothing about callers: that is
-//! the service's own part. `docs/service.md` explains the whole.
+//! The service keeps BPF programs loaded and answers requests of processes that may not load any.
+//! [`shown`] is the table of what it may show to everyone. Except for `sock`, this module does no
+//! I/O. It decides nothing about callers; that is the job of the service. `docs/service.md`
+//! explains all of it.
 //!
-//! A question is one message on a stream socket: [`Ask`], which holds a request of the wire format. The kernel adds who
-//! sends it. The service takes no file descriptors: closing one may wait for the file system of whoever sent it. The reply
-//! begins with a [`Reply`]. A short answer follows it. A long one is in a file in memory, whose descriptor comes with the reply: the service writes nothing
-//! more to the socket, so a client that does not read costs nothing.
+//! A question is one message on a stream socket: [`Ask`], which contains a request of the wire
+//! format. The kernel adds the credentials of the sender. The service accepts no file descriptors,
+//! because closing one may wait for a file system of the sender. The reply begins with a [`Reply`].
+//! A short answer follows it. A long one is in a file in memory, whose descriptor comes with the
+//! reply: the service writes nothing more to the socket, so a client that does not read costs
+//! nothing.
 
 pub mod shown;
 #[cfg(not(feature = "serve"))]
@@ -22,12 +26,15 @@ use crate::error::Cause;
 
 /// Where the service listens.
 pub const SOCKET: &str = "/run/taskdiag/socket";
-/// The environment variable that names another socket, for tests and for a service that was started by hand.
+/// The environment variable that names another socket, for tests and for a service that was started
+/// by hand.
 pub const SOCKET_ENV: &str = "TASKDIAG_SOCKET";
-/// A client asks only if it can open this file: then its own /proc shows the processes of others. Process 1 exists in every
-/// pid namespace, and is another user's for nearly everyone. The service does not rely on it.
+/// A client asks only if it can open this file: then its own /proc shows the processes of others.
+/// Process 1 exists in every pid namespace, and belongs to another user for nearly every caller.
+/// The service does not rely on it.
 pub const PROOF: &str = "/proc/1/stat";
-/// The longest answer that comes on the socket itself. The send buffer of a socket that is empty has room for it.
+/// The longest answer that comes on the socket itself. The send buffer of a socket that is empty
+/// has room for it.
 pub const INLINE_MAX: usize = 64 << 10;
 /// The longest question in bytes.
 pub const ASK_MAX: usize = ASK_HEAD + 256;
@@ -42,14 +49,15 @@ const PROTOCOL: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ask {
-    /// How long before the question the walk over the tasks may have begun: callers who accept an older answer share one.
+    /// How long before the question the walk over the tasks may have begun: callers who accept an
+    /// older answer share one.
     pub max_age: Duration,
     /// A request in the wire format.
     pub request: Vec<u8>,
 }
 
 impl Ask {
-    /// A question that is answered with what is there now, or was there at most `max_age` ago.
+    /// A question for an answer that is at most `max_age` old.
     pub fn new(max_age: Duration, request: Vec<u8>) -> Ask {
         Ask { max_age, request }
     }
@@ -65,7 +73,7 @@ impl Ask {
         out.extend_from_slice(&self.request);
         out
     }
-    /// The question in one message, or `None` if it is not a whole one and nothing else.
+    /// The question in one message. `None`: the message is not exactly one question.
     pub fn decode(bytes: &[u8]) -> Option<Ask> {
         let (head, request) = bytes.split_at_checked(ASK_HEAD)?;
         let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("4 bytes"));
@@ -81,9 +89,10 @@ impl Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
-    /// So many bytes of an answer follow.
+    /// This many bytes of an answer follow.
     Here(u64),
-    /// The answer has so many bytes. It is in the file whose descriptor is attached, which can be read for a few seconds.
+    /// The answer has this many bytes. It is in the file whose descriptor is attached, which can be
+    /// read for a few seconds.
     File(u64),
     /// There is no answer.
     Refused(Refusal),
@@ -150,36 +159,37 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// The question is not one of this protocol, or has groups, a strategy or a pid that the service does not answer.
+    /// The question is not one of this protocol, or has groups, a strategy or a pid that the
+    /// service does not answer.
     BadRequest = 1 NotSupported
-        "it does not answer such a request: it lists all processes or all threads, with what /proc shows everyone",
-    /// The kernel does not tell who the caller is.
+        "it does not answer such a request: it lists all processes or all threads, with the values that /proc shows to everyone",
+    /// The kernel cannot identify the caller.
     UnknownCaller = 2 NotSupported
-        "it cannot be sure who asks: that needs Linux 6.5, and the process that connected must be the one that asks",
+        "it cannot identify the caller: that needs Linux 6.5, and the process that connected must be the one that asks",
     /// The caller is in another pid namespace.
-    PidNamespace = 3 NoPermission "this process is in another pid namespace than the service: read the own /proc",
+    PidNamespace = 3 NoPermission "this process is in another pid namespace than the service: read your own /proc",
     /// The caller is in another user namespace.
-    UserNamespace = 4 NoPermission "this process is in another user namespace than the service: read the own /proc",
+    UserNamespace = 4 NoPermission "this process is in another user namespace than the service: read your own /proc",
     /// The caller's /proc is not the one that shows everything to everyone.
     Mounts = 5 NoPermission
-        "the /proc of this process is not the plain one of the service (hidepid, subset, another mount, a chroot): read the own /proc",
+        "the /proc of this process is not the plain one of the service (hidepid, subset, another mount, a chroot): read your own /proc",
     /// The caller is confined.
     Confined = 6 NoPermission
-        "this process is confined by a security module, by seccomp or by no_new_privs: read the own /proc",
-    /// Too many are asking.
-    Busy = 7 Limit "it is busy with other requests: read the own /proc, or ask later",
+        "this process is confined by a security module, by seccomp or by no_new_privs: read your own /proc",
+    /// There are too many requests.
+    Busy = 7 Limit "it is busy with other requests: read your own /proc, or ask later",
     /// The service may not use BPF.
     NoBpf = 8 Other "it cannot use BPF here; its journal says why (journalctl -u taskdiagd)",
     /// The administrator has turned it off.
     TurnedOff = 9 TurnedOff "/etc/taskdiag.conf turns all engines but procfs off",
-    /// The caller is in a time namespace in which the time since boot is another one.
+    /// The caller is in a time namespace with another time since boot.
     TimeNamespace = 10 NoPermission
-        "this process is in a time namespace with another time since boot than that of the service: read the own /proc",
+        "this process is in a time namespace with another time since boot than that of the service: read your own /proc",
     /// The caller has more threads than the service looks at.
     Threads = 11 NoPermission
-        "this process has too many threads to see that none of them is confined: read the own /proc",
+        "this process has too many threads to check that none of them is confined: read your own /proc",
     /// The answer would be too long for the service.
-    TooLarge = 12 Limit "the answer is too long for it: read the own /proc",
+    TooLarge = 12 Limit "the answer is too long for it: read your own /proc",
 }
 
 #[cfg(test)]
@@ -197,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_refused() {
+    fn incomplete_messages_are_refused() {
         let good = Ask::new(Duration::ZERO, vec![1; 64]).encode();
         for end in 0..good.len() {
             assert_eq!(Ask::decode(&good[..end]), None, "{end}");

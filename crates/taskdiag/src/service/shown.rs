@@ -1,12 +1,13 @@
-//! What /proc shows everyone: the one table of what the service may tell, and the code that leaves out the rest.
+//! The public part of /proc: the table of what the service may show, and the code that leaves out
+//! the rest.
 //!
 //! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files, and some fields of
 //! others, only to those who may trace the process. The service tells what is shown to every reader, in the same
 //! precision, and nothing else. A group is private unless its row of the registry says that it is
 //! [`Public`], so a group that is added later is, too. A public group has a row in [`TABLE`], which says what of it is told.
 //!
-//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open the file; none of the
-//! functions named calls `ptrace_may_access()`, but where it is said.
+//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open the file. None of the
+//! functions named calls `ptrace_may_access()`, unless the table says so.
 
 use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
@@ -20,7 +21,7 @@ use taskdiag_wire::properties::Public;
 use crate::error::Error;
 use crate::task_id::Tick;
 
-/// A group that everyone is shown.
+/// A group that is shown to everyone.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Shown {
@@ -31,9 +32,9 @@ pub struct Shown {
     /// The files of a process that show it. The service starts to tell the group only after it has read them of a process
     /// that is not its own.
     pub files: &'static [&'static str],
-    /// The kernel's lines that say so.
+    /// The lines of the kernel that prove it.
     pub kernel: &'static str,
-    /// What of the group is left out or made coarser, and why.
+    /// What is left out of the group or made coarser, and why.
     pub less: &'static str,
 }
 
@@ -425,7 +426,7 @@ mod tests {
         let mut judge = |t: &TaskView<'_>, text: &[u8]| text == b"begin" && t.pid() == 7;
         let s = strip(cut.as_bytes(), groups, AlignedBuf::new(), &mut judge).expect("a stream");
         let s = Stream::parse(s).expect("a stream");
-        let told = s.get(0).and_then(|t| t.cmdline()).expect("it is told");
+        let told = s.get(0).and_then(|t| t.cmdline()).expect("it is shown");
         assert_eq!((told.is_cut(), told.total), (true, 500));
         assert_eq!(s.get(1).and_then(|t| t.reason(Group::Cmdline)), Some(Reason::Blocked));
         assert_eq!((s.done().blocked, s.done().truncated), (1, 1));

@@ -1,5 +1,6 @@
-//! Messages with a file descriptor and the sender's credentials. The crate rustix has these calls, too, but cannot
-//! represent a sender that has no number in our pid namespace, which the kernel reports as pid 0.
+//! Messages with a file descriptor and the sender's credentials. The crate rustix has these calls,
+//! too, but cannot represent a sender without a pid in our namespace, which the kernel reports as
+//! pid 0.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,10 +16,10 @@ pub struct Received {
     pub len: usize,
     /// The descriptor that came with it, if it was just one.
     pub fd: Option<OwnedFd>,
-    /// The sender's process id in our pid namespace (0: it has none there), as the kernel says it.
+    /// The sender's pid in our pid namespace (0: it has none there), from the kernel.
     #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the service looks at it"))]
     pub pid: Option<i32>,
-    /// Did more come with it than there was room for, or more than one descriptor?
+    /// Was the ancillary data truncated, or was there more than one descriptor?
     #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the service looks at it"))]
     pub is_odd: bool,
 }
@@ -26,7 +27,7 @@ pub struct Received {
 /// Send these bytes, and a descriptor, without waiting. Returns how many bytes were taken.
 ///
 /// # Errors
-/// Those of sendmsg(2). A reader that is gone is `EPIPE`, and no signal.
+/// Those of sendmsg(2). If the reader is gone, the error is `EPIPE`, and there is no signal.
 pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<usize> {
     let mut control: Control = [MaybeUninit::zeroed(); 16];
     let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -37,7 +38,8 @@ pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io:
     if let Some(fd) = fd {
         let fd = fd.as_raw_fd();
         msg.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: the control buffer has room for the header and one descriptor, and is aligned for them.
+        // SAFETY: the control buffer has room for the header and one descriptor, and is aligned for
+        // them.
         unsafe {
             msg.msg_controllen = libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as _;
             let head = libc::CMSG_FIRSTHDR(&msg);
@@ -61,9 +63,9 @@ pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io:
     }
 }
 
-/// Receive a message without waiting. `with_fd`: with the descriptor that is attached. Otherwise there is room for the
-/// sender's credentials only, and the kernel drops descriptors before they are ours: closing one could wait for the file
-/// system of whoever sent it.
+/// Receive a message without waiting. `with_fd`: with the descriptor that is attached. Otherwise
+/// there is only room for the sender's credentials, and the kernel drops descriptors before they
+/// reach us: closing one could wait for a file system of the sender.
 ///
 /// # Errors
 /// Those of recvmsg(2).
@@ -80,7 +82,8 @@ pub fn receive(from: BorrowedFd<'_>, bytes: &mut [u8], with_fd: bool) -> io::Res
     msg.msg_controllen = if with_fd { size_of_val(&control) } else { credentials } as _;
     let len = loop {
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: the header points to memory that lives across the call, of the lengths that it says.
+        // SAFETY: the header points to memory that lives across the call, of the lengths that it
+        // says.
         let n = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut msg, flags) };
         match usize::try_from(n) {
             Ok(n) => break n,
@@ -91,7 +94,8 @@ pub fn receive(from: BorrowedFd<'_>, bytes: &mut [u8], with_fd: bool) -> io::Res
         }
     };
     let (mut fds, mut pid) = (Vec::new(), None);
-    // SAFETY: the kernel wrote whole control messages and their length, and each descriptor is ours from now on.
+    // SAFETY: the kernel wrote whole control messages and their length, and each descriptor is ours
+    // from now on.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&msg);
         while let Some(h) = head.as_ref() {

@@ -11,14 +11,14 @@ use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
 /// Tells rows whose memory was counted with an earlier row: those of processes and threads that share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryOnce {
-    /// The task of the last row, and whether its memory is counted with another.
+    /// The task of the last row, and whether its memory was counted with another task.
     last: (u32, bool),
     /// The task whose rows count for shared memory: the first one of those that share it.
     counted: HashMap<u32, u32>,
 }
 
 impl MemoryOnce {
-    /// Whether a column is about memory, and adds up.
+    /// Is it a column of memory that can be added up?
     pub fn is_about(field: &Field) -> bool {
         field.groups.intersects(Groups::OF_MEMORY) && field.adds_up()
     }
@@ -82,7 +82,7 @@ impl Cell {
             _ => Value::ABSENT,
         }
     }
-    /// Does the sum lack a part that it should have?
+    /// Is the sum incomplete?
     fn is_partial(&self) -> bool {
         self.known > 0 && self.lacking.is_some_and(Missing::is_amiss)
     }
@@ -93,21 +93,22 @@ impl Cell {
 struct GroupSums {
     sums: Vec<Cell>,
     last_task: u32,
-    /// How many processes lack something in the sums, and the last of them.
+    /// The number of processes with missing values in the sums, and the last of them.
     lacking: u64,
     last_lacking: u32,
 }
 
-/// Where rows are threads: what was counted of each process. Threads of one process share its memory and more, so in each
-/// line, these values count once.
+/// If rows are threads: the values of each process that were counted. Threads share the memory and
+/// other values of their process, so these count once in each line.
 #[derive(Debug)]
 struct OfProcesses {
-    /// The place of each column among the marks, if its value belongs to the process.
+    /// The index of each column's mark, if its value belongs to the process.
     places: Vec<Option<usize>>,
-    /// How many marks a process has in a line. The last one says that it is counted as lacking something.
+    /// The number of marks of a process in a line. The last one means that the process was counted
+    /// as incomplete.
     len: usize,
     marks: Vec<bool>,
-    /// By line and process, where its marks begin.
+    /// The start of the marks, by line and process.
     begins: HashMap<(usize, u32), usize>,
     last: ((usize, u32), usize),
 }
@@ -124,7 +125,7 @@ impl OfProcesses {
         let last = ((usize::MAX, 0), 0);
         OfProcesses { places, len: len + 1, marks: Vec::new(), begins: HashMap::new(), last }
     }
-    /// Where the marks of a process in a line begin.
+    /// The start of the marks of a process in a line.
     fn of(&mut self, line: usize, tgid: u32) -> usize {
         // Threads of a process mostly follow each other.
         if self.last.0 != (line, tgid) {
@@ -191,7 +192,7 @@ impl<'a> Sums<'a> {
                 continue;
             }
             let value = (field.get)(self.cx, row);
-            // If this thread does not have it, as one that has ended, another may.
+            // If this thread lacks it, because it has ended, another thread may have it.
             if let Some(mark) = mark {
                 *mark = value.missing().is_none();
             }
@@ -212,7 +213,7 @@ impl<'a> Sums<'a> {
         self.text.clear();
         if let Some(key) = self.key {
             match (key.get)(self.cx, row) {
-                // The bytes are not escaped, because two names could look the same then.
+                // The bytes are not escaped, because two names could look the same if they were.
                 Value::Bytes { data, .. } => self.text.extend_from_slice(&data),
                 v => field::text(&mut self.text, self.cx, key.text, Some(row), &v),
             }
@@ -274,7 +275,7 @@ mod tests {
             show_flags: groups.bits(),
             ..StreamWriter::blank_info()
         }));
-        // The threads of the two processes are not apart.
+        // The threads of the two processes are interleaved.
         for (tid, tgid, state) in
             [(10, 10, b'S'), (20, 20, b'Z'), (11, 10, b'R'), (21, 20, b'S'), (22, 20, b'S')]
         {
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_share_counts_once_for_each_process() {
+    fn shared_values_of_threads_count_once_per_process() {
         let stream = threads();
         let cx = Context::new(stream.info(), true);
         let field = |name: &str| TOP.find(name).expect("a column").field;

@@ -15,7 +15,7 @@ use crate::{Group, Reason};
 #[derive(Clone, Copy)]
 pub struct Opened<'a> {
     pub(super) files: &'a Files<'a>,
-    /// Which tasks, and which of their files. `None` means all.
+    /// The selected tasks and files. `None` means all.
     pub(super) tasks: Option<&'a Keep>,
     pub(super) keep: Option<&'a Keep>,
     pub(super) sieve: Option<(&'a Sieve<'a>, &'a Context)>,

@@ -51,9 +51,9 @@ impl<'a> Mappings<'a> {
     }
 }
 
-/// Does a task lack mappings that should be in the answer: all of them, or those after the end of an incomplete list?
-/// `there` tells whether it has a list. That kernel threads and zombies have no mappings, or that a process has ended, is no
-/// gap.
+/// Does the answer lack mappings of a task: all of them, or those after the end of an incomplete
+/// list? `there`: the task has a list. Kernel threads, zombies and ended processes have no
+/// mappings, which is not a gap.
 pub fn is_gap(task: &Row<'_>, there: bool) -> bool {
     match task.view.reason(Group::Vma) {
         Some(Reason::Absent | Reason::Vanished) => false,

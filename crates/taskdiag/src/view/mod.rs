@@ -1,9 +1,9 @@
 //! A view of an answer: which rows, in which order, with which columns, and how they are added up.
 //!
-//! A [`Query`] describes what a program wants to show. [`Query::plan`] makes requests from it, which ask
-//! an engine for no more than the columns, keys and conditions need. [`Query::view`] gives the rows of an
-//! answer, live or saved. The command uses these, and so can any other program that shows tables. Widths,
-//! headers and the text of values are left to the program.
+//! A [`Query`] describes what a program wants to show. [`Query::plan`] makes requests from it,
+//! which read only what the columns, keys and conditions need. [`Query::view`] returns the rows of
+//! an answer, live or saved. The command uses these, and so can any other program that shows
+//! tables. Widths, headers and the text of values are left to the program.
 //!
 //! ```
 //! use taskdiag::field::TASKS;
@@ -57,7 +57,7 @@ use std::sync::Arc;
 
 use crate::field::Row;
 
-/// A test of rows that the program brings.
+/// A test of rows that the program provides.
 pub type Keep = Arc<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
 
 /// Answers a request about all tasks.

@@ -1,8 +1,8 @@
-//! Asks in two steps: first for the values that the conditions need, of all tasks, and then for the rest, of
-//! the tasks that pass. So a list of a few processes costs as much as a list of names.
+//! Requests in two steps: first the values that the conditions need, for all tasks, and then the
+//! rest, for the tasks that match. So a list of a few processes costs as much as a list of names.
 //!
-//! The second answer is complete in itself, and the conditions are tested again on it. So they are true of
-//! the values that are shown.
+//! The second answer is complete in itself, and the conditions are tested again on it. So they are
+//! true for the values that are shown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::field::{Context, Row};
 use crate::request::Members;
 use crate::{Choice, Error, Found, Groups, Request, Snapshot, Strategy, TaskId, in_two_steps};
 
-/// The member that tells whether a task is still the same.
+/// The member that identifies a task, together with its pid.
 const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
 
 /// A request in two steps.
@@ -68,7 +68,8 @@ impl Narrow {
         match sieve.test_parts(cx, row, first_looks_at) {
             Truth::True => true,
             Truth::False => false,
-            // If the value should be there, the task is in the second answer, too, and is counted there.
+            // If the value is missing for a reason, the task is in the second answer, too, and is
+            // counted there.
             Truth::Unknown(_, why) => why.is_amiss(),
         }
     }
@@ -177,7 +178,7 @@ mod tests {
             assert_eq!(plan(&filtered(&TASKS, columns, filter)), want, "{columns} {filter}");
         }
         let memory = filtered(&MEMORY, "pss", "comm == x");
-        // STATM tells which tasks have memory, whatever the columns are.
+        // STATM shows which tasks have memory, so it is always requested.
         let memory_groups = base | Groups::STATM | Groups::ROLLUP;
         assert_eq!(plan(&memory), Some((base, memory_groups)));
         let maps = filtered(&MAPS, "size", "comm == x and size > 1G");

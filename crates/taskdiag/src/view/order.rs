@@ -16,8 +16,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from the name of a column. With `-` before it, the largest value comes first; `+` is also allowed and changes
-    /// nothing. `None` if the set has no such column.
+    /// A key from the name of a column. With `-` before it, the largest value comes first; `+` is
+    /// also allowed and changes nothing. `None` if the set has no such column.
     pub fn parse(set: &Set, item: &str) -> Option<Key> {
         let (descending, name) = Key::name(item);
         set.find(name).map(|named| Key { field: named.field, descending })
@@ -73,8 +73,8 @@ fn name(name: Option<std::sync::Arc<[u8]>>, id: u32) -> Rank {
 pub fn sort(rows: &mut Vec<u32>, snapshot: &Snapshot, cx: &Context, keys: &[Key]) {
     let stream = snapshot.stream();
     let ids = |i: u32| stream.get(i as usize).map_or((0, 0), |t| (t.tgid(), t.pid()));
-    // Engines mostly answer in this order, or in a few parts that are, which a stable sort takes as they are. It looks at each
-    // task several times, so the ids are read once.
+    // Engines usually answer in this order, or in a few sorted parts, which a stable sort uses. It
+    // compares each task several times, so the ids are read once before.
     let mut tasks: Vec<_> = rows.iter().map(|i| (ids(*i), *i)).collect();
     if !tasks.is_sorted() {
         tasks.sort();

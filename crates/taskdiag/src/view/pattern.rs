@@ -1,8 +1,10 @@
-//! Regular expressions over names and arguments, with the language and the meaning of Go's `regexp` (RE2).
+//! Regular expressions over names and arguments, with the syntax and semantics of Go's `regexp`
+//! (RE2).
 //!
-//! Names are bytes and need not be UTF-8. As in Go, a character is a code point, and each byte that is a part of none matches what
-//! U+FFFD matches. The classes `\w`, `\d` and `\s` and the boundary `\b` are of ASCII; `(?i)` and `\p{...}` know all of Unicode. The regex
-//! crate has the same engine with a slightly other language, so an expression is translated.
+//! Names are bytes and may be invalid UTF-8. As in Go, a character is a code point, and each
+//! invalid byte matches like U+FFFD. The classes `\w`, `\d` and `\s` and the boundary `\b` are
+//! ASCII; `(?i)` and `\p{...}` cover all of Unicode. The regex crate has a similar engine with a
+//! slightly different syntax, so an expression is translated.
 
 use std::borrow::Cow;
 
@@ -10,9 +12,10 @@ use regex::bytes::{Regex, RegexBuilder};
 
 /// An expression may take this much memory, in bytes.
 const SIZE: usize = 4 << 20;
-/// The longest character, in bytes. A condition such as `$` and `\b` looks at one character after a match.
+/// The longest character, in bytes. A condition such as `$` and `\b` looks at one character after a
+/// match.
 const CHAR: usize = 4;
-/// What a byte that is no part of a character is replaced with. Go has it as one character, too.
+/// The replacement for an invalid byte, which counts as one character, as in Go.
 const REPLACED: &[u8] = "\u{fffd}".as_bytes();
 
 /// A regular expression.
@@ -30,7 +33,7 @@ impl Pattern {
         builder.case_insensitive(ignore_case).octal(true).size_limit(SIZE);
         builder.build().map(Pattern).map_err(|e| match &e {
             regex::Error::CompiledTooBig(_) => String::from("it takes too much memory"),
-            // The last line says what is wrong. The lines above it draw the place.
+            // The last line is the error. The lines above it draw the place.
             e => {
                 let text = e.to_string();
                 text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
@@ -41,7 +44,7 @@ impl Pattern {
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.0.is_match(&characters(text))
     }
-    /// Does a part of this beginning of a text match, whatever follows?
+    /// Does a part of this prefix of a text match, independent of what follows?
     pub fn matches_beginning(&self, text: &[u8]) -> bool {
         // The last character may have been cut.
         let whole = match text.utf8_chunks().last() {
@@ -51,7 +54,8 @@ impl Pattern {
         let text = characters(whole);
         self.0.shortest_match(&text).is_some_and(|end| end + CHAR <= text.len())
     }
-    /// The named groups of the first match, with the parts of the text that they match. One without a part is empty.
+    /// The named groups of the first match, with the parts of the text that they match. One without
+    /// a part is empty.
     pub fn captures(&self, text: &[u8]) -> Option<Vec<(&str, Vec<u8>)>> {
         let changed = characters(text);
         let found = self.0.captures(&changed)?;
@@ -68,7 +72,7 @@ impl Pattern {
     }
 }
 
-/// The text with U+FFFD in place of each byte that is no part of a character.
+/// The text with U+FFFD in place of each invalid byte.
 fn characters(text: &[u8]) -> Cow<'_, [u8]> {
     if std::str::from_utf8(text).is_ok() {
         return Cow::Borrowed(text);
@@ -81,7 +85,7 @@ fn characters(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The place in a text of a place in its [`characters`].
+/// Translates an offset in [`characters`] to an offset in the text.
 fn place(text: &[u8], changed: usize) -> usize {
     let (mut before, mut left) = (0, changed);
     for chunk in text.utf8_chunks() {
@@ -99,7 +103,7 @@ fn place(text: &[u8], changed: usize) -> usize {
     before
 }
 
-/// An expression of Go in the language of the regex crate. What is wrong in one is left for the other to refuse.
+/// Translates an expression of Go to the syntax of the regex crate, which reports errors.
 fn translate(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
@@ -108,7 +112,7 @@ fn translate(text: &str) -> String {
         rest = match c {
             '\\' => escape(tail, false, &mut out),
             '[' => class(tail, &mut out),
-            // A brace that is no repetition is a character.
+            // A brace that is not a repetition is a character.
             '{' if !is_repetition(tail) => {
                 out.push_str("\\{");
                 tail
@@ -139,7 +143,7 @@ fn escape<'a>(tail: &'a str, in_class: bool, out: &mut String) -> &'a str {
     };
     let after = &tail[c.len_utf8()..];
     match c {
-        // These classes are of ASCII in Go, and those that exclude them match whole characters.
+        // These classes are ASCII in Go, and their negations match whole characters.
         'd' => out.push_str("[0-9]"),
         'D' => out.push_str("[^0-9]"),
         's' => out.push_str("[\\t\\n\\x0C\\r ]"),
@@ -148,7 +152,7 @@ fn escape<'a>(tail: &'a str, in_class: bool, out: &mut String) -> &'a str {
         'W' => out.push_str("[^0-9A-Za-z_]"),
         'b' if !in_class => out.push_str("(?-u:\\b)"),
         'B' if !in_class => out.push_str("(?-u:\\B)"),
-        // These are the ends of words elsewhere.
+        // Other languages use these for the ends of words.
         '<' | '>' => out.push(c),
         'Q' if !in_class => {
             let (literal, after) = after.split_once("\\E").unwrap_or((after, ""));
@@ -163,7 +167,7 @@ fn escape<'a>(tail: &'a str, in_class: bool, out: &mut String) -> &'a str {
         _ => {
             out.push('\\');
             out.push(c);
-            // The braces of \p{...} and \x{...} are no repetition.
+            // The braces of \p{...} and \x{...} are not repetitions.
             if matches!(c, 'p' | 'P' | 'x') && after.starts_with('{') {
                 let end = after.find('}').map_or(after.len(), |at| at + 1);
                 out.push_str(&after[..end]);
@@ -197,19 +201,20 @@ fn class<'a>(tail: &'a str, out: &mut String) -> &'a str {
                 return after;
             }
             '\\' => escape(after, true, out),
-            // [:alpha:] and the like, which are of ASCII in both.
+            // [:alpha:] and similar classes, which are ASCII in both.
             '[' if after.starts_with(':') && after.contains(":]") => {
                 let end = after.find(":]").map_or(0, |at| at + 2);
                 out.push('[');
                 out.push_str(&after[..end]);
                 &after[end..]
             }
-            // Other languages have classes in classes, and signs for what two have in common.
+            // The regex crate has nested classes and intersections; Go does not.
             '[' | '&' | '~' => {
                 out.extend(['\\', c]);
                 after
             }
-            // Two hyphens mean a difference there. In Go, they are a range from or to a hyphen.
+            // Two hyphens mean a difference there. In Go, they are a range that starts or ends with
+            // a hyphen.
             '-' if after.starts_with('-') && is_first => {
                 out.push_str("\\-");
                 after
@@ -321,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_a_line() {
+    fn errors_in_a_pattern_are_one_line() {
         for (text, want) in [
             ("(", "unclosed group"),
             ("[a", "unclosed character class"),

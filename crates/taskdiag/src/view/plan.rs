@@ -1,5 +1,5 @@
-//! Makes requests from a query: its fields and conditions decide the groups, its selection decides the
-//! strategy. Only [`Plan::ask`] does I/O.
+//! Makes requests from a query: its fields and conditions decide the groups, its selection decides
+//! the strategy. Only [`Plan::ask`] does I/O.
 
 use super::narrow::Narrow;
 use super::select::Selection;
@@ -7,7 +7,7 @@ use crate::{
     Choice, Error, Groups, Request, SessionCache, Snapshot, Strategy, query_each, query_with,
 };
 
-/// Up to this many pids are asked for one by one. More are picked from a list of all tasks.
+/// Up to this many pids are requested one by one. More are picked from a list of all tasks.
 pub const FEW_PIDS: usize = 32;
 
 /// The requests to make.
@@ -28,12 +28,12 @@ pub enum Plan {
 pub struct Answered {
     /// The answer.
     pub snapshot: Snapshot,
-    /// Pids that were asked for and do not exist.
+    /// Requested pids that do not exist.
     pub nobody: Vec<u32>,
 }
 
 impl Plan {
-    /// A plan to get these groups of the tasks that may be selected, or of their threads.
+    /// A plan to read these groups for the tasks that may be selected, or for their threads.
     pub fn new(groups: Groups, select: &Selection, threads: bool) -> Plan {
         if let Some(pids) = select.only_pids().filter(|p| p.len() <= FEW_PIDS) {
             let mut pids = pids.to_vec();
@@ -54,7 +54,7 @@ impl Plan {
         let strategy = if threads { Strategy::AllThread } else { Strategy::All };
         Plan::One(Request::new(strategy, 0, groups))
     }
-    /// The groups that are asked for.
+    /// The requested groups.
     pub fn groups(&self) -> Groups {
         match self {
             Plan::One(request) => request.groups,
@@ -77,7 +77,8 @@ impl Plan {
     pub fn ask(&self, choice: Choice) -> Result<Answered, Error> {
         self.ask_by(choice, &|request| query_with(request, choice))
     }
-    /// As [`ask`](Plan::ask), for a program that may make the same plan again soon: what the cache knows is not loaded again.
+    /// As [`ask`](Plan::ask), for a program that may repeat the plan soon: programs in the cache
+    /// are not loaded again.
     ///
     /// # Errors
     /// As [`ask`](Plan::ask).
@@ -87,7 +88,8 @@ impl Plan {
     fn ask_by(&self, choice: Choice, query: super::Answerer<'_>) -> Result<Answered, Error> {
         let (snapshot, nobody) = match self {
             Plan::One(request) => match query(request) {
-                // Asked as one of several pids, a missing process is not an error but is reported in the answer.
+                // If there are several pids, a missing process is not an error, but reported in the
+                // answer.
                 Err(Error::NoSuchProcess(_) | Error::Hidden { .. }) => {
                     query_each(std::slice::from_ref(request), choice)?
                 }

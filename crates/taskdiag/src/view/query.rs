@@ -1,4 +1,4 @@
-//! A description of what to show, and the rows that an answer has for it.
+//! A description of what to show, and the resulting rows of an answer.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -28,20 +28,22 @@ pub struct Query {
     pub columns: Vec<&'static Field>,
     /// Which tasks.
     pub select: Selection,
-    /// Which of their rows: tasks, or entries of their lists.
+    /// The conditions on rows.
     pub filter: Option<Filter>,
-    /// The order of the rows. Ids decide if all keys are equal.
+    /// The sort keys. If all are equal, ids decide.
     pub sort: Vec<Key>,
     /// Add the rows up, with one sum for each value of this field.
     pub by: Option<&'static Field>,
     /// Show threads instead of processes.
     pub threads: bool,
-    /// Groups that are wanted besides those that the fields and conditions need. [`Query::new`] sets those that decide which
-    /// rows there are, so that this never depends on the columns: VMA for mappings and STATM for memory, since kernel threads
-    /// and zombies have none. For files it sets FD, for descriptors. Other groups are possible there: PATHS for program, working
-    /// directory and root, VMA for mapped files, about which FILE_STAT tells more.
+    /// Groups to read in addition to those that the fields and conditions need. [`Query::new`] sets
+    /// the groups that provide the rows, so that the rows never depend on the columns: VMA for
+    /// mappings, and STATM for memory, because kernel threads and zombies have none. For files, it
+    /// sets FD for descriptors. More groups can be added there: PATHS for program, working
+    /// directory and root, VMA for mapped files, and FILE_STAT for details of both.
     pub groups: Groups,
-    /// Members of BASE, CRED, STAT and STATM that are wanted besides those that the fields and conditions need.
+    /// Members of BASE, CRED, STAT and STATM to read in addition to those that the fields and
+    /// conditions need.
     pub members: Members,
     /// A test of tasks that have files, in addition to the conditions.
     pub tasks: Option<Keep>,
@@ -92,17 +94,19 @@ impl Query {
     pub fn groups(&self) -> Groups {
         let mut groups = field::groups_of(self.fields());
         if is(self.set, &FILES) {
-            // PATHS is the only group for files that stays, because columns of the process (exe, cwd) may need it.
+            // PATHS stays, unlike the other groups for files, because columns of the process (exe,
+            // cwd) may need it.
             groups = groups - (Files::GROUPS - Groups::PATHS);
         }
         groups |= self.select.groups() | self.groups;
-        // BASE is the cheapest group, and so serves for a list of pids alone.
+        // BASE is the cheapest group, so it is used for a list of pids only.
         if groups.is_empty() { Groups::BASE } else { groups }
     }
     /// The members of BASE, CRED, STAT and STATM that are needed.
     pub fn members(&self) -> Members {
         let rows = match self.set {
-            // Who has the other end of a pipe is told by name, and files are selected by the user of their process.
+            // The names of files contain the commands at the other ends of pipes, and files are
+            // selected by the user of their process.
             set if is(set, &FILES) => {
                 Members::of(Groups::BASE, &["comm"]).union(Members::of(Groups::CRED, &["euid"]))
             }
@@ -116,7 +120,8 @@ impl Query {
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::new(self.groups(), &self.select, self.threads);
         plan.requests(|r| r.members = self.members());
-        // For files there are no two steps, because the other ends of pipes and sockets may be in any process.
+        // For files there are no two steps, because the other ends of pipes and sockets may be in
+        // any process.
         let narrow = match &plan {
             Plan::One(all) if !all.strategy.takes_pid() && !is(self.set, &FILES) => {
                 Narrow::new(all.clone(), &self.select, self.filter.as_ref())
@@ -128,13 +133,14 @@ impl Query {
     /// The rows of an answer.
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> View<'a> {
         let stream = snapshot.stream();
-        // Which threads share a table of files is known only if the answer has threads. A saved one may not have them.
+        // Only an answer with threads shows which of them share a table of files. A saved one may
+        // lack threads.
         let threads = match is(self.set, &FILES) {
             true => stream.strategy().is_threads(),
             false => self.threads,
         };
         let cx = Context::of(snapshot, threads);
-        // If the answer has threads but processes are to be shown, the leader stands for its process.
+        // If the answer has threads but processes are shown, the leader represents its process.
         let leaders = !self.threads && stream.strategy().is_threads();
         let memory = is(self.set, &MEMORY);
         let everything = self.select.is_everything();
@@ -188,12 +194,12 @@ impl<'a> View<'a> {
     pub fn cx(&self) -> &Context {
         &self.cx
     }
-    /// The selected tasks by their indices in the answer. They are sorted if tasks are the rows.
+    /// The selected tasks, as indices in the answer. They are sorted if tasks are the rows.
     pub fn tasks(&self) -> &[u32] {
         &self.tasks
     }
-    /// The mappings of the selected tasks. With `gaps` there is also a row for each task whose mappings are missing in the
-    /// answer.
+    /// The mappings of the selected tasks. With `gaps` there is also a row for each task whose
+    /// mappings are missing in the answer.
     pub fn mappings(&self, gaps: bool) -> Mappings<'_> {
         let keep = self.query.keep.as_deref();
         Mappings {
@@ -204,8 +210,8 @@ impl<'a> View<'a> {
             gaps,
         }
     }
-    /// The files of the selected tasks, or `None` if the rows are not files. With `gaps` there is also a row for each task
-    /// whose descriptors are missing in the answer.
+    /// The files of the selected tasks, or `None` if the rows are not files. With `gaps` there is
+    /// also a row for each task whose descriptors are missing in the answer.
     pub fn opened(&self, gaps: bool) -> Option<Opened<'_>> {
         let query = self.query;
         self.files.as_ref().map(|files| Opened {
@@ -224,13 +230,13 @@ impl<'a> View<'a> {
     pub fn files(&self) -> Option<&Files<'a>> {
         self.files.as_ref()
     }
-    /// The tasks that the filter leaves out because it is not known whether they match. For entries of lists, only rows that
-    /// were visited so far count.
+    /// The tasks that the filter leaves out because it is not known whether they match. For entries
+    /// of lists, only rows that were visited so far count.
     pub fn left(&self) -> Vec<Left> {
         self.sieve.left()
     }
-    /// The rows in their order. `gaps` is as for [`View::mappings`]. If rows are added up, `lack` is called for each value
-    /// that is missing in one of them, with the number of its column.
+    /// The rows in their order. `gaps` is as for [`View::mappings`]. If rows are added up, `lack`
+    /// is called for each value that is missing in one of them, with the number of its column.
     pub fn rows(
         &self,
         gaps: bool,
@@ -324,7 +330,7 @@ mod tests {
         let select = Selection { commands: vec![b"sh".to_vec()], ..Selection::default() };
         let named = Query { select, ..query("pid,ppid,time") };
         assert_eq!(named.members(), wanted.union(Members::of(Groups::BASE, &["comm"])));
-        let Plan::Narrow(steps) = named.plan() else { panic!("STAT is asked of few") };
+        let Plan::Narrow(steps) = named.plan() else { panic!("STAT is requested for a few tasks") };
         assert_eq!((steps.all.strategy, steps.all.members), (Strategy::All, named.members()));
     }
 }

@@ -1,5 +1,5 @@
-//! The selection of tasks as procps has it: lists of ids and names, joined by "or". Conditions that need more
-//! than lists are filters.
+//! The selection of tasks as in procps: lists of ids and names, joined by "or". Conditions that
+//! need more than lists are filters.
 
 use crate::field::Row;
 use crate::request::Members;
@@ -9,7 +9,7 @@ use crate::{Group, Groups};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Selection {
-    /// Show all tasks, whatever the lists say (`-e`, `-A`).
+    /// Show all tasks, even if there are lists (`-e`, `-A`).
     pub all: bool,
     /// Process ids; with threads, also thread ids.
     pub pids: Vec<u32>,
@@ -98,12 +98,13 @@ impl Selection {
     /// The parent, if it is the only condition.
     pub fn only_parent(&self) -> Option<u32> {
         match self.ppids[..] {
-            // There is no process 0 that an engine could be asked for.
+            // Engines cannot be asked for process 0, which does not exist.
             [one] if one != 0 && self.only() && self.pids.is_empty() => Some(one),
             _ => None,
         }
     }
-    /// Are few tasks likely to match, because the conditions are ids or names, and not users?
+    /// Are only a few tasks likely to match, because the conditions are ids or names, and not
+    /// users?
     pub(super) fn is_rare(&self) -> bool {
         let broad = self.all
             || self.deselect
@@ -161,7 +162,7 @@ impl Selection {
         };
         self.matches_by(row, |list, v| list.contains(&v), has_command)
     }
-    /// The same with these ways to find an id in a list, and a name in that of the commands.
+    /// The same with these functions to find an id or a command name in a list.
     fn matches_by(
         &self,
         row: &Row<'_>,
@@ -195,7 +196,7 @@ impl Selection {
     }
 }
 
-/// As `ps -C`, a name is compared up to the bytes that the kernel keeps of it.
+/// As in `ps -C`, a name is compared only up to the length that the kernel keeps.
 const COMM: usize = 15;
 
 /// A selection whose lists are sorted, so that many tasks can be compared with long lists.

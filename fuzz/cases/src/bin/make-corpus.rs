@@ -1,4 +1,5 @@
-//! `make-corpus DIR`: write the seeds of every target to DIR/<target>/, for the fuzzer to start from.
+//! `make-corpus DIR`: write the seeds of every target to DIR/<target>/, for the fuzzer to start
+//! from.
 
 use std::path::PathBuf;
 use std::{env, fs};

@@ -11,7 +11,7 @@ fn usage<T>(text: String) -> Result<T, Exit> {
     Err(Exit::Usage(text))
 }
 
-/// Is this a long option of procps? With or without two dashes before and a value behind it.
+/// Is this a long option of procps, with or without two dashes before it and a value after it?
 pub fn is_long(word: &str) -> bool {
     let name = word.trim_start_matches("--");
     let name = name.split(['=', ':']).next().unwrap_or(name);
@@ -32,7 +32,7 @@ pub fn parse(words: &[String]) -> Result<Typed, Exit> {
     match first {
         Err(why) if words.iter().any(has_dash) => {
             let again = TypedWords { words, at: 0, dashes: false }.read().and_then(checked);
-            // What is said is about the words as they were typed.
+            // Messages name the words as they were typed.
             again.map_err(|_| why)
         }
         other => other,
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_word() {
         for (typed, word) in [
             ("axo", "needs a list of columns"),
             ("b", "letter 'b'"),

@@ -1,6 +1,7 @@
-//! Finds processes that have one memory (`CLONE_VM`) or one table of open files (`CLONE_FILES`), where the engine did not. A
-//! walk of BPF over all tasks sees that two tasks have the same object. /proc does not show it, and neither do answers about
-//! one process each. Whoever adds such processes up counts their memory several times.
+//! Finds processes that share their memory (`CLONE_VM`) or their table of open files
+//! (`CLONE_FILES`), if the engine did not. A BPF walk over all tasks sees that two tasks have the
+//! same object. /proc does not show it, and neither do separate answers about single processes.
+//! Without this, sums over such processes would count their memory several times.
 //!
 //! Processes whose lists look alike are compared with kcmp(2). The second one then refers to the first one, as in an answer
 //! of BPF.
@@ -34,7 +35,7 @@ fn object(g: Group) -> libc::c_int {
     if Groups::SHARED_FILES.has(g) { KCMP_FILES } else { KCMP_VM }
 }
 
-/// The answer, in which each memory and each table of files is there once.
+/// The answer, with each memory and each table of files only once.
 pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
     let asked = snapshot.stream().asked();
     let mut owners: HashMap<(Group, u32), u32> = HashMap::new();
@@ -75,21 +76,21 @@ pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
         }
         w.end_task();
     }
-    // The tasks that were begun are counted by the writer.
+    // The writer counts the tasks.
     let done = *stream.done();
     let done = build!(taskdiag_wire::Done { tasks: done.tasks.wrapping_sub(rewritten), ..done });
     let served = snapshot.served().to_vec();
     Snapshot::with_served(w.finish(done), served)
 }
 
-/// Did one walk over all tasks answer this group, and so see what they share?
+/// Did one BPF walk over all tasks answer this group, and see what they share?
 fn is_whole_walk(snapshot: &Snapshot, group: Group) -> bool {
     let sees = |e: EngineId| matches!(e, EngineId::Bpf | EngineId::Kernel);
     let by_pid = snapshot.stream().strategy().takes_pid();
     !by_pid && snapshot.served().iter().any(|s| sees(s.engine) && s.groups.has(group))
 }
 
-/// Adds the tasks whose list is that of an earlier task: the group and the task, and the earlier one.
+/// Adds the tasks whose list is that of an earlier task: maps group and task to the earlier task.
 fn find(
     snapshot: &Snapshot,
     group: Group,
@@ -107,7 +108,7 @@ fn find(
         return;
     }
     for tasks in alike.into_values() {
-        // In the order that kcmp(2) gives objects, so that each task is compared with a few only.
+        // Sorted by the order of kcmp(2), so that each task is only compared with a few.
         let mut known: Vec<u32> = Vec::new();
         for t in tasks.iter().filter(|t| is_alive(t.pid())) {
             let mut range = 0..known.len();
@@ -121,7 +122,7 @@ fn find(
                     }
                     1 => range = range.start..at,
                     2 => range = at + 1..range.end,
-                    // One has ended, or may not be looked at.
+                    // One of them has ended, or access is denied.
                     _ => (is_new, range) = (false, 0..0),
                 }
             }
@@ -132,7 +133,7 @@ fn find(
     }
 }
 
-/// A number that is the same for lists that look alike. `None`: there is no list, or an empty one.
+/// A hash that is equal for lists that look alike. `None`: the list is missing or empty.
 fn look(task: &TaskView<'_>, group: Group) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let mut any = false;
@@ -143,8 +144,8 @@ fn look(task: &TaskView<'_>, group: Group) -> Option<u64> {
                 any = true;
             }
         }
-        // Sums of a memory that is in use change from one reading to the next, so all are compared. That costs little beside the
-        // walk over the pages.
+        // Sums over memory in use change from one read to the next, so all tasks are compared. That
+        // costs little compared with the walk over the pages.
         Group::Rollup => any = task.record::<Rollup>().is_some(),
         Group::Swap => any = task.record::<Swap>().is_some(),
         _ => {
@@ -157,8 +158,8 @@ fn look(task: &TaskView<'_>, group: Group) -> Option<u64> {
     any.then(|| hasher.finish())
 }
 
-/// Whether the task itself has memory. One that has ended has none, and no files, and then kcmp(2) finds it equal to any other
-/// that has ended.
+/// Whether the task itself has memory. A task that has ended has no memory and no files, and
+/// kcmp(2) finds it equal to all others that have ended.
 fn is_alive(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/statm")).is_ok_and(|t| !t.starts_with(b"0 "))
 }

@@ -1,9 +1,9 @@
 //! Which engines may answer: by the caller's choice, the environment, and the brake of the machine.
 //!
-//! The brake is the file [`CONF`]. It can only turn engines off, so whoever can write to it can make
-//! requests slower and nothing else. A file that others than root may write to, or that cannot be read or
-//! understood, counts as a pulled brake. Each request looks for the file again, which costs one open(2), so
-//! the brake also works on programs that already run.
+//! The brake is the file [`CONF`]. It can only turn engines off, so a user who can write to it can
+//! make requests slower and nothing else. A file that users other than root may write to, or that
+//! cannot be read or parsed, counts as a pulled brake. Each request looks for the file again, which
+//! costs one open(2), so the brake also works on programs that already run.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,9 +16,10 @@ use crate::engine::EngineId;
 use crate::error::{Cause, Error};
 use crate::snapshot::Caveat;
 
-/// The environment variable that names an engine for callers that name none.
+/// The environment variable that names an engine if the caller does not.
 pub const ENV: &str = "TASKDIAG_ENGINE";
-/// The file that turns all engines but procfs off for a whole machine, with the line `engine = procfs`.
+/// The file that turns all engines but procfs off for a whole machine, with the line `engine =
+/// procfs`.
 pub const CONF: &str = "/etc/taskdiag.conf";
 /// The largest accepted size of that file in bytes.
 const CONF_MAX: usize = 64 << 10;
@@ -30,7 +31,7 @@ pub enum Choice {
     /// The engine that [`ENV`] names. If it names none, the fastest engine for each group.
     #[default]
     Auto,
-    /// The fastest engine for each group, whatever the environment says.
+    /// The fastest engine for each group; the environment is ignored.
     Fastest,
     /// Only this engine.
     Only(EngineId),
@@ -38,7 +39,7 @@ pub enum Choice {
 
 impl FromStr for Choice {
     type Err = String;
-    /// `auto` means [`Choice::Fastest`], because a caller who says so overrides the environment.
+    /// `auto` means [`Choice::Fastest`], because an explicit `auto` overrides the environment.
     fn from_str(s: &str) -> Result<Choice, String> {
         if s == "auto" {
             return Ok(Choice::Fastest);
@@ -67,7 +68,7 @@ pub(super) struct Ruled {
     pub(super) caveat: Option<Caveat>,
 }
 
-/// Which engine may answer, given the caller's choice, the brake and the environment.
+/// Decides which engine may answer, from the caller's choice, the brake and the environment.
 pub(super) fn rule(choice: Choice) -> Result<Ruled, Error> {
     ruled(choice, brake(), || if is_elevated() { None } else { std::env::var_os(ENV) })
 }
@@ -107,10 +108,10 @@ fn is_elevated() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// A pulled brake: this machine is to be read through procfs only.
+/// A pulled brake: only procfs may be used on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Brake {
-    /// Why the file is not trusted, if the brake is pulled only for safety and not by its text.
+    /// Why the file is not trusted, if the brake is pulled for that reason and not by its text.
     distrust: Option<String>,
 }
 
@@ -137,7 +138,7 @@ pub(super) fn brake() -> Option<Brake> {
 }
 
 fn brake_of(path: &Path) -> Option<Brake> {
-    // A file that is not regular, such as a FIFO, must not make us wait.
+    // Without waiting, because it may not be a regular file, but a FIFO, for example.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let distrust =
         |why: String| Some(Brake { distrust: Some(format!("{}: {why}", path.display())) });
@@ -164,7 +165,7 @@ fn text_of(fd: &OwnedFd) -> Result<Vec<u8>, String> {
     }
     if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 {
         return Err(format!(
-            "others than root may write to it (owner {}, mode {:o}): chown root and chmod 644 it",
+            "users other than root may write to it (owner {}, mode {:o}): chown root and chmod 644 it",
             stat.st_uid,
             stat.st_mode & 0o7777
         ));
@@ -271,17 +272,17 @@ mod tests {
         };
         // SAFETY: no arguments, cannot fail.
         let is_root = unsafe { libc::geteuid() } == 0;
-        // A file of somebody else is not trusted at all.
+        // A file of another user is not trusted at all.
         assert_eq!(put("engine = procfs", 0o644).map(|b| b.distrust.is_none()), Some(is_root));
         assert_eq!(put("engine = auto", 0o644).is_none(), is_root);
         assert_eq!(put("engine = bpf", 0o644).map(|b| b.distrust.is_some()), Some(true));
         for mode in [0o666, 0o664, 0o646] {
             let distrust = put("engine = auto", mode).expect("the safe choice").distrust;
-            assert!(distrust.expect("a reason").contains("others than root"), "{mode:o}");
+            assert!(distrust.expect("a reason").contains("users other than root"), "{mode:o}");
         }
         let long = "#".repeat(CONF_MAX + 1);
         assert!(put(&long, 0o644).is_some());
-        // A FIFO is not regular, and nobody waits for it.
+        // A FIFO is not a regular file, and must not block.
         std::fs::remove_file(&path).expect("removed");
         let status = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(status.expect("mkfifo runs").success());

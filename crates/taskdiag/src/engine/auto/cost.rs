@@ -14,14 +14,14 @@ use crate::engine::EngineId;
 use crate::engine::procfs::{SizesFrom, names_locked};
 use crate::request::Request;
 
-/// What is known before the request runs.
+/// Facts that are known before the request runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// About how many processes the request is about.
+    /// The approximate number of processes in the request.
     pub processes: u64,
-    /// About how many threads these have, at least `processes`.
+    /// The approximate number of their threads, at least `processes`.
     pub threads: u64,
-    /// About how many memory mappings the process of the request has, if they are known to be many.
+    /// The approximate number of mappings of the request's process, if it is known to be large.
     pub mappings: Option<u64>,
     /// The groups that this engine can answer here, or `None` if it cannot be used.
     pub kernel: Option<Groups>,
@@ -29,11 +29,11 @@ pub struct Facts {
     pub bpf: Option<Groups>,
     /// As `kernel`.
     pub procfs: Option<Groups>,
-    /// The groups that the service tells of the tasks of this request, or `None` if there is no service.
+    /// The groups that the service can answer for this request, or `None` if there is no service.
     pub service: Option<Groups>,
     /// Does /proc belong to another pid namespace, so that its process ids are not ours?
     pub foreign_proc: bool,
-    /// Groups that /proc denies to the caller, of some task at least.
+    /// Groups that /proc denies to the caller for at least some tasks.
     pub denied: Groups,
     /// Is the request repeated, so that the BPF program is loaded once for many answers?
     pub is_session: bool,
@@ -55,7 +55,7 @@ pub struct EnginePart {
 pub struct Split {
     /// The first part decides which tasks are in the answer. The others add their groups to these tasks.
     pub parts: Vec<EnginePart>,
-    /// Groups that no engine here can answer.
+    /// Groups that no engine can answer here.
     pub nobody: Groups,
 }
 
@@ -76,8 +76,8 @@ const BPF_MAPPING: u64 = 90;
 const PROC_MAPPING: u64 = 240;
 /// For each thread when /proc is listed, because the kernel steps over every thread.
 const PROC_LIST_THREAD: u64 = 120;
-/// For each thread of a process, because its `stat` is a sum over the threads, whatever is needed of it. BPF sums only if
-/// STAT is asked for.
+/// For each thread of a process, because its `stat` is always a sum over the threads. BPF sums only
+/// if STAT is requested.
 const PROC_SUM_THREAD: u64 = 300;
 const BPF_SUM_THREAD: u64 = 200;
 
@@ -95,11 +95,12 @@ fn bpf_task(g: Group) -> u64 {
 /// To read `statm`, for which the kernel collects less than for other files. Measured as [`STATUS_FILE`].
 const PROC_STATM: u64 = 3_200;
 
-/// CPU time of procfs for one group of one task. Measured was `dump --engine procfs` of one group of 2,000 processes, with
-/// 28 mappings or with 7 files each: medians of 17 rounds, by turns. The machine was busy, so these are ratios to BASE,
-/// which was measured on a quiet one. To find the dependence on mappings and resident pages, `maps`, `smaps` and
-/// `smaps_rollup` of programs with 250 to 10,000 pages were read beside `stat`: VMA_STAT takes 1.9 µs for each mapping and
-/// 0.09 µs for each page.
+/// CPU time of procfs for one group of one task. The measurement ran `dump --engine procfs` for one
+/// group of 2,000 processes with 28 mappings or 7 files each; the numbers are medians of 17
+/// interleaved rounds. The machine was busy, so these are ratios to BASE, which was measured on a
+/// quiet one. To find the dependence on mappings and resident pages, `maps`, `smaps` and
+/// `smaps_rollup` of programs with 250 to 10,000 pages were read beside `stat`: VMA_STAT takes 1.9
+/// µs for each mapping and 0.09 µs for each page.
 fn procfs_task(g: Group, req: &Request) -> u64 {
     let asked = req.groups;
     // Of the groups that are in one file, the first one that is asked for has it read.
@@ -155,8 +156,8 @@ fn work(req: &Request, f: &Facts) -> (u64, u64) {
     }
 }
 
-/// The cost of the mappings that a process has beyond the usual number, if they are listed. Sums over their pages are not
-/// counted, since they come from procfs in any case.
+/// The cost of a process's mappings beyond the usual number, if they are listed. Sums over their
+/// pages are not counted, because they always come from procfs.
 fn more_mappings(req: &Request, f: &Facts, each: u64) -> u64 {
     match f.mappings {
         Some(n) if req.groups.has(Group::Vma) => n.saturating_sub(40) * each,
@@ -164,8 +165,8 @@ fn more_mappings(req: &Request, f: &Facts, each: u64) -> u64 {
     }
 }
 
-/// From this number of mappings on, those of one process are read faster through BPF. `None` if their number does not
-/// matter for this request.
+/// From this number on, the mappings of one process are read faster through BPF. `None` if their
+/// number does not matter for this request.
 pub fn many_mappings(req: &Request) -> Option<u64> {
     let one = matches!(req.strategy, Strategy::One | Strategy::Thread);
     if !one || !req.groups.has(Group::Vma) || req.groups.has(Group::VmaStat) {
@@ -194,7 +195,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
                 }
         }
         EngineId::Service => {
-            // The walk, a copy without what is private, and a copy here.
+            // The walk, a copy without private values, and a copy here.
             let sum = match req.groups.has(Group::Stat) {
                 true => f.threads * BPF_SUM_THREAD,
                 false => 0,
@@ -226,7 +227,8 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
     }
 }
 
-/// Estimated CPU time of the cheapest engine for a request, ns, or `None` if no engine has any of its groups.
+/// Estimated CPU time of the cheapest engine for a request in ns. `None` if no engine has any of
+/// its groups.
 #[cfg(feature = "view")]
 pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
     let has = |groups: Option<Groups>| groups.is_some_and(|g| g.intersects(req.groups));
@@ -243,14 +245,15 @@ pub fn cheapest(req: &Request, f: &Facts) -> Option<u64> {
         .min()
 }
 
-/// Decide which engines answer. It never chooses an engine whose estimate is higher than that of procfs, except for
-/// what /proc denies.
+/// Decide which engines answer. It never chooses an engine whose estimate is higher than that of
+/// procfs, except for groups that /proc denies.
 pub fn decide(req: &Request, f: &Facts) -> Split {
     let plain = without_service(req, f);
     with_service(req, f, &plain).unwrap_or(plain)
 }
 
-/// The plan in which the service tells what it may and others answer the rest, if that costs less than `plain`.
+/// The plan in which the service answers what it may and other engines the rest, if that costs less
+/// than `plain`.
 fn with_service(req: &Request, f: &Facts, plain: &Split) -> Option<Split> {
     let groups = f.service? & req.groups;
     if groups.is_empty() {
@@ -263,7 +266,7 @@ fn with_service(req: &Request, f: &Facts, plain: &Split) -> Option<Split> {
         true => Split { parts: Vec::new(), nobody: Groups::NONE },
         false => without_service(&Request { groups: rest, ..req.clone() }, f),
     };
-    // Who walks over all tasks for the rest does so for everything.
+    // An engine that has to walk over all tasks for the rest answers everything.
     let walks = |p: &EnginePart| matches!(p.engine, EngineId::Kernel | EngineId::Bpf);
     if plan.parts.iter().any(walks) && plain.nobody.is_empty() {
         return None;
@@ -286,7 +289,7 @@ fn with_service(req: &Request, f: &Facts, plain: &Split) -> Option<Split> {
 }
 
 fn without_service(req: &Request, f: &Facts) -> Split {
-    // What /proc denies, BPF does not.
+    // BPF does not deny what /proc denies.
     let denied = f.denied & f.bpf.unwrap_or(Groups::NONE);
     let can = |e: EngineId| match e {
         EngineId::Kernel => f.kernel,
@@ -302,7 +305,7 @@ fn without_service(req: &Request, f: &Facts) -> Split {
         .map(|e| (estimate(e, req, f), e))
         .collect();
     candidates.sort_by_key(|c| c.0);
-    // Whoever has none of the groups is not compared with.
+    // Engines without any of the groups are left out of the comparison.
     let has_some = |e| req.groups.is_empty() || can(e).is_some_and(|g| g.intersects(req.groups));
     for (i, (ns, engine)) in candidates.iter().enumerate() {
         let mut groups = left & can(*engine).unwrap_or(Groups::NONE);
@@ -311,7 +314,7 @@ fn without_service(req: &Request, f: &Facts) -> Split {
         if left.contains(MAPPED) && !groups.contains(MAPPED) && candidates.iter().any(both) {
             groups = groups - MAPPED;
         }
-        // A request for no group at all still has an answer: the pids.
+        // A request without any group still has an answer: the pids.
         if groups.is_empty() && !(req.groups.is_empty() && parts.is_empty()) {
             continue;
         }
@@ -321,7 +324,7 @@ fn without_service(req: &Request, f: &Facts) -> Split {
             .map(|c| format!("{} {}", c.1, milliseconds(c.0)))
             .collect();
         let why = if others.is_empty() && f.foreign_proc {
-            String::from("/proc is of another pid namespace, whose numbers BPF does not have")
+            String::from("/proc is of another pid namespace, whose pids BPF does not have")
         } else if others.is_empty() && candidates.len() > 1 {
             String::from("no other engine here has it")
         } else if others.is_empty() {
@@ -344,8 +347,8 @@ fn without_service(req: &Request, f: &Facts) -> Split {
 /// its engine lists. The set is written by hand, because it is about how two groups refer to each other.
 const MAPPED: Groups = Groups::VMA.union(Groups::FILE_STAT);
 
-/// If BPF is chosen for the many mappings of one process, its other groups are read faster through /proc, because the code
-/// for them need not be loaded.
+/// If BPF is chosen for a process with many mappings, /proc is faster for its other groups, because
+/// the BPF code for them need not be loaded.
 fn aside(req: &Request, f: &Facts, parts: &mut Vec<EnginePart>) {
     let (Some(_), Some(procfs), [part]) = (f.mappings, f.procfs, &mut parts[..]) else { return };
     let mapped = part.groups & MAPPED;
@@ -362,7 +365,7 @@ fn aside(req: &Request, f: &Facts, parts: &mut Vec<EnginePart>) {
     let both = of(EngineId::Bpf, mapped) + of(EngineId::Procfs, rest);
     if both < of(EngineId::Bpf, part.groups) {
         part.groups = mapped;
-        let why = String::from("for one process faster than loading the code for it");
+        let why = String::from("for one process, faster than loading the code for it");
         parts.push(EnginePart { engine: EngineId::Procfs, groups: rest, why });
     }
 }
@@ -435,7 +438,7 @@ mod tests {
             let no_procfs = Facts { procfs: None, ..facts(Some(many * 2)) };
             assert_eq!(decide(&req, &no_procfs).parts.len(), 1);
         }
-        // The mappings are not asked for, or the file with the sums has the list, too.
+        // The mappings are not requested, or the file with the sums has the list, too.
         assert_eq!(many_mappings(&Request::one(7, VIEW)), None);
         assert_eq!(many_mappings(&Request::all(Groups::VMA)), None);
         assert_eq!(many_mappings(&Request::one(7, Groups::VMA | Groups::VMA_STAT)), None);
@@ -454,7 +457,7 @@ mod tests {
             let plan = decide(&Request::all(all), &f);
             assert_eq!(owner(&plan, Groups::BASE), EngineId::Kernel);
             assert_eq!(owner(&plan, Groups::VMA), owner(&plan, Groups::FILE_STAT), "{plan:?}");
-            // Asked alone, each stays with the fastest engine.
+            // Requested alone, each group stays with the fastest engine.
             let plan = decide(&Request::all(Groups::VMA | Groups::BASE), &f);
             assert_eq!(owner(&plan, Groups::VMA), EngineId::Kernel);
             // This engine was not chosen for its estimate.
@@ -472,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_none_of_it_is_not_compared_with() {
+    fn engines_without_the_groups_are_not_compared() {
         let f = Facts { bpf: Some(VIEW), procfs: Some(VIEW | Groups::ROLLUP), ..machine(10, 10) };
         let why = |groups| decide(&Request::all(groups), &f).parts.remove(0).why;
         assert_eq!(why(Groups::ROLLUP), "no other engine here has it");
@@ -480,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proc_denies_is_asked_of_bpf() {
+    fn groups_denied_by_proc_come_from_bpf() {
         let req = Request::one(7, Groups::BASE | Groups::PATHS | Groups::IO);
         let parts = |f: &Facts| {
             let plan = decide(&req, f);
@@ -494,7 +497,7 @@ mod tests {
             (bpf.0, bpf.1, bpf.2.as_str()),
             (EngineId::Bpf, Groups::PATHS, "/proc denies it")
         );
-        // Where BPF cannot tell, a part of the tasks is better than none.
+        // If BPF does not have it, the values of some tasks are better than none.
         for bpf in [None, Some(Groups::BASE)] {
             let all = parts(&Facts { bpf, ..f });
             assert_eq!((all.len(), all[0].0, all[0].1), (1, EngineId::Procfs, req.groups));
@@ -540,7 +543,8 @@ mod tests {
         // A program that is loaded already is cheaper.
         let kept = Facts { is_session: true, ..f(200, Some(VIEW)) };
         assert_eq!(owners(&view, &kept), [(EngineId::Bpf, VIEW)]);
-        // What is private is joined, and a caller who has to load a program for that lets it do everything.
+        // Private groups are joined. A caller that has to load a program for them uses it for
+        // everything.
         let io = Request::all(VIEW | Groups::IO);
         let joined = [(EngineId::Service, VIEW), (EngineId::Procfs, Groups::IO)];
         assert_eq!(owners(&io, &f(5_000, None)), joined);
@@ -549,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_said() {
+    fn groups_without_an_engine_are_reported() {
         let plan = decide(&Request::all(Groups::BASE | Groups::VMA), &machine(10, 10));
         assert_eq!(plan.nobody, Groups::VMA);
         let nothing = Facts { bpf: None, procfs: None, ..machine(10, 10) };

@@ -1,9 +1,9 @@
-//! Callers with CAP_BPF and CAP_PERFMON but without CAP_SYS_PTRACE: to them, /proc denies much about the
-//! processes of others, and BPF does not.
+//! Handles callers with CAP_BPF and CAP_PERFMON but without CAP_SYS_PTRACE. /proc denies them much
+//! about processes of other users, and BPF does not.
 //!
-//! The cost model looks at time only. So where the answer of procfs has gaps that BPF can fill, the request is
-//! decided and asked anew without these groups of procfs. For everybody else this costs nothing, or one
-//! capget(2) where something was denied.
+//! The cost model only considers time. So if the answer of procfs has gaps that BPF can fill, the
+//! request is planned and made again without these groups of procfs. For all other callers, this
+//! costs nothing, or one capget(2) if something was denied.
 
 use rustix::thread::CapabilitySet;
 use taskdiag_wire::{Groups, Reason};
@@ -22,7 +22,7 @@ pub(super) fn expected(req: &Request) -> Groups {
     }
 }
 
-/// What procfs was denied in this answer, of the groups that BPF has.
+/// The groups that procfs was denied in this answer, and that BPF has.
 pub(super) fn found(parts: &[EnginePart], snapshot: &Snapshot, bpf: Option<Groups>) -> Groups {
     let of_procfs = parts.iter().filter(|p| p.engine == EngineId::Procfs);
     let groups = of_procfs.fold(Groups::NONE, |all, p| all | p.groups);
@@ -34,7 +34,7 @@ pub(super) fn found(parts: &[EnginePart], snapshot: &Snapshot, bpf: Option<Group
     groups.iter().filter(|g| is_denied(*g)).collect()
 }
 
-/// May the caller load BPF programs, and trace nobody else?
+/// May the caller load BPF programs, but not trace other users' processes?
 fn has_bpf_only() -> bool {
     let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON;
     rustix::thread::capabilities(None).is_ok_and(|has| {

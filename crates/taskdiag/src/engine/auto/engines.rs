@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::request::Request;
 use taskdiag_wire::AlignedBuf;
 
-/// The open engines. They are not tried when they are opened, because the request itself is the trial, at its real size.
+/// The open engines. They are not tried when they are opened, because the request itself is the
+/// test, at its real size.
 #[derive(Debug, Default)]
 pub struct Engines {
     keep: bool,
@@ -22,7 +23,7 @@ pub struct Engines {
     kernel: Option<Kernel>,
     service: Option<Service>,
     procfs: Option<Procfs>,
-    /// What procfs would take for the answer. `None`: it is not asked instead of the service.
+    /// The time that procfs would take for the answer. `None`: it does not replace the service.
     procfs_takes: Option<Duration>,
 }
 
@@ -32,12 +33,12 @@ impl Engines {
         Engines { keep: true, ..Engines::default() }
     }
 
-    /// The same, but that no files of /proc stay open.
+    /// The same, but no files of /proc stay open.
     pub fn without_files(self) -> Engines {
         Engines { without_files: true, ..self }
     }
 
-    /// Says what procfs, which answers if the service does not, would take.
+    /// Sets the time that procfs would take, which answers if the service does not.
     pub fn without_service_takes(&mut self, time: Duration) {
         self.procfs_takes = Some(time);
     }
@@ -46,7 +47,8 @@ impl Engines {
         self.keep
     }
 
-    /// Let one of them answer. If the request is about one process, `mappings` is about the number of its mappings.
+    /// Lets one of them answer. If the request is about one process, `mappings` is the approximate
+    /// number of its mappings.
     pub fn run(
         &mut self,
         engine: EngineId,
@@ -102,7 +104,8 @@ impl Engines {
         all
     }
 
-    /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.
+    /// Returns the memory of an answer that is not needed any more, so that the next answer can use
+    /// it.
     pub fn recycle(&mut self, memory: AlignedBuf) {
         match (&mut self.bpf, &mut self.service) {
             (Some(bpf), _) => bpf.recycle(memory),

@@ -1,5 +1,5 @@
-//! More about a few of the tasks of an answer: the tasks that a first, cheap request found are asked for
-//! one by one, if that costs less than another request about all tasks.
+//! Reads more about a few tasks of an answer: the tasks that a first, cheap request found are
+//! requested one by one, if that costs less than another request about all tasks.
 
 use taskdiag_wire::{Done, Groups, Info, StreamWriter, build};
 
@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 
-/// CPU time in ns that each of several requests costs besides its engine, to choose the engine and to join the answers.
+/// CPU time in ns of each request outside of the engine, to choose the engine and to join the
+/// answers.
 const EACH: u64 = 15_000;
 
 /// The estimated costs of requests on this machine.

@@ -1,9 +1,9 @@
 //! Joins streams: several answers one after the other, or the groups of one engine added to the tasks of
 //! another. It works on bytes, so values stay as the engines wrote them.
 //!
-//! Two kinds of references in a stream need care. Numbers of names may be the same in two answers of one
-//! engine. And a task may share a value with another one that is not in the joined answer. `refs` finds the
-//! bytes of both.
+//! Two kinds of references in a stream need care. Numbers of names may be the same in two answers
+//! of one engine. And a task may share a value with another one that is not in the joined answer.
+//! `refs` finds both kinds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -58,7 +58,8 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
         let mut d = *s.done();
         let map = numbers.admit(s);
         let mut names = Vec::new();
-        // The task that a value is shared with may be in an earlier stream, where it may share the value with another.
+        // The owner of a shared value may be in an earlier stream, where it may share the value
+        // with yet another task.
         let pid_of = |g: Group, pid: u32, seen: &HashMap<u32, TaskView<'_>>| {
             seen.get(&pid).and_then(|t| t.shared(g)).unwrap_or(pid)
         };
@@ -86,7 +87,7 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
     Ok(w.finish(done))
 }
 
-/// Append the tasks of `more` to `main`, in place. They must be other tasks.
+/// Appends the tasks of `more` to `main`, in place. No task may be in both.
 pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let more = Stream::parse(more)?;
     let messages: Vec<u8> = more.tasks().flat_map(|t| t.messages()).copied().collect();
@@ -185,7 +186,7 @@ struct Adder<'a> {
     /// Tasks of the added stream that are in the answer.
     kept: HashSet<u32>,
     by_pid: &'a HashMap<u32, TaskView<'a>>,
-    /// For a group and a task that is not in the answer, the task that got its value.
+    /// Maps a group and a task that is not in the answer to the task that got its value.
     heirs: HashMap<(u32, u32), u32>,
     w: StreamWriter,
 }
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_is_not_complete() {
+    fn a_join_with_a_stopped_answer_is_incomplete() {
         let main = stream(Groups::BASE, &[(1, 0), (2, 0)], None);
         let all = stream(Groups::BASE | Groups::IO, &[(1, 0)], Some(9));
         let mut w = StreamWriter::new();
@@ -354,7 +355,7 @@ mod tests {
         w.finish(Done::default())
     }
 
-    /// What [`files`] wrote: the name of the file, or the task that shares its table.
+    /// Parses what [`files`] wrote: the name of the file, or the task that shares its table.
     fn file_of(t: &TaskView<'_>) -> Result<String, u32> {
         let text =
             |n: Option<u32>| String::from_utf8(t.name(n.unwrap()).unwrap().data.to_vec()).unwrap();
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_with_a_task_that_is_gone_is_kept() {
+    fn values_shared_with_a_missing_task_are_kept() {
         let main = stream(Groups::BASE, &[(2, 0), (3, 0), (4, 0), (5, 0)], None);
         // Task 1 is not in the main stream.
         let more = files(&[(1, Ok("a")), (2, Err(1)), (3, Err(1)), (5, Err(9))]);

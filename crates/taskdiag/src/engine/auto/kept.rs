@@ -1,12 +1,13 @@
-//! A session that stays open between two calls of a program that does not know it, as in a library that has the interface of
-//! another one.
+//! A session that stays open between two calls of a program that does not know about it, as in a
+//! library with the interface of another one.
 //!
-//! A program may close all file descriptors that are not its own, as daemons do when they begin, and its next files get the
-//! same numbers. To use the session then would read its files, and to drop the session would close them. So each descriptor is
-//! compared with what it was after the last answer, and where one differs, the session is left alone for good.
+//! A program may close all file descriptors that it does not know, as daemons do when they start,
+//! and its next files get the same numbers. Then using the session would read the program's files,
+//! and dropping it would close them. So each descriptor is compared with its state after the last
+//! answer. If one differs, the session is never used or dropped again.
 //!
-//! A program may also give up its rights, or go to another root. A BPF program that is loaded and a file of /proc that is open
-//! would still tell what they did before, so the session ends where the caller is not the same.
+//! A program may also give up its rights, or change its root. A loaded BPF program or an open file
+//! of /proc would still show what it did before, so the session ends when the caller has changed.
 
 use std::ffi::c_long;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 
-/// A session, and what its descriptors are.
+/// A session, and the identities of its descriptors.
 #[derive(Debug)]
 pub struct Kept {
     session: ManuallyDrop<Session>,
@@ -46,7 +47,7 @@ impl Kept {
         self.caller == Caller::now()
     }
 
-    /// Asks again, with who looks on and the greatest age of this request, which asks the same.
+    /// Repeats the request, with the observer and the largest age of this equal request.
     pub fn refresh(&mut self, request: &Request) -> Result<&Snapshot, Error> {
         self.session.set_watch(request.watch.clone());
         self.session.accept_age(request.max_age);
@@ -58,13 +59,13 @@ impl Kept {
         Ok(self.session.snapshot().expect("there is an answer"))
     }
 
-    /// As if the program had another file under the number of one of its descriptors.
+    /// For tests: pretends that the program has another file under one of the descriptors.
     #[cfg(test)]
     pub fn rob_for_test(&mut self) {
         self.noted[0].1 = None;
     }
 
-    /// As if it had been opened by a process with other rights.
+    /// For tests: pretends that a process with other rights has opened it.
     #[cfg(test)]
     pub fn change_caller_for_test(&mut self) {
         self.caller.user = !self.caller.user;
@@ -89,13 +90,13 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if self.is_whole() {
-            // SAFETY: nobody uses it after this.
+            // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.session) };
         }
     }
 }
 
-/// Who asks: what decides which tasks and values the engines may tell.
+/// The identity of the caller: everything that decides which tasks and values the engines may show.
 #[derive(Debug, PartialEq, Eq)]
 struct Caller {
     pid: u32,
@@ -125,12 +126,12 @@ impl Caller {
     }
 }
 
-/// What an open file is.
+/// The identity of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
     inode: u64,
-    /// Objects of BPF share an inode, so their kind and number tell them apart.
+    /// BPF objects share an inode, so they are distinguished by kind and id.
     object: Option<(Kind, u32)>,
 }
 
@@ -143,7 +144,7 @@ enum Kind {
 }
 
 impl Identity {
-    /// That of a descriptor. `None`: it is not open, or it is nothing that could be told from others.
+    /// The identity of a descriptor. `None`: it is not open, or has no identity.
     fn of(fd: RawFd) -> Option<Identity> {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: there is room for the answer, which is complete where the call succeeds.
@@ -162,10 +163,10 @@ impl Identity {
     }
 }
 
-/// What kind of object of BPF a descriptor has.
+/// The kind of BPF object of a descriptor.
 fn kind(fd: RawFd) -> Option<Kind> {
     let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    // The kernel has "bpf-map", but "bpf_link".
+    // The kernel writes "bpf-map", but "bpf_link".
     match link.to_str()?.strip_prefix("anon_inode:bpf")?.trim_start_matches(['-', '_']) {
         "map" => Some(Kind::Map),
         "prog" => Some(Kind::Program),
@@ -192,7 +193,7 @@ fn number(fd: RawFd) -> Option<u32> {
     let done = unsafe {
         libc::syscall(libc::SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &raw const attr, size_of::<Attr>())
     };
-    // The kernel has written through the number that it got as an address.
+    // The kernel has written to the struct at that address.
     let [_, number] = std::hint::black_box(info);
     (done == 0 && number != 0).then_some(number)
 }
@@ -211,7 +212,8 @@ mod tests {
         Kept::open(request(), Choice::Only(engine), Engines::kept()).expect("it opens")
     }
 
-    /// Puts another file under the number, as a program does that closes everything and opens something.
+    /// Puts another file under the number, as a program does that closes everything and opens a
+    /// file.
     fn replace(fd: RawFd, by: RawFd) {
         // SAFETY: this makes a descriptor. The one that was there belongs to the session, which must notice it.
         assert_eq!(unsafe { libc::dup3(by, fd, libc::O_CLOEXEC) }, fd);

@@ -40,7 +40,8 @@ use crate::error::{Cause, Error};
 use crate::request::{Members, Request};
 use crate::snapshot::{Caveat, Served, Snapshot};
 
-/// Answer a request from the fastest source of this machine, or from the engine that [`ENV`] or [`CONF`] demand.
+/// Answers a request from the fastest source of this machine, or from the engine that [`ENV`] or
+/// [`CONF`] name.
 ///
 /// # Errors
 /// [`Error::NoSuchProcess`] for a pid that does not exist, [`Error::Unavailable`] if no engine
@@ -59,16 +60,16 @@ pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     answer(req, choice, &mut Engines::default(), &mut None)
 }
 
-/// What an earlier answer to the same request was planned with.
+/// The plan of an earlier answer to the same request.
 #[derive(Debug)]
 struct Planned {
     facts: Facts,
     plan: Split,
-    /// An engine failed, maybe only once: from this moment on it is tried again.
+    /// An engine failed, maybe only once. It is tried again from this moment on.
     until: Option<Instant>,
 }
 
-/// How long an engine that failed in a session is not tried again.
+/// How long a session does not use an engine that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// [`query_with`] with engines that may be kept.
@@ -91,8 +92,9 @@ fn answer(
     aliases::joined(snapshot)
 }
 
-/// One answer to several requests for the same groups (for several pids, say). It has each task once, in the order of the
-/// requests. Pids that do not exist are returned beside it. A budget is for all requests together.
+/// One answer to several requests for the same groups (for several pids, say). It has each task
+/// once, in the order of the requests. Pids that do not exist are returned separately. A budget
+/// applies to all requests together.
 ///
 /// # Errors
 /// As [`query`], except that pids that do not exist are no error.
@@ -113,7 +115,7 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
 struct Gathered {
     streams: Vec<AlignedBuf>,
     served: Vec<Served>,
-    /// Pids that do not exist, or whose answer was not taken.
+    /// Pids that do not exist, or whose answer was not accepted.
     nobody: Vec<u32>,
 }
 
@@ -160,7 +162,8 @@ fn gather(
     Ok(Gathered { streams, served, nobody })
 }
 
-/// What a choice means here, after a look at environment and brake: [`Choice::Only`] or [`Choice::Fastest`].
+/// Resolves a choice with the environment and the brake: to [`Choice::Only`] or
+/// [`Choice::Fastest`].
 ///
 /// # Errors
 /// As [`query_with`], if the environment is wrong or the brake forbids the choice.
@@ -168,11 +171,11 @@ pub fn resolved(choice: Choice) -> Result<Choice, Error> {
     Ok(rule(choice)?.only.map_or(Choice::Fastest, |one| Choice::Only(one.engine)))
 }
 
-/// An engine, and what it can do here or why it cannot.
+/// An engine, and what it supports here or why it does not work.
 pub type Tried = (EngineId, Result<Support, Error>);
 
-/// Each engine, and what it can do here or why it cannot. It really tries each engine, except those that [`ENV`] or [`CONF`]
-/// turn off.
+/// Each engine, and what it supports here or why it does not work. This tries each engine, except
+/// those that [`ENV`] or [`CONF`] turn off.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -188,7 +191,7 @@ pub fn survey() -> Result<Vec<Tried>, Error> {
     Ok(EngineId::ALL.into_iter().map(|e| (e, try_it(e))).collect())
 }
 
-/// Which engine would answer which groups of a request, and why.
+/// The engines that would answer the groups of a request, and why.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -316,8 +319,8 @@ fn auto(
         };
         // An engine that fails, or whose answer is not a stream, is not asked again. The remaining engines answer.
         match (engine, &e) {
-            // The kernel engine reports this also for a process that the caller may not trace, and some sandboxes
-            // hide pid 1 from BPF. So others are asked.
+            // The kernel engine also reports this for a process that the caller may not trace, and
+            // some sandboxes hide pid 1 from BPF. So other engines are tried.
             (EngineId::Bpf, Error::NoSuchProcess(1)) => facts.bpf = None,
             (EngineId::Bpf | EngineId::Procfs, Error::NoSuchProcess(_)) => return Err(e),
             (EngineId::Kernel, _) => facts.kernel = None,
@@ -339,7 +342,8 @@ fn auto(
     }
 }
 
-/// The error of another engine, with the reason why procfs, which needs no rights, could not answer either.
+/// The error of another engine, with the reason why procfs, which needs no rights, could not
+/// answer, either.
 fn and_procfs(e: Error) -> Error {
     match (e, Procfs::new()) {
         (Error::Unavailable { engine, cause, why }, Err(procfs)) if engine != EngineId::Procfs => {
@@ -373,16 +377,17 @@ fn run(
 ) -> Result<Snapshot, Failed> {
     let mut stream: Option<Bytes> = None;
     let mut served = Vec::new();
-    // Parts of two engines are joined only for the same process, which its start time tells.
+    // Parts of two engines are joined only if their start times show that they are about the same
+    // process.
     let members = if parts.len() > 1 { Members::ALL } else { req.members };
-    // For one process whose BASE is not asked for, it suffices that it exists until the end.
+    // For one process without BASE, it suffices that it exists until the end.
     let one = req.strategy == Strategy::One && !parts[0].groups.contains(Groups::BASE);
     let process = (one && parts.len() > 1).then(|| Process::open(req.pid)).flatten();
     for part in parts {
         let err = |e| (part.engine, e);
         let mut groups = part.groups;
         if parts.len() > 1 && !one {
-            // BASE tells whether it is the same process.
+            // BASE shows whether it is the same process.
             groups |= Groups::BASE;
         }
         let mut members = members;
@@ -409,7 +414,7 @@ fn run(
                 caveats.push(Caveat::InitHidden);
             }
         }
-        // If this answer is well formed, the fault is in the one that it is added to.
+        // If this answer is well formed, the one that it is added to is not.
         let unfit = |e: Error| {
             let sound = Stream::parse(bytes.as_ref()).is_ok();
             (if sound { parts[0].engine } else { part.engine }, e)
@@ -430,12 +435,14 @@ fn run(
             s.why += &format!("; {e}");
         }
     }
-    // A bad stream is the fault of the engine that made it. For joined answers, the first engine is blamed.
+    // A malformed stream is reported for the engine that made it; for joined answers, for the first
+    // engine.
     Snapshot::with_served(stream.expect("a plan has a part"), served)
         .map_err(|e| (parts[0].engine, e))
 }
 
-/// A process, held by its directory in /proc. A later process with the same pid cannot appear there.
+/// A process, identified by its open directory in /proc. A later process with the same pid cannot
+/// appear there.
 struct Process(OwnedFd);
 
 impl Process {
@@ -451,8 +458,8 @@ impl Process {
 /// Does an answer about all tasks lack pid 1? Every pid namespace has one, so the answer is not complete then: some
 /// sandboxes hide it from BPF iterators.
 ///
-/// A walk comes to pid 1 first, because it was there before all other tasks of its namespace. An answer that was stopped may
-/// lack it.
+/// A walk visits pid 1 first, because it is the oldest task of its namespace. An answer that was
+/// stopped may lack it.
 fn lacks_init(req: &Request, bytes: &[u8]) -> bool {
     matches!(req.strategy, Strategy::All | Strategy::AllThread)
         && req.processes.has(1)
@@ -460,7 +467,7 @@ fn lacks_init(req: &Request, bytes: &[u8]) -> bool {
         && taskdiag_wire::decode::first_pid(bytes) != Some(1)
 }
 
-/// If pid 1 is hidden from BPF, the answer of procfs about it.
+/// The answer of procfs about pid 1, if that is hidden from BPF.
 fn hidden_init(req: &Request, groups: Groups, bytes: &Bytes) -> Result<Option<Answer>, Error> {
     if !lacks_init(req, bytes.as_ref()) {
         return Ok(None);
@@ -481,8 +488,8 @@ fn add(a: Cost, b: Cost) -> Cost {
 /// The groups that the kernel engine answers here, or `None` if it would leave out processes of others that /proc shows.
 fn kernel_groups(strategy: Strategy) -> Option<Groups> {
     let kernel = Kernel::new().ok()?;
-    // If one process is hidden, that is noticed and another engine is asked. If some threads of a process are hidden,
-    // that is not noticed.
+    // If one process is hidden, that is noticed, and another engine is used. If some threads of a
+    // process are hidden, that is not noticed.
     let one = strategy == Strategy::One;
     (one || kernel.sees_all()).then(|| kernel.support().groups)
 }

@@ -1,5 +1,5 @@
-//! The references in a task's bytes to other places of the stream: numbers of names, and the tasks that
-//! it shares values with. They are rewritten in place, and no attribute changes its length.
+//! The references in a task's bytes to other places of the stream: numbers of names, and the tasks
+//! that it shares values with. They are rewritten in place, and no attribute changes its length.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use taskdiag_wire::registry::shape;
 use taskdiag_wire::view::Attrs;
 use taskdiag_wire::{A_NAME, A_SHARED, ArrayHdr, BlobHdr, Group, Plain, Shape, Shared, Stream};
 
-/// The bits of a number that tell which engine made it.
+/// The bits of a number that identify the engine that made it.
 const ENGINE: u32 = 0xf000_0000;
 
 /// The numbers of names that are in use in a joined stream.
@@ -76,7 +76,7 @@ impl Renumber {
     }
 }
 
-/// Where an attribute holds numbers of names.
+/// Where an attribute contains numbers of names.
 #[derive(Clone, Copy)]
 enum Numbered {
     /// It is a name, and its head has the number.
@@ -86,7 +86,7 @@ enum Numbered {
 }
 
 impl Numbered {
-    /// Attributes of this type. `None`: they hold no such numbers.
+    /// For attributes of this type. `None`: they contain no such numbers.
     fn of(kind: u16) -> Option<Numbered> {
         match shape(kind)? {
             Shape::Blob => (kind == A_NAME).then_some(Numbered::Name),
@@ -104,8 +104,8 @@ pub(super) fn shared(attr: &[u8]) -> Shared {
     Shared::read_from_prefix(attr).expect("of a checked stream").0
 }
 
-/// The messages of a task with new numbers of names. Each task that it shares a group with is replaced by
-/// `pid_of(group, task)`.
+/// The messages of a task with new numbers of names. Each task that it shares a group with is
+/// replaced by `pid_of(group, task)`.
 pub(super) fn patched<'a>(
     messages: &'a [u8],
     attrs: Attrs<'a>,

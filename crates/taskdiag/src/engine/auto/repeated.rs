@@ -1,4 +1,4 @@
-//! Requests that a program repeats without saying so: from the third time on, what they loaded stays loaded.
+//! Detects requests that a program repeats: from the third time on, their BPF programs stay loaded.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 
-/// How often a request is asked before a session is opened for it. `top -n1` asks twice, and to load programs for one more
-/// answer costs more than it saves.
+/// How often a request is made before a session is opened for it. `top -n1` makes it twice, and
+/// keeping programs for one more answer costs more than it saves.
 const ASKED_ALONE: u32 = 2;
 
 /// How long after a request the next one still counts as a repetition.
@@ -22,18 +22,18 @@ const LONG: Duration = Duration::from_secs(60);
 /// memory.
 const MOST: usize = 4;
 
-/// A request that is asked again and again by a program which does not know that a [`Session`](super::Session) is opened
+/// A repeated request of a program that does not know that a [`Session`](super::Session) is opened
 /// for it.
 ///
-/// This is for libraries that have the interface of another one. The program may close descriptors that it does not know,
-/// fork, give up rights or change its root, and none of this makes an answer wrong: a session is used and closed only while
-/// its descriptors are what they were and the caller is the same.
+/// This is for libraries with the interface of another one. The program may close descriptors that
+/// it does not know, fork, give up rights or change its root, and none of this makes an answer
+/// wrong: a session is used and closed only while its descriptors and the caller are unchanged.
 #[derive(Debug, Default)]
 pub struct Repeated {
     asked: u32,
     last: Option<Snapshot>,
     kept: Option<(Request, Choice, Kept)>,
-    /// The program closed descriptors of a session, and would do so again.
+    /// The program has closed descriptors of a session, and would do so again.
     was_robbed: bool,
     /// Do not keep files of /proc open between two answers.
     without_files: bool,
@@ -107,7 +107,7 @@ impl Repeated {
         self.last.as_ref().or_else(|| self.kept.as_ref()?.2.snapshot())
     }
 
-    /// Give the last answer away, so that its memory is not kept either.
+    /// Takes the last answer, so that its memory is not kept, either.
     fn take(&mut self) -> Option<Snapshot> {
         self.last.take().or_else(|| self.kept.as_mut()?.2.take())
     }
@@ -115,15 +115,16 @@ impl Repeated {
 
 /// Answers all requests of a program, and keeps sessions for those that the program repeats.
 ///
-/// It remembers the last four kinds of requests about all tasks, for a minute each. One that comes the third time has its
-/// BPF programs kept for the next time, as in [`Repeated`]. Files of /proc are not kept open, as the program may need its
-/// descriptors itself. Any number of threads may ask, and a forked child may, too.
+/// It remembers the last four kinds of requests about all tasks, for a minute each. From the third
+/// time on, the BPF programs of a request are kept, as in [`Repeated`]. Files of /proc are not kept
+/// open, as the program may need its descriptors itself. Any number of threads may ask, and a
+/// forked child may, too.
 #[derive(Debug)]
 pub struct SessionCache {
     known: Mutex<Vec<Known>>,
 }
 
-/// A request, and when it was asked last.
+/// A request, and the time of its last use.
 #[derive(Debug)]
 struct Known {
     request: Request,
@@ -155,7 +156,7 @@ impl SessionCache {
     /// # Errors
     /// As [`query_with`].
     pub fn query(&self, request: &Request, choice: Choice) -> Result<Snapshot, Error> {
-        // A program is loaded for one process, and the next request is seldom about the same one.
+        // The program is loaded for one process, and the next request is seldom about the same one.
         if request.strategy.takes_pid() {
             return query_with(request, choice);
         }
@@ -170,8 +171,8 @@ impl SessionCache {
         Ok(snapshot.expect("there is an answer"))
     }
 
-    /// What is known of a request. Nobody else has it until it is put back. `None`: another thread has the list, and in a
-    /// child that was forked meanwhile has it for ever.
+    /// Takes the entry of a request out of the list until it is put back. `None`: another thread
+    /// holds the list. A child that was forked at that moment never gets it.
     fn take(&self, request: &Request, choice: Choice, now: Instant) -> Option<Known> {
         let (found, _old): (_, Vec<Known>) = {
             let mut all = self.known.try_lock().ok()?;
@@ -188,7 +189,7 @@ impl SessionCache {
     }
 
     fn put(&self, known: Known) {
-        // What is left out is dropped when the list is free again, as that takes some time.
+        // The removed entries are dropped after the lock is released, because that takes some time.
         let _out: Vec<Known> = {
             let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let mut out = split_off(&mut all, |k| k.is_for(&known.request, known.choice));
@@ -220,7 +221,8 @@ mod tests {
     fn all(groups: Groups) -> Request {
         Request::all(groups)
     }
-    /// The groups of each request that is known, and whether a session is open for it. The last one used is the last.
+    /// The groups of each known request, and whether a session is open for it, the last used one
+    /// last.
     fn kept(cache: &SessionCache) -> Vec<(Groups, bool)> {
         let all = cache.known.lock().expect("nobody panics");
         all.iter().map(|k| (k.request.groups, k.repeated.kept.is_some())).collect()
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
+    fn old_requests_are_forgotten() {
         let cache = SessionCache::new();
         for _ in 0..=ASKED_ALONE {
             cache.query(&all(Groups::BASE), PROCFS).expect("an answer");
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_list() {
+    fn a_busy_list_is_not_waited_for() {
         let cache = SessionCache::new();
         let held = cache.known.lock().expect("nobody panics");
         let snapshot = cache.query(&all(Groups::BASE), PROCFS).expect("an answer");

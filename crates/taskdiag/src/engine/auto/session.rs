@@ -14,7 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 use taskdiag_wire::{Group, Groups};
 
-/// A request that is asked again and again, and its last two answers.
+/// A repeated request, and its last two answers.
 ///
 /// Engines stay open, and BPF programs loaded, until it is dropped, so that only the first answer pays for the load.
 /// The engine is chosen once, and chosen again when it fails. The brake (`/etc/taskdiag.conf`) is checked each time.
@@ -48,8 +48,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Prepare a session. Nothing is asked yet. The start times of tasks are added to the request, since a task is
-    /// identified by its pid and start time.
+    /// Prepares a session. No request is made yet. The start times of tasks are added to the
+    /// request, since a task is identified by its pid and start time.
     ///
     /// # Errors
     /// [`Error::Setting`] if the environment variable does not name an engine, [`Error::Unavailable`] if `choice` may not
@@ -84,7 +84,8 @@ impl Session {
         self.request.max_age = max_age;
     }
 
-    /// Ask again. The old [`snapshot`](Self::snapshot) becomes [`previous`](Self::previous).
+    /// Makes the request again. The old [`snapshot`](Self::snapshot) becomes
+    /// [`previous`](Self::previous).
     ///
     /// # Errors
     /// As [`query_with`](super::query_with). The last two answers stay as they are then, and the next call tries again.
@@ -114,7 +115,8 @@ impl Session {
         self.request.watch = watch;
     }
 
-    /// Give the last answer away. There is no [`previous`](Self::previous) one until there are two new ones.
+    /// Takes the last answer. There is no [`previous`](Self::previous) one until there are two new
+    /// ones.
     pub(super) fn take(&mut self) -> Option<Snapshot> {
         self.before = None;
         self.now.take()
@@ -130,10 +132,11 @@ impl Session {
         self.before.as_ref()
     }
 
-    /// The file descriptors that are open between two answers: of BPF programs and maps, of files of /proc, and of the
-    /// connection to the service. A library inside of somebody else's program needs them: such a program may close all
-    /// descriptors that it does not know, and open files of its own under the same numbers. Then this session must not be
-    /// used or dropped any more ([`std::mem::forget`]), because it would use or close these files.
+    /// The file descriptors that are open between two answers: of BPF programs and maps, of files
+    /// of /proc, and of the connection to the service. A library inside another program needs them:
+    /// the program may close all descriptors that it does not know, and open its own files under
+    /// the same numbers. Then this session must not be used or dropped any more
+    /// ([`std::mem::forget`]), because it would use or close these files.
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.engines.descriptors()
     }

@@ -1,8 +1,8 @@
-//! Reads command lines and environments that BPF reports as BLOCKED, because the text is not in memory
-//! (swapped out, say). The BPF programs wait for nothing. So the text is read from /proc, where a read can
-//! be supervised.
+//! Reads command lines and environments that BPF reports as BLOCKED, because the text is not in
+//! memory (swapped out, say). BPF programs cannot wait. So the text is read from /proc, where a
+//! read can be supervised.
 //!
-//! What it does not do: take text from another task that has got the same pid meanwhile.
+//! It never takes text from another task that has reused the pid meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,11 +20,11 @@ use crate::error::Error;
 use crate::request::{Members, Request};
 use crate::task_id::TaskId;
 
-/// Up to this many processes are asked for one by one. More are asked for all at once.
+/// Up to this many processes are requested one by one. More are requested all at once.
 const FEW: usize = 64;
 
-/// The groups and members to ask BPF for: those of the request, and the start time, which tells later whether a task is
-/// the same.
+/// The groups and members to request from BPF: those of the request, and the start time, to
+/// recognize the task later.
 pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     let start = Members::of(Groups::BASE, &["start_time_ns"]);
     match (groups.intersects(Groups::TEXTS), groups.contains(Groups::BASE)) {
@@ -62,21 +62,21 @@ pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Er
     })
 }
 
-/// What a stream has instead of its end. Most of a long stream stays where it is, because the texts that are not in memory
-/// are mostly those of new processes, and these are the last ones.
+/// A new end of a stream. Most of a long stream stays unchanged, because missing texts are mostly
+/// those of new processes, which come last.
 struct Tail {
-    /// How many bytes of the stream are left as they are.
+    /// The number of bytes of the stream that stay.
     at: usize,
     /// The tasks after these bytes.
     tasks: StreamWriter,
-    /// The totals of the stream, without what `tasks` counts.
+    /// The totals of the stream, without those of `tasks`.
     done: Done,
     /// The number of tasks that got their text.
     n: usize,
 }
 
 impl Tail {
-    /// Gives the stream its new end. `served` says who answered about the texts.
+    /// Replaces the end of the stream. `served`: the engines that provided the texts.
     fn put(self, stream: AlignedBuf, served: &Info) -> AlignedBuf {
         let mut w = StreamWriter::resume(stream, self.at);
         w.mark_served(served);
@@ -85,7 +85,7 @@ impl Tail {
     }
 }
 
-/// The answer of procfs about these tasks. `used` bytes of the room for text are taken already.
+/// The answer of procfs about these tasks. `used` bytes of the space for text are used already.
 fn read(
     req: &Request,
     groups: Groups,
@@ -134,8 +134,8 @@ fn replaced(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> Op
     let (mut w, mut done, mut n, mut at) = (StreamWriter::new(), *main.done(), 0, 0);
     for t in main.tasks() {
         let other = by_pid.get(&t.pid()).filter(|o| same(&t, o));
-        // What /proc says instead of BLOCKED: nothing, since it has the text, or another reason, or that the task has
-        // ended.
+        // The replacement for BLOCKED: nothing if /proc has the text, or another reason, or that
+        // the task has ended.
         let instead = |g: Group| other.map_or(Some(Reason::Vanished), |o| o.reason(g));
         let found: Vec<Group> = text
             .iter()
@@ -154,7 +154,7 @@ fn replaced(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> Op
         n += 1;
         w.begin_task(t.pid(), t.tgid());
         for (kind, bytes) in t.attrs() {
-            // The beginning of a replaced text may be in `main`; it is left out.
+            // `main` may have the beginning of a replaced text, which is left out.
             if kind != A_MISSING && !found.iter().any(|g| kind == *g as u16) {
                 w.raw_attr(bytes);
             }
@@ -236,8 +236,8 @@ mod tests {
             (4, second, blocked),
             (5, second, Err(Reason::Absent)),
         ]);
-        // Task 2 is the same within a tick, 3 is another one by now, so the one that was asked for has ended, 4 is blocked in
-        // /proc, too, and 5 was not asked for.
+        // Task 2 is the same within a tick. Task 3 is another one by now, so the requested one has
+        // ended. Task 4 is blocked in /proc, too, and 5 was not requested.
         let more = stream(&[
             (2, second + 9_000_000, Ok("two")),
             (3, 2 * second, Ok("another")),

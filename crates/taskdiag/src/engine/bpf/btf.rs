@@ -1,4 +1,4 @@
-//! Where members of kernel structs are, from the kernel's own type information (BTF).
+//! Finds the offsets of members of kernel structs in the kernel's type information (BTF).
 //!
 //! One pass over all types finds any number of structs, in about the time that the kernel takes
 //! to find two for a CO-RE relocation. This module is pure: bytes go in and offsets come out, and
@@ -28,7 +28,7 @@ const ENUM64: u32 = 19;
 pub struct Wanted<'a> {
     types: NameSet<'a>,
     functions: NameSet<'a>,
-    /// Types that a kernel with all of the functions also has.
+    /// Types that exist in each kernel that has all of the functions.
     expected: Vec<&'a [u8]>,
 }
 
@@ -41,13 +41,14 @@ impl<'a> Wanted<'a> {
         let (types, functions) = (NameSet::new(types), NameSet::new(functions));
         Wanted { types, functions, expected: Vec::new() }
     }
-    /// Do not end the search early before these types and all of the functions were met.
+    /// Do not end the search before these types and all of the functions were found.
     pub fn expecting(self, types: impl IntoIterator<Item = &'a [u8]>) -> Wanted<'a> {
         Wanted { expected: types.into_iter().collect(), ..self }
     }
 }
 
-/// A set of names. Most other names differ from them in the first eight bytes, which a bit map of hashes tells fast.
+/// A set of names. Most other names differ from them in the first eight bytes, which a bit map of
+/// hashes shows quickly.
 #[derive(Debug)]
 struct NameSet<'a> {
     /// Sorted.
@@ -67,7 +68,8 @@ impl<'a> NameSet<'a> {
         }
         NameSet { names, starts }
     }
-    /// The name at the start of `text`, up to its NUL, if it is one of the set. `begin` has its first bytes.
+    /// The name at the start of `text`, up to its NUL, if it is one of the set. `begin` has its
+    /// first bytes.
     fn find<'b>(&self, text: &'b [u8], begin: u64) -> Option<&'b [u8]> {
         let bit = hash(begin);
         if self.starts[bit / 64] >> (bit % 64) & 1 == 0 {
@@ -78,8 +80,8 @@ impl<'a> NameSet<'a> {
     }
 }
 
-/// The first eight bytes of a name, or fewer if it ends before, as a number. These numbers sort as the names do, except
-/// that names with the same first eight bytes are equal.
+/// The first eight bytes of a name, or fewer if it ends before, as a number. These numbers sort as
+/// the names do, except that names with the same first eight bytes are equal.
 fn begin(text: &[u8]) -> u64 {
     let mut word = match text.first_chunk() {
         Some(bytes) => u64::from_le_bytes(*bytes),
@@ -99,20 +101,21 @@ fn hash(begin: u64) -> usize {
     (begin.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
-/// Tells from where on nothing wanted can follow. pahole adds the functions of a kernel last, sorted by name, after the
-/// types of all of its objects. So if at least a thousand functions came in this order, without a struct between them,
-/// then all structs have come before, and all functions up to the present name. (Since about Linux 7.0 all types are
-/// sorted, and then there are structs between the first thousand functions.) If pahole worked in several threads, as for
-/// Ubuntu's 6.8, each thread has added types and sorted functions of its own. So everything that is expected must have
-/// been met, too.
+/// Decides when no wanted type can follow any more. pahole adds the functions of a kernel last,
+/// sorted by name, after the types of all of its objects. So if at least a thousand functions came
+/// in this order, without a struct between them, then all structs have come before, and all
+/// functions up to the present name. (Since about Linux 7.0 all types are sorted, and then there
+/// are structs between the first thousand functions.) If pahole worked in several threads, as for
+/// Ubuntu's 6.8, each thread has added types and sorted functions of its own. So everything that is
+/// expected must have been met, too.
 #[derive(Debug)]
 struct Tail {
     /// The beginning of the last wanted function's name.
     last: u64,
     before: u64,
     functions: u32,
-    /// Is the order another one? It is if a function was out of order, if a struct followed a function, or if not
-    /// everything expected was met where the wanted functions end.
+    /// Does the order differ? It does if a function was out of order, if a struct followed a
+    /// function, or if something expected was not found before the end of the wanted functions.
     other: bool,
 }
 
@@ -127,7 +130,8 @@ impl Tail {
     fn structure(&mut self) {
         self.other |= self.functions != 0;
     }
-    /// Note a function whose name begins so. Returns whether all wanted functions come before it.
+    /// Notes a function with this prefix of its name. Returns whether all wanted functions come
+    /// before it.
     fn function(&mut self, begin: u64) -> bool {
         self.other |= begin < self.before;
         self.before = begin;
@@ -141,8 +145,9 @@ impl Tail {
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where every [`STEP`]th type is in `types`, beginning with the first. An index of all 150,000 types would be memory
-    /// that costs more time than the few steps from there to each of the some hundred types that are used.
+    /// The offset in `types` of every [`STEP`]th type, beginning with the first. An index of all
+    /// 150,000 types would take more time than the few steps to each of the hundred or so types
+    /// that are used.
     at: Vec<u32>,
     /// Ids of the wanted structs and unions.
     structs: BTreeMap<&'a [u8], Vec<u32>>,
@@ -172,7 +177,7 @@ fn u32_at(b: &[u8], at: usize) -> Option<u32> {
 }
 
 impl<'a> Btf<'a> {
-    /// Find what is wanted. `None` if the file is not well formed, or has newer kinds of types.
+    /// Finds the wanted types. `None` if the file is malformed, or has newer kinds of types.
     pub fn parse(file: &'a [u8], wanted: &Wanted<'_>) -> Option<Btf<'a>> {
         if file.get(..2)? != MAGIC.to_ne_bytes() {
             return None;
@@ -241,7 +246,7 @@ impl<'a> Btf<'a> {
         self.functions.get(name).copied()
     }
 
-    /// Where a type is in `types`. There is no type 0.
+    /// The offset of a type in `types`. There is no type 0.
     fn place(&self, id: u32) -> Option<usize> {
         let n = id.checked_sub(1)?;
         // A type after those that `parse` met is found by a walk from the last known place.
@@ -388,7 +393,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// Where the struct or union is that this type stands for.
+    /// The offset of the struct or union that this type resolves to.
     fn structure(&self, id: u32) -> Option<usize> {
         match self.kind(self.plain(id)?)? {
             (STRUCT | UNION, at) => Some(at),
@@ -407,7 +412,8 @@ mod tests {
         out.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
     }
 
-    /// struct wanted { long plain; union { struct wanted *; long inner; }; inside (bit 70, 3 wide) }
+    /// struct wanted { long plain; union { struct wanted *; long inner; }; inside (bit 70, 3 wide)
+    /// }
     fn example() -> Vec<u8> {
         let mut types = Vec::new();
         words(&mut types, &[27, 1 << 24, 8, 64]); // 1: long
@@ -483,7 +489,7 @@ mod tests {
             let place = 779 + u32::from(between) - u32::from(!sorted);
             assert_eq!(btf.function(b"00777"), Some(place));
             assert_eq!(btf.function(b"zzz"), None);
-            // A type after all that was looked at, and none.
+            // A type after the end of the search, and one that does not exist.
             let last = count + 4 + u32::from(between);
             assert_eq!(btf.size(last), Some(8));
             assert_eq!(btf.size(last + 1), None);
@@ -500,7 +506,7 @@ mod tests {
         };
         assert_eq!(structs(&[b"00777"], None), 0);
         assert_eq!(structs(&[b"00777"], Some(b"wanted")), 1);
-        // A function that would have been before, and is not there.
+        // A function that would have come earlier, and is missing.
         assert_eq!(structs(&[b"00777", b"00777a"], None), 1);
     }
 

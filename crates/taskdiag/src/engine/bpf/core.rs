@@ -1,10 +1,10 @@
-//! CO-RE relocation: puts this kernel's offsets and sizes into the instructions that refer to members
-//! of kernel structs. The kernel can do that itself while it loads a program, but it searches all of
-//! its type information for each type; here one pass finds them all.
+//! CO-RE relocation: puts this kernel's offsets and sizes into the instructions that refer to
+//! members of kernel structs. The kernel can do that itself while it loads a program, but it
+//! searches all of its type information for each type; here one pass finds them all.
 //!
-//! This module is pure. A case that it does not know (other kinds of relocation, a member whose size
-//! differs in a way that changes its meaning) is an error, and the caller leaves all relocations to the
-//! kernel.
+//! This module is pure. A case that it does not know (other kinds of relocation, a member whose
+//! size differs in a way that changes its meaning) is an error, and the caller leaves all
+//! relocations to the kernel.
 
 use std::collections::BTreeMap;
 
@@ -29,16 +29,16 @@ const ALU64: u8 = 7;
 const SIZES: [(u32, u8); 4] = [(4, 0x00), (2, 0x08), (1, 0x10), (8, 0x18)];
 const REGISTER: u8 = 0x08;
 
-/// A call of a helper that does not exist. Like libbpf and the kernel, this puts it where a member is lacking: the
-/// verifier refuses it, unless no path leads there.
+/// A call of a helper that does not exist. Like libbpf and the kernel, this replaces accesses to
+/// missing members by it: the verifier refuses it, unless it is unreachable.
 const POISON: [u8; 8] = [0x85, 0, 0, 0, 0x10, 0x23, 0xad, 0x0b];
 
-/// Why a relocation is left to the kernel.
+/// The reason for leaving a relocation to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown(pub &'static str);
 
-/// Relocate the instructions of a program. `local` has the types that it was compiled with, `target` those of this
-/// kernel.
+/// Relocate the instructions of a program. `local` has the types that it was compiled with,
+/// `target` those of this kernel.
 pub fn relocate(
     insns: &mut [u8],
     relocations: &[u8],
@@ -120,7 +120,7 @@ fn value(
     }
 }
 
-/// The value that all structs of the same name agree on.
+/// The value, if it is the same in all structs of this name.
 fn the_one<T: PartialEq>(mut of: impl Iterator<Item = T>) -> Result<Option<T>, Unknown> {
     let first = of.next();
     match of.all(|o| Some(&o) == first.as_ref()) {
@@ -143,8 +143,9 @@ enum To<'a> {
     Element(u32),
 }
 
-/// The steps of an access string. "0:3:1" means the first struct of the array that a pointer points to, its fourth
-/// member, and the second member of that one. Unnamed members are no steps of their own.
+/// The steps of an access string. "0:3:1" means the first struct of the array that a pointer points
+/// to, its fourth member, and the second member of that one. Unnamed members are no steps of their
+/// own.
 fn path<'a>(root: u32, access: &[u8], local: &Btf<'a>) -> Option<Vec<AccessStep<'a>>> {
     let mut numbers = std::str::from_utf8(access).ok()?.split(':').map(str::parse::<u32>);
     if numbers.next()?.ok()? != 0 {
@@ -191,8 +192,8 @@ fn follow(
     Some((of, at))
 }
 
-/// The names of what the relocations are for: the instruction, the struct, and the path of members, which is empty where it is not
-/// about a member's place.
+/// The targets of the relocations: the instruction, the struct, and the path of members, which is
+/// empty unless the relocation is about an offset.
 #[cfg(test)]
 pub fn names(relocations: &[u8], local: &Btf<'_>) -> Vec<(usize, String, String)> {
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_poison_and_said() {
+    fn accesses_to_missing_members_are_poisoned_and_named() {
         let (mine, theirs) = (local("task"), kernel(4, false));
         let r = |insn: &[u8], access, kind| after(insn, access, kind, &mine, &theirs).unwrap();
         assert_eq!(r(&LOAD, "0:4", FIELD_BYTE_OFFSET), POISON);
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sure_is_left_to_the_kernel() {
+    fn uncertain_relocations_are_left_to_the_kernel() {
         let (mine, twice) = (local("task"), kernel(4, true));
         let differ = Unknown("structs of the same name that differ");
         for (access, kind) in [("0:0", FIELD_BYTE_OFFSET), ("", TYPE_ID_TARGET)] {

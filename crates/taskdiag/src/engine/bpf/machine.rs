@@ -1,24 +1,25 @@
-//! Runs the loader program of a light skeleton in this process instead of in the kernel. This is a small
-//! interpreter for those BPF instructions that libbpf uses in loaders.
+//! Runs the loader program of a light skeleton in this process instead of in the kernel. This is a
+//! small interpreter for those BPF instructions that libbpf uses in loaders.
 //!
-//! The loader is simple code that fills in structs and makes bpf(2) calls. If it runs here, it need not be
-//! loaded and verified itself, and its calls go through a [`Host`], which looks up types faster than the
-//! kernel does.
+//! The loader is simple code that fills in structs and makes bpf(2) calls. If it runs here, it need
+//! not be loaded and verified itself, and its calls go through a [`Host`], which looks up types
+//! faster than the kernel does.
 
 use std::io;
 
-/// What a loader calls.
+/// The functions that a loader calls.
 pub trait Host {
-    /// bpf(2) with a `union bpf_attr` of `size` bytes at the address `attr`, whose pointers are real. Returns a new fd, 0,
-    /// or a negative errno.
+    /// bpf(2) with a `union bpf_attr` of `size` bytes at the address `attr`, whose pointers are
+    /// real. Returns a new fd, 0, or a negative errno.
     fn bpf(&mut self, cmd: u32, memory: &mut LoaderMemory<'_>, attr: u64, size: u32) -> i64;
     /// The id of a type of the kernel by its name, or a negative errno.
     fn find_type(&mut self, name: &[u8], kind: u32) -> i64;
-    /// Close an fd that `bpf` gave.
+    /// Closes an fd that `bpf` returned.
     fn close(&mut self, fd: u32);
 }
 
-/// The memory that a loader may access. It is at its real addresses, because the loader passes them on to the kernel.
+/// The memory that a loader may access. It is at its real addresses, because the loader passes them
+/// on to the kernel.
 #[derive(Debug)]
 pub struct LoaderMemory<'a> {
     /// Its data.
@@ -54,12 +55,12 @@ impl<'a> LoaderMemory<'a> {
             .chain(self.values.iter().copied())
             .find_map(|r| within(r, at, len).map(|from| &r[from..from + len]))
     }
-    /// Bytes to write.
+    /// Bytes for writing.
     pub fn get_mut(&mut self, at: u64, len: usize) -> Option<&mut [u8]> {
         let own = [&mut *self.data, &mut *self.ctx, &mut self.stack];
         own.into_iter().find_map(|r| within(r, at, len).map(|from| &mut r[from..from + len]))
     }
-    /// A number to read.
+    /// Reads a number.
     pub fn number(&self, at: u64, len: usize) -> Option<u64> {
         let mut bytes = [0; 8];
         bytes[..len].copy_from_slice(self.get(at, len)?);
@@ -82,12 +83,11 @@ const SYS_CLOSE: u32 = 168;
 /// A limit for loops: more instructions than any loader runs.
 const STEPS_MAX: usize = 1 << 20;
 
-/// Run a loader to its end and return its result.
+/// Runs a loader to its end and returns its result.
 ///
-/// # Errors
-/// If the loader does something that is not known here. Nothing that it opened is closed then.
+/// # Errors If the loader does something unknown. Descriptors that it opened stay open then.
 pub fn run(insns: &[u8], memory: &mut LoaderMemory<'_>, host: &mut impl Host) -> io::Result<i64> {
-    let strange = || io::Error::other("a loader that is not understood");
+    let strange = || io::Error::other("an unknown kind of loader");
     let mut r = [0u64; 11];
     r[1] = address(memory.ctx);
     r[10] = address(&memory.stack) + STACK as u64;
@@ -205,7 +205,7 @@ fn call(
 mod tests {
     use super::*;
 
-    /// Remembers what it was asked.
+    /// Records its calls.
     #[derive(Default)]
     struct Log(Vec<String>);
 

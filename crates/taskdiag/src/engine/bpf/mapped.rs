@@ -1,5 +1,5 @@
-//! A whole answer in the memory that the program wrote it to. Only the head and the end of the stream, and
-//! the filler between the chunks, are written here.
+//! A complete answer in the memory that the program wrote to. This module only writes the head and
+//! the end of the stream, and the filler between chunks.
 
 use taskdiag_wire::{Done, Info, NLMSG_DONE, NLMSG_NOOP, NlMsgHdr, Plain};
 
@@ -10,7 +10,7 @@ use crate::bytes::StreamMemory;
 const HDR: usize = size_of::<NlMsgHdr>();
 /// Length of the INFO message, which the program leaves room for.
 pub const HEAD: usize = HDR + size_of::<Info>();
-/// How much more than the tasks is mapped: for the end of the stream, and for a few tasks that are added.
+/// How much is mapped beyond the tasks: for the end of the stream, and for a few added tasks.
 pub const SPARE: usize = 64 << 10;
 const END: usize = HDR + size_of::<Done>();
 
@@ -22,8 +22,8 @@ pub struct MappedStream {
 }
 
 impl MappedStream {
-    /// Make one stream of the chunks, of which chunk i has `used[i]` bytes. If that is not possible in place, the memory
-    /// is given back as the error.
+    /// Makes one stream of the chunks. Chunk i has `used[i]` bytes. If that is not possible in
+    /// place, the error returns the memory.
     pub fn new(
         memory: Mapping,
         used: &[u32],

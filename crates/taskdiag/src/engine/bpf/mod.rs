@@ -7,7 +7,7 @@
 //! hidepid check on this path. It works only for callers with CAP_BPF and CAP_PERFMON, and these may
 //! read all kernel memory anyway.
 //!
-//! What it does not do: decide whether it is worth its load time (see `auto`).
+//! It does not decide whether the load time is worth it (see `auto`).
 
 mod btf;
 mod core;
@@ -64,11 +64,11 @@ pub(crate) const IS_BUILT: bool = true;
 #[derive(Debug, Default)]
 pub struct Bpf {
     legacy: bool,
-    /// About how many mappings the one process of the request has.
+    /// The approximate number of mappings of the request's process.
     mappings: u64,
-    /// Load the code that looks ahead, also for a short list (a test).
+    /// For tests: load the code that looks ahead, even for a short list.
     ahead: bool,
-    /// Remember two tasks, end each run soon, and rest after it (a test).
+    /// For tests: remember two tasks, end each run soon, and rest after it.
     forgetful: bool,
     /// How often a walk lost its place and was repeated.
     repeats: u64,
@@ -80,7 +80,7 @@ pub struct Bpf {
     kept: Option<Kept>,
     /// Memory for the next answer.
     spare: AlignedBuf,
-    /// The longest stream that is wanted.
+    /// The limit of the stream's length.
     most: Option<usize>,
 }
 
@@ -95,7 +95,7 @@ struct Kept {
     limits: ByteLimits,
     /// The process that loaded it: a child may be in another pid namespace, which the program would not know.
     loaded_by: u32,
-    /// About how many bytes an answer has.
+    /// The approximate size of an answer in bytes.
     expected: usize,
 }
 
@@ -108,8 +108,8 @@ impl Kept {
 }
 
 impl Bpf {
-    /// Tries the real program on a small request. If it works, this process does not try again. If it fails, the next
-    /// call tries again, because the reason may have gone.
+    /// Tries the real program on a small request. If it works, this process does not try again. If
+    /// it fails, the next call tries again, because the reason may be gone.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the step that failed and what would help.
@@ -136,14 +136,14 @@ impl Bpf {
         Bpf::default()
     }
 
-    /// An engine that uses the program for kernels before 6.8 also where the newer one works, so that it can be tested
-    /// there.
+    /// An engine that always uses the program for kernels before 6.8, so that it can be tested on
+    /// newer ones.
     #[cfg(feature = "testing")]
     pub fn legacy() -> Bpf {
         Bpf { legacy: true, ..Bpf::default() }
     }
 
-    /// Looks ahead in lists of any length, so that a test needs no thousands of them.
+    /// Looks ahead in lists of any length, so that a test does not need thousands of tasks.
     #[cfg(feature = "testing")]
     pub fn looking_ahead(self) -> Bpf {
         Bpf { ahead: true, ..self }
@@ -161,21 +161,21 @@ impl Bpf {
         self.repeats
     }
 
-    /// The most processor time that one run of a program took, of all runs so far. Where the kernel is not preemptible,
-    /// nothing else runs on the processor for so long.
+    /// The longest processor time of a run of a program so far. If the kernel is not preemptible,
+    /// nothing else runs on the processor meanwhile.
     #[cfg(feature = "testing")]
     pub fn longest_run(&self) -> std::time::Duration {
         self.longest
     }
 
-    /// For requests that are the trial themselves: with what is loaded kept for the next one, if `keep`, and room for
-    /// this many mappings of one process. There is nothing that can fail here.
+    /// For requests that are the test themselves. If `keep`, programs stay loaded for the next one.
+    /// There is room for this many mappings of one process. This cannot fail.
     pub(crate) fn open(keep: bool, mappings: u64) -> Result<Bpf, Error> {
         Ok(Bpf { keep, mappings, ..Bpf::default() })
     }
 
-    /// Prepare for a request about one process with about so many memory mappings, so that the memory of the answer does not have
-    /// to grow.
+    /// Prepares for a request about one process with approximately this many memory mappings, so
+    /// that the memory of the answer does not have to grow.
     pub fn expecting(self, mappings: u64) -> Bpf {
         Bpf { mappings, ..self }
     }
@@ -207,8 +207,8 @@ impl Bpf {
         }
     }
 
-    /// Does this process use the program for kernels before 6.8 because the newer one did not load? This is known after
-    /// its first request.
+    /// Does this process use the program for kernels before 6.8, because the newer one did not
+    /// load? This is known after its first request.
     pub fn fell_back() -> bool {
         IS_LEGACY.load(Ordering::Relaxed)
     }
@@ -276,7 +276,7 @@ impl Engine for Bpf {
 }
 
 impl Bpf {
-    /// Answer with the program that is loaded. `None` if it has to be loaded again.
+    /// Answers with the loaded program. `None` if it has to be loaded again.
     fn again(
         &mut self,
         mut kept: Kept,
@@ -328,7 +328,7 @@ impl Bpf {
         }
         let mut syscalls = 0;
         loop {
-            // A walk that begins anew does all tasks once more.
+            // A walk that starts again visits all tasks again.
             if matches!(req.strategy, Strategy::All | Strategy::AllThread) {
                 req.expect(sizes.tasks);
             }
@@ -359,8 +359,9 @@ impl Bpf {
     }
 }
 
-/// The groups of `asked` that the engine can answer for this process. In a cgroup namespace, paths of cgroups are
-/// relative to its root, which only the kernel's text tells, so CGROUP is left out there.
+/// The groups of `asked` that the engine can answer for this process. In a cgroup namespace, paths
+/// of cgroups are relative to its root, which only the kernel's text shows, so CGROUP is left out
+/// there.
 pub(super) fn groups(asked: Groups) -> Groups {
     // PROC_CGROUP_INIT_INO, the same on every machine.
     const FIRST: u64 = 0xefff_fffb;
@@ -369,11 +370,11 @@ pub(super) fn groups(asked: Groups) -> Groups {
     if asked.has(Group::Cgroup) && elsewhere() { all - Groups::CGROUP } else { all }
 }
 
-/// What to do about missing rights.
+/// The hint for missing rights.
 const RIGHTS: &str =
     "; it needs root, or CAP_BPF and CAP_PERFMON, and no seccomp filter that denies bpf()";
 
-/// What to do where a security module says no.
+/// The hint if a security module refuses.
 const POLICY: &str = "; a security module such as SELinux, or a seccomp filter, denies bpf() to this process: look for a denial in the \
                       audit log (ausearch -m avc)";
 
@@ -381,23 +382,23 @@ fn is_no_memory(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOMEM)
 }
 
-/// Did a signal arrive? The verifier gives up then.
+/// Did a signal arrive, which makes the verifier give up?
 fn is_signal(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EAGAIN)
 }
 
-/// Does this process have the capabilities that the programs need? If they are those of another user namespace, the kernel
-/// refuses the load all the same.
+/// Does this process have the capabilities that the programs need? If they are those of another
+/// user namespace, the kernel still refuses the load.
 fn is_capable() -> bool {
-    // Where they cannot be read, the kernel decides.
+    // If they cannot be read, the kernel decides.
     rustix::thread::capabilities(None).map_or(true, |c| {
         let has = |one| c.effective.intersects(one | CapabilitySet::SYS_ADMIN);
         has(CapabilitySet::BPF) && has(CapabilitySet::PERFMON)
     })
 }
 
-/// Fails where a call of bpf(2) would end this process, and where it is refused anyway, before the types of the kernel are
-/// read for it.
+/// Fails if a call of bpf(2) would end this process. Also fails early if the call would be refused,
+/// before the types of the kernel are read.
 fn may_be_called() -> Result<(), Error> {
     let (cause, why) = match is_capable().then(seccomp::kills) {
         None => (Cause::NoPermission, format!("this process may not load programs{RIGHTS}")),
@@ -424,10 +425,10 @@ fn unavailable((step, e): Failed) -> Error {
             return Error::Unavailable { engine: EngineId::Bpf, cause: Cause::NotSupported, why };
         }
         Some(libc::EPERM) => (Cause::NoPermission, RIGHTS),
-        // bpf(2) itself gives EPERM where rights are lacking.
+        // bpf(2) itself returns EPERM if rights are missing.
         Some(libc::EACCES) => (Cause::NoPermission, POLICY),
         Some(libc::ENOSYS) => {
-            (Cause::NotSupported, "; bpf() is not there or denied by a seccomp filter")
+            (Cause::NotSupported, "; the kernel lacks bpf(), or a seccomp filter denies it")
         }
         Some(libc::ENOMEM) => (Cause::Limit, "; is there a memory limit on this cgroup?"),
         Some(libc::EMFILE | libc::ENFILE) => (Cause::Limit, "; raise the limit with ulimit -n"),

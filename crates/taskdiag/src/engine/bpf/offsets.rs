@@ -1,5 +1,6 @@
-//! The offsets that the programs read by (`bpf/offsets.h`), and the one other fact about this kernel that the
-//! programs cannot find out: the mapping that every process shows but none has in its list.
+//! The offsets that the programs use (`bpf/offsets.h`), and one other fact about this kernel that
+//! the programs cannot find out: the mapping that every process shows but that is in no list of
+//! mappings.
 //!
 //! Both are found once per process, when a request first needs them.
 
@@ -33,7 +34,7 @@ struct OffsetEntry<'a> {
 }
 
 impl OffsetEntry<'_> {
-    /// The members that the entry may mean. The first one that the kernel has counts.
+    /// The alternatives of the entry. The first member that the kernel has counts.
     fn paths(&self) -> impl Iterator<Item = &str> {
         self.path.split('/').map(str::trim)
     }
@@ -72,14 +73,15 @@ fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
         match e.paths().find_map(|path| btf.offset(e.of, path)).and_then(|o| u16::try_from(o).ok())
         {
             Some(o) => *slot = o,
-            None if e.needed => return Err("this kernel lays out its structs in an unknown way"),
+            None if e.needed => return Err("this kernel has an unknown layout of its structs"),
             None => {}
         }
     }
     Ok(offsets)
 }
 
-/// The members that the programs read by offset and this kernel has, by their names in `offsets.h`, with their sizes in bytes.
+/// The members that the programs read by offset and this kernel has, by their names in `offsets.h`,
+/// with their sizes in bytes.
 #[cfg(feature = "testing")]
 pub fn widths() -> Vec<(&'static str, u32)> {
     let of = |btf: &Btf<'_>, e: OffsetEntry<'static>| {
@@ -89,8 +91,9 @@ pub fn widths() -> Vec<(&'static str, u32)> {
     kernel().map_or(Vec::new(), |btf| entries(HEADER).filter_map(|e| of(btf, e)).collect())
 }
 
-/// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process makes it once, in one
-/// pass. `None` if the types cannot be read or understood, or if the kernel has none.
+/// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process
+/// makes it once, in one pass. `None` if the types cannot be read or understood, or if the kernel
+/// has none.
 pub fn kernel() -> Option<&'static Btf<'static>> {
     static TYPES: Found<Types> = Found::new();
     let find = || {
@@ -101,8 +104,8 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
         let wanted =
             Wanted::new(types, functions).expecting(entries(HEADER).map(|e| e.of.as_bytes()));
         let bytes = bytes();
-        // SAFETY: the bytes stay where they are when their owner moves. They live as long as `Types`, which gives the index away
-        // only by a reference, and that lives for ever.
+        // SAFETY: the bytes stay where they are when their owner moves. They live as long as
+        // `Types`, which is never dropped and only lends the index.
         let text = bytes.as_ref().map(|b| unsafe { &*ptr::from_ref(b.get()) });
         Types { index: text.and_then(|text| Btf::parse(text, &wanted)), _bytes: bytes }
     };
@@ -130,7 +133,8 @@ unsafe impl Sync for Bytes {}
 impl Bytes {
     fn get(&self) -> &[u8] {
         match self {
-            // SAFETY: the mapping is of this length and lives as long as the value; the kernel does not change it.
+            // SAFETY: the mapping is of this length and lives as long as the value; the kernel does
+            // not change it.
             Bytes::Mapped { at, len } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
             Bytes::Read(bytes) => bytes,
         }
@@ -146,7 +150,8 @@ impl Drop for Bytes {
     }
 }
 
-/// The file's bytes. They are mapped if possible, which it is since Linux 6.16, else read.
+/// The file's bytes. They are mapped if the kernel allows it (since Linux 6.16), and read
+/// otherwise.
 fn bytes() -> Option<Bytes> {
     let file = fs::File::open(FILE).ok()?;
     let len = file.metadata().ok()?.len() as usize;
@@ -167,9 +172,9 @@ fn bytes() -> Option<Bytes> {
     }
 }
 
-/// Start, end and permissions (`VMA_*`) of `[vsyscall]`, a mapping at a kernel address that each process shows at the end
-/// of `/proc/PID/maps`, but that is in no list of mappings in the kernel. A boot parameter decides whether there is one,
-/// and only `/proc/PID/maps` shows that.
+/// Start, end and permissions (`VMA_*`) of `[vsyscall]`, a mapping at a kernel address that each
+/// process shows at the end of `/proc/PID/maps`, but that is in no list of mappings in the kernel.
+/// A boot parameter decides whether there is one, and only `/proc/PID/maps` shows that.
 pub fn gate() -> Option<(u64, u64, u32)> {
     static GATE: Found<Option<(u64, u64, u32)>> = Found::new();
     *GATE.get_or_find(|| {

@@ -1,22 +1,25 @@
-//! Proves on the instructions of a program that pointers in objects which may be freed at any time are followed only after a
-//! check, and that what was read is compared once more (`docs/safety.md`, "In which order").
+//! Proves two things from the instructions of a program: pointers in objects that may be freed at
+//! any time are followed only after a check, and values are checked again after they were read
+//! (`docs/safety.md`, "In which order").
 //!
 //! Such an object belongs to an owner: the mm of a task, say. Within each function:
 //!
-//! 1. A pointer that was loaded from the object is followed only after the owner's member was loaded again, later than the pointer,
-//!    and compared with the object.
-//! 2. After the last load from the object or through it, the owner's member is loaded again and compared, on each way to the end of
-//!    the function. So what the function leaves in memory was seen while the object was the owner's.
+//! 1. A pointer that was loaded from the object is followed only after the owner's member was
+//!    loaded again, later than the pointer, and compared with the object.
+//! 2. After the last load from the object or through it, the owner's member is loaded again and
+//!    compared, on each path to the end of the function. So everything that the function leaves in
+//!    memory was read while the owner had the object.
 //!
-//! The values in registers and on the stack are followed as expressions: "the member mm of what r1 was at the beginning". Two loads
-//! of the same member of the same thing are the same expression, so a check is a comparison of an expression with itself, or with the
-//! member of `st` in which the object was kept. What a load is of is known from the relocations and from `offsets.h`.
+//! The values in registers and on the stack are followed as expressions: "the member mm of what r1
+//! was at the beginning". Two loads of the same member of the same object are the same expression,
+//! so a check is a comparison of an expression with itself, or with the member of `st` in which the
+//! object was kept. The relocations and `offsets.h` show which member a load reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::trim::insn::{self, Insn};
 
-/// Members that lead to an object which may be freed at once, while the task that has them lives.
+/// Members that point to an object that may be freed at once while its task lives.
 const OWNERS: [&str; 7] = [
     "task_struct.mm",
     "task_struct.files",
@@ -30,18 +33,19 @@ const OWNERS: [&str; 7] = [
 /// BPF_FETCH: the old value is returned.
 const FETCH: i32 = 1;
 
-/// What is known about an instruction beside itself.
+/// Additional facts about instructions.
 pub struct Known<'a> {
     /// "struct.member" that the instruction was relocated for.
     pub member: &'a dyn Fn(usize) -> Option<String>,
     /// The member whose offset is at this place of the read-only data.
     pub offset: &'a dyn Fn(i64) -> Option<String>,
-    /// The number of the map with the read-only data, and of that with `st`.
+    /// The numbers of the maps with the read-only data and with `st`.
     pub rodata: i32,
     /// As above.
     pub bss: i32,
-    /// Where the read-only data says that the processor may load in another order. If given, only the code for such a processor
-    /// is looked at, and a check counts only if an instruction that orders loads comes before it.
+    /// The offset of the flag in the read-only data that the processor may reorder loads. If given,
+    /// only the code for such a processor is looked at, and a check counts only if an instruction
+    /// that orders loads comes before it.
     pub orders_loads: Option<i64>,
     /// The number in a call of `bpf_rdonly_cast`, which returns its argument.
     pub cast: Option<i32>,
@@ -49,23 +53,23 @@ pub struct Known<'a> {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Expr {
-    /// Unknown: what this instruction has made.
+    /// Unknown: the result of this instruction.
     Made(usize),
-    /// The task that reads. It runs, so nobody takes away what it has.
+    /// The task that reads. It is running, so its objects are not freed.
     Reader,
-    /// What a register has at the beginning of the function.
+    /// The value of a register at the start of the function.
     Argument(u8),
     Number(i64),
     /// An address in the map with `st`, in the read-only data, or on the stack.
     State(i64),
     ReadOnly(i64),
     Stack(i64),
-    /// The offset of a member, which the kernel's types tell.
+    /// The offset of a member, from the kernel's types.
     Offset(String),
-    /// Whether the processor may load in another order.
+    /// May the processor reorder loads?
     Ordering,
     Plus(Box<Expr>, String),
-    /// What is at an address: of a member of something, or in `st`.
+    /// The value at an address: of a member of an object, or in `st`.
     Load(Box<Expr>, String),
 }
 
@@ -75,7 +79,7 @@ struct Val {
     is: Expr,
     /// The loads that it came from.
     sites: BTreeSet<usize>,
-    /// If it is an owner's member: the loads that were made before it was loaded, and not compared by then.
+    /// If it is an owner's member: the unchecked loads from before it was loaded.
     covers: BTreeSet<usize>,
 }
 
@@ -85,7 +89,7 @@ impl Val {
     }
 }
 
-/// Without what was added to it.
+/// The value without its offset.
 fn base(e: &Expr) -> &Expr {
     match e {
         Expr::Plus(b, _) => base(b),
@@ -93,7 +97,7 @@ fn base(e: &Expr) -> &Expr {
     }
 }
 
-/// Is it the member of an owner?
+/// Is it a member of an owner?
 fn is_owned(e: &Expr) -> bool {
     matches!(e, Expr::Load(of, m) if **of != Expr::Reader && OWNERS.contains(&m.as_str()))
 }
@@ -111,11 +115,11 @@ fn root<'e>(e: &'e Expr, kept: &BTreeSet<Expr>) -> Option<&'e Expr> {
 struct State {
     regs: Vec<Val>,
     stack: BTreeMap<i64, Val>,
-    /// Loads that no check has come after, and their objects.
+    /// Loads without a later check, and their objects.
     pending: BTreeMap<usize, Expr>,
-    /// Those of them that an instruction has come after which orders loads.
+    /// The loads among them that a later instruction orders.
     ordered: BTreeSet<usize>,
-    /// Members of `st` that an object was stored to here.
+    /// Members of `st` to which an object was stored here.
     stored: BTreeMap<i64, Expr>,
 }
 
@@ -133,7 +137,7 @@ impl State {
         self.stack.retain(|k, _| other.stack.contains_key(k));
         self.stack.iter_mut().for_each(|(k, a)| mix(a, &other.stack[k]));
         let ordered = |s: &State, of: &State| {
-            // What one of the two has not loaded needs no order there.
+            // A load that is missing on one path needs no order there.
             let not =
                 s.pending.keys().filter(|k| !of.pending.contains_key(k) || of.ordered.contains(k));
             not.filter(|k| s.ordered.contains(k)).copied().collect::<BTreeSet<_>>()
@@ -146,10 +150,11 @@ impl State {
     }
 }
 
-/// The number of the first object in `st`, where loads have the numbers of their instructions.
+/// The number of the first object in `st`. Loads have the numbers of their instructions, which are
+/// lower.
 const KEPT: usize = 1 << 32;
 
-/// What a member of `st` has.
+/// The value of a member of `st`.
 fn in_state(at: i64) -> Expr {
     Expr::Load(Box::new(Expr::State(at)), "st".into())
 }
@@ -168,15 +173,17 @@ struct Checker<'a> {
     kept: BTreeSet<Expr>,
     new_kept: BTreeSet<Expr>,
     wrong: BTreeSet<String>,
-    /// The objects in members of `st` that a function compares with the owner's member, on each way through it.
+    /// The objects in members of `st` that a function compares with the owner's member on each path
+    /// through it.
     compares: BTreeMap<usize, BTreeSet<Expr>>,
-    /// Which of these were not compared at an end of the function that is looked at: numbers from `KEPT` on.
+    /// The objects that were not compared at an end of the current function: numbers from `KEPT`
+    /// on.
     not_compared: BTreeSet<usize>,
-    /// Checks of what was loaded in the same function.
+    /// Checks of objects that were loaded in the same function.
     checks: BTreeSet<usize>,
 }
 
-/// What is wrong with the order of loads of a program. Also returns the instructions that are checks.
+/// Returns the errors in the order of loads of a program, and the instructions that are checks.
 pub fn check(insns: &[u8], known: &Known<'_>) -> (Vec<String>, BTreeSet<usize>) {
     let all: Vec<Insn> =
         insns.chunks_exact(insn::SIZE).map(|b| insn::decode(b).expect("an instruction")).collect();
@@ -206,7 +213,8 @@ pub fn check(insns: &[u8], known: &Known<'_>) -> (Vec<String>, BTreeSet<usize>) 
 impl Checker<'_> {
     fn function(&mut self, begin: usize) {
         let regs = (0..11).map(|r| Val::of(Expr::Argument(r))).collect::<Vec<_>>();
-        // As if something had been loaded from each of the objects in `st` before: is it compared at the end?
+        // Starts as if something had been loaded from each object in `st`, to see whether each is
+        // compared at the end.
         let before = self.kept.iter().enumerate().map(|(n, e)| (KEPT + n, e.clone())).collect();
         let mut first = State {
             regs,
@@ -320,7 +328,7 @@ impl Checker<'_> {
                     (0x00, _, e, Expr::Number(b)) | (0x00, _, Expr::Number(b), e) => {
                         Expr::Plus(Box::new(e.clone()), b.to_string())
                     }
-                    // An address and a number that is not known, such as that of an element.
+                    // An address plus an unknown number, such as the index of an element.
                     (0x00, _, e, f) => match (root(e, &self.kept), root(f, &self.kept)) {
                         (Some(_), _) => Expr::Plus(Box::new(e.clone()), "?".into()),
                         (_, Some(_)) => Expr::Plus(Box::new(f.clone()), "?".into()),
@@ -475,7 +483,7 @@ mod tests {
 
     fn wrong(insns: &[[u8; 8]], reorders: bool) -> Vec<String> {
         let insns = insns.concat();
-        // A load with this offset from r6 is of signal->tty.
+        // A load with this offset from r6 reads signal->tty.
         let member = |pc: usize| {
             let i = insn::decode(&insns[pc * 8..pc * 8 + 8])?;
             (i.class() == insn::LDX && i.src == SIGNAL).then(|| "signal_struct.tty".into())
@@ -515,7 +523,8 @@ mod tests {
         assert_eq!(wrong(&terminal(FENCE), true), Vec::<String>::new());
     }
 
-    /// What clang made of tty_nr() at commit a7ff934: both loads of the pointer in front, then the loads from what it points to.
+    /// clang's code for tty_nr() at commit a7ff934: both loads of the pointer first, then the loads
+    /// from its target.
     #[test]
     fn a_pointer_that_is_loaded_after_the_check_is_found() {
         let moved = [
@@ -535,7 +544,8 @@ mod tests {
 
     #[test]
     fn a_check_too_few_is_found() {
-        // Neither the one before the use, nor the one at the end, nor a comparison that does not come last, may be lacking.
+        // No check may be missing: the one before the use, the one at the end, and a comparison
+        // that does not come last.
         for at in [5, 9] {
             let mut few = terminal(FENCE);
             few[at] = [0x05, 0, 0, 0, 0, 0, 0, 0];

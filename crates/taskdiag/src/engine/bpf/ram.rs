@@ -1,5 +1,5 @@
-//! Where the machine's memory ends, and which bits of a page table entry are an address. The programs need both to
-//! read page tables without ever reading from a device (`bpf/usermem.h`).
+//! Finds the end of the machine's memory, and the address bits of a page table entry. The programs
+//! need both to read page tables without ever reading from a device (`bpf/usermem.h`).
 //!
 //! They are found once per process, when a request first needs them.
 
@@ -7,8 +7,8 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::engine::found::Found;
 
-/// The end of ordinary memory as a physical address, and the address bits of an entry. Both are 0 where page tables are
-/// not understood, which is everywhere but on x86-64.
+/// The end of ordinary memory as a physical address, and the address bits of an entry. Both are 0
+/// if page tables are not supported, as on all architectures except x86-64.
 pub fn limits() -> (u64, u64) {
     static FOUND: Found<(u64, u64)> = Found::new();
     *FOUND.get_or_find(|| match address_bits() {
@@ -39,7 +39,8 @@ fn iomem() -> Option<u64> {
     parse(&text)
 }
 
-/// The end of the last range of "System RAM", or `None` if there is none or the addresses are hidden.
+/// The end of the last range of "System RAM", or `None` if there is none or the addresses are
+/// hidden.
 fn parse(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let ranges = text.lines().filter_map(|l| l.split_once(" : "));
@@ -50,8 +51,8 @@ fn parse(text: &[u8]) -> Option<u64> {
     ends.max().filter(|end| *end > 0).map(|end| end + 1)
 }
 
-/// An estimate of the end of memory: its size, plus room for devices below 4 GiB. Memory above this is then not read
-/// through page tables but from /proc, which costs time but hides nothing.
+/// An estimate of the end of memory: its size, plus room for devices below 4 GiB. Memory above this
+/// is read from /proc and not through page tables, which costs time but loses nothing.
 fn about() -> u64 {
     let sys = rustix::system::sysinfo();
     #[allow(clippy::unnecessary_cast)] // as wide as a `long`, which is not u64 everywhere
@@ -59,7 +60,8 @@ fn about() -> u64 {
     (total + total / 8 + (4 << 30)).next_multiple_of(1 << 30)
 }
 
-/// The address bits of an entry, without the bit that marks a page as encrypted (AMD's SME and SEV).
+/// The address bits of an entry, without the bit that marks a page as encrypted (AMD's SME and
+/// SEV).
 #[cfg(target_arch = "x86_64")]
 fn address_bits() -> u64 {
     let highest = cpuid(0x8000_0000).eax;

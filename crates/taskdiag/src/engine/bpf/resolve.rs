@@ -1,7 +1,7 @@
-//! Serves the calls of a loader program: bpf(2), and look-ups of kernel types, which one pass over the
-//! kernel's type information finds all together. The kernel itself would search that information for each
-//! function that a program calls and for each type that it reads, which takes a third of the time of a
-//! load. The kernel also gets only those parts of a program that the request needs, see `trim`.
+//! Serves the calls of a loader program: bpf(2), and look-ups of kernel types. One pass over the
+//! kernel's type information finds all types together. The kernel itself would search it for each
+//! function that a program calls and for each type that it reads, which takes a third of the load
+//! time. The kernel also gets only the parts of a program that the request needs, see `trim`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -24,18 +24,18 @@ pub struct Resolver<'k> {
     data: Option<Data<'k>>,
     /// The last command that failed.
     pub failed: Option<i32>,
-    /// The verifier has looked at the program that failed to load.
+    /// Did the verifier look at the program that failed to load?
     pub refused: bool,
-    /// Which work on the program was done here and not left to the kernel.
+    /// The work on the program that was done here instead of in the kernel.
     pub done: LoaderWork,
 }
 
-/// Which work was done on a program.
+/// The work that was done on a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoaderWork {
     /// It was relocated.
     pub relocated: bool,
-    /// Code that is never run was left out.
+    /// Dead code was removed.
     pub trimmed: bool,
 }
 
@@ -78,19 +78,21 @@ impl<'k> Resolver<'k> {
         self.local = memory.get(memory.number(attr + BTF_AT, 8)?, len)?.to_vec();
         Some(())
     }
-    /// Do the work that comes before a command. What fails here is left to the kernel, which does or refuses it.
+    /// Does the work before a command. If something fails here, it is left to the kernel, which
+    /// does or refuses it.
     pub fn prepare(&mut self, cmd: i32, memory: &mut LoaderMemory<'_>, attr: u64) {
         match cmd {
             sys::BTF_LOAD => drop(self.remember(memory, attr)),
             sys::PROG_LOAD => {
                 self.done.relocated = self.relocate(memory, attr).is_some();
-                // Before the relocation it is not clear which code is run.
+                // Before the relocation, it is not known which code is dead.
                 self.done.trimmed = self.done.relocated && self.trim(memory, attr).is_some();
             }
             _ => {}
         }
     }
-    /// Relocate the program that is about to be loaded. `None` if it is left unchanged, for the kernel to relocate.
+    /// Relocates the program that is about to be loaded. `None` if it is left unchanged, for the
+    /// kernel to relocate.
     fn relocate(&mut self, memory: &mut LoaderMemory<'_>, attr: u64) -> Option<()> {
         let count = memory.number(attr + CORE_RELO_CNT_AT, 4)? as usize;
         if count == 0 || memory.number(attr + CORE_RELO_REC_SIZE_AT, 4)? as usize != RELOCATION_SIZE
@@ -109,12 +111,12 @@ impl<'k> Resolver<'k> {
         memory.set(attr + CORE_RELOS_AT, 8, 0)?;
         memory.set(attr + CORE_RELO_REC_SIZE_AT, 4, 0)
     }
-    /// Remove the code that is never run from the program. `None` if it is left unchanged.
+    /// Removes dead code from the program. `None` if it is left unchanged.
     fn trim(&self, memory: &mut LoaderMemory<'_>, attr: u64) -> Option<()> {
         let insns_at = memory.number(attr + INSNS_AT, 8)?;
         let insns = memory.get(insns_at, memory.number(attr + INSN_CNT_AT, 4)? as usize * 8)?;
         let trimmed = trim::trim(insns, self.data?)?;
-        // Which instruction each function begins with, and its type.
+        // The first instruction of each function, and its type.
         let record = memory.number(attr + FUNC_INFO_REC_SIZE_AT, 4)? as usize;
         let count = memory.number(attr + FUNC_INFO_CNT_AT, 4)? as usize;
         let infos_at = memory.number(attr + FUNC_INFO_AT, 8)?;
@@ -130,13 +132,13 @@ impl<'k> Resolver<'k> {
         memory.get_mut(insns_at, trimmed.insns.len())?.copy_from_slice(&trimmed.insns);
         memory.set(attr + INSN_CNT_AT, 4, trimmed.insns.len() as u64 / 8)?;
         memory.get_mut(infos_at, kept.len())?.copy_from_slice(&kept);
-        // Lines of the source would have to be corrected, too; `bpf/gen` has left them out.
+        // Line information would have to be corrected, too, but `bpf/gen` has removed it.
         memory.set(attr + FUNC_INFO_CNT_AT, 4, (kept.len() / record) as u64)
     }
 }
 
-/// Was it the verifier that refused this program? A security module refuses with the same error, but before the verifier writes
-/// anything into its log. So the load is tried once more with a log.
+/// Was it the verifier that refused this program? A security module refuses with the same error,
+/// but before the verifier writes anything into its log. So the load is tried once more with a log.
 fn is_refused(error: i64, attr: &mut [u8]) -> bool {
     if error != -i64::from(libc::EACCES) || attr.len() < LOG_BUF_AT + 8 {
         return false;
@@ -149,7 +151,8 @@ fn is_refused(error: i64, attr: &mut [u8]) -> bool {
     let r = sys::bpf_bytes(sys::PROG_LOAD, attr);
     attr[LOG_LEVEL_AT..LOG_BUF_AT + 8].fill(0);
     if r >= 0 {
-        // SAFETY: the command made this fd, and nobody else has it. It is closed, since the first call has failed.
+        // SAFETY: the command made this fd, and nobody else has it. It is closed, since the first
+        // call has failed.
         drop(unsafe { OwnedFd::from_raw_fd(r as i32) });
     }
     log[0] != 0
@@ -195,7 +198,7 @@ impl Host for Resolver<'_> {
 mod tests {
     use super::*;
 
-    /// The result of a load of a program of this kind, and whether the verifier is said to have refused it.
+    /// The result of loading a program of this kind, and whether the report blames the verifier.
     fn load(kind: u32, insns: &[u8]) -> (i64, bool) {
         let license = c"Dual BSD/GPL";
         let mut attr = [0u8; 144];
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_program_that_the_verifier_refuses_is_said_to_be() {
-        // A filter of a socket that returns what it has never set, and one without instructions.
+        // A socket filter that returns an uninitialized register, and one without instructions.
         let unset = [0xbf, 0x50, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
         let (r, refused) = load(1, &unset);
         if r == -i64::from(libc::EPERM) {

@@ -1,6 +1,7 @@
 //! A loaded program, its memory, and the answers that it writes.
 //!
-//! What it does not do: decide how much memory there is (`sizes`), or keep a program for later answers (the engine).
+//! It decides neither how much memory there is (`sizes`) nor whether a program is kept for later
+//! answers (the engine).
 
 use std::io;
 use std::mem::offset_of;
@@ -30,15 +31,15 @@ use crate::request::{Processes, Request};
 /// close, and the iterator; and at the end the mapping of the output, two unmappings and seven closes.
 const LOAD_SYSCALLS: u64 = 34;
 
-/// How long the program runs before it gives the CPU back. On a kernel without preemption nothing else runs on that CPU
-/// meanwhile. The start of a run costs some microseconds.
+/// How long the program runs before it returns. On a kernel without preemption nothing else runs on
+/// that CPU meanwhile. The start of a run costs some microseconds.
 const SLICE_NS: u64 = 1_000_000;
 
-/// How long a walk that is to lose its place rests after each run.
+/// For tests: how long a walk that should lose its place rests after each run.
 const REST: Duration = Duration::from_millis(1);
 
-/// How long a run waits for an exec to end that moves the task where the walk rests. It lasts for some instructions, unless the thread
-/// that calls exec does not get a processor.
+/// How long to wait for the end of an exec that moves the task at which the walk rests. The exec
+/// only takes some instructions, unless its thread gets no processor.
 const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
 /// A loaded program and its memory. It may answer the same request any number of times.
@@ -54,7 +55,7 @@ pub struct LoadedProgram {
     out: Option<Mapping>,
     chunks: usize,
     forgetful: bool,
-    /// The longest stream that is wanted, if it is copied. A longer one is an error.
+    /// The limit of the stream's length, if it is copied. A longer one is an error.
     pub most: usize,
     /// System calls for the current answer.
     pub syscalls: u64,
@@ -85,9 +86,10 @@ impl LoadedProgram {
         let (skip_base, skip_stat) = req.members.skipped();
         let text = req.groups.intersects(Groups::TEXTS);
         let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
-        // What does not fit into these tables is written again, so their sizes only matter for speed. One process has
-        // fewer names than all together, and shares nothing. There are at most as many shared objects as processes. The
-        // table of names is no larger, because the kernel clears a map in one go (see `sizes::most`).
+        // Entries that do not fit into these tables are written again, so their sizes only matter
+        // for speed. One process has fewer names than all together, and shares nothing. There are
+        // at most as many shared objects as processes. The table of names is no larger, because the
+        // kernel clears a map in one go (see `sizes::most`).
         let one = req.strategy == Strategy::One;
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
         let names =
@@ -193,7 +195,7 @@ impl LoadedProgram {
         self.state.slice_mut(offset_of!(State, own), 8).copy_from_slice(&own.to_ne_bytes());
         self.open_iterator()?;
         if self.legacy && req.strategy.takes_pid() {
-            // The first pass only finds the process that the pid belongs to.
+            // The first pass only finds the process of the pid.
             self.steps()?;
             self.set(offset_of!(State, done), 0);
             self.set(offset_of!(State, walking), 1);
@@ -213,12 +215,12 @@ impl LoadedProgram {
         State::ref_from_bytes(self.state.slice(0, size_of::<State>())).expect("page-aligned")
     }
 
-    /// Set a u32 of the state. The program does not run meanwhile.
+    /// Sets a u32 of the state. The program must not run meanwhile.
     fn set(&mut self, offset: usize, value: u32) {
         self.state.slice_mut(offset, 4).copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// How far the program is.
+    /// The progress of the program.
     fn place(&self) -> [u32; 8] {
         let s = self.state();
         [s.nseen, s.counted, s.walking, s.part, s.chunk, s.off, s.done, s.full]
@@ -226,8 +228,8 @@ impl LoadedProgram {
 
     /// Let the program write until the output is full, its time is over, or everything is written.
     ///
-    /// If it came no further, the task where it rests is being moved by an exec. Then this thread sleeps for a moment, because that
-    /// task may want this processor.
+    /// If it made no progress, an exec is moving the task at which it rests. Then this thread
+    /// sleeps for a moment, because that task may need this processor.
     fn step(&mut self) -> Result<(), Failed> {
         let before = self.place();
         let mut byte = [0u8];
@@ -244,7 +246,7 @@ impl LoadedProgram {
                 self.longest = self.longest.max(processor_time().saturating_sub(begin));
             }
             if r >= 0 && self.legacy {
-                // The kernel's own iterator came to its end.
+                // The kernel's own iterator has ended.
                 self.set(offset_of!(State, done), 1);
                 return Ok(());
             }
@@ -265,7 +267,7 @@ impl LoadedProgram {
         }
     }
 
-    /// Let the program run to its end, without output.
+    /// Runs the program to its end, without output.
     pub fn steps(&mut self) -> Result<(), Failed> {
         while self.state().done == 0 {
             self.step()?;
@@ -278,7 +280,7 @@ impl LoadedProgram {
     /// The stream stays in place if all of it is in the output at the end and `keep` is `None`. Else it is copied chunk by
     /// chunk; if the program is to answer again, `keep` has the memory for that.
     ///
-    /// If the caller stops the request, the stream ends after the task that is begun.
+    /// If the caller stops the request, the stream ends after the current task.
     pub fn answer(
         &mut self,
         head: &Info,
@@ -292,7 +294,7 @@ impl LoadedProgram {
             w
         };
         let mut copied = keep.map(begun);
-        // How much of the first chunk is left for the head of the stream.
+        // The space in the first chunk for the head of the stream.
         let mut from = HEAD;
         let (mut seen, mut stopped) = (0, false);
         loop {
@@ -308,7 +310,7 @@ impl LoadedProgram {
                 return Err(Error::NoSuchProcess(req.pid));
             }
             if req.strategy.takes_pid() {
-                // Their number is known only now.
+                // Their number is only known now.
                 req.expect((tasks - seen) as usize);
             }
             req.advance((tasks - seen) as usize);
@@ -382,7 +384,8 @@ impl LoadedProgram {
     }
 }
 
-/// Processor time of this thread. Unlike the time of the day, it does not count what else the processor does meanwhile.
+/// Processor time of this thread. Unlike the time of day, it leaves out other work of the
+/// processor.
 #[cfg(feature = "testing")]
 fn processor_time() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -392,7 +395,8 @@ fn processor_time() -> Duration {
 /// True after the newer program has failed to load here and the older one has loaded.
 pub static IS_LEGACY: AtomicBool = AtomicBool::new(false);
 
-/// Load the program for this kernel: the newer kind, or else the older one, which is then taken for later requests, too.
+/// Loads the program for this kernel: the newer one, or else the older one, which is then also used
+/// for later requests.
 fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, bool), Failed> {
     let skeleton = match (groups.intersects(Groups::BPF_RARE), groups.intersects(Groups::BPF_MORE))
     {
@@ -425,8 +429,9 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
     }
 }
 
-/// Is this process in the initial pid namespace, whose inode has had this number since Linux 3.8? Before Linux 6.11 that
-/// is not known here, and the program finds it out. /proc/self/ns/pid would tell, but makes the kernel create inodes.
+/// Is this process in the initial pid namespace, whose inode has had this number since Linux 3.8?
+/// Before Linux 6.11, the program has to find that out. /proc/self/ns/pid would show it, but makes
+/// the kernel create inodes.
 fn in_first_pid_namespace() -> bool {
     const FIRST: u64 = 0xefff_fffc;
     sys::own_pid_namespace().is_ok_and(|inode| inode == FIRST)

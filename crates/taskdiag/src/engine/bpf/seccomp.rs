@@ -1,7 +1,8 @@
-//! Finds out whether a seccomp filter ends a program that calls bpf(2).
+//! Finds out whether a seccomp filter kills a program that calls bpf(2).
 //!
-//! A service of systemd with `SystemCallFilter=@system-service` has such a filter. It cannot be read, and there is no other way to
-//! ask what it does. So a child process makes the call first, and only in programs that have a filter.
+//! A service of systemd with `SystemCallFilter=@system-service` has such a filter. The filter
+//! cannot be read, and there is no other way to find out its effect. So a child process makes the
+//! call first, but only in programs with a filter.
 
 use std::io;
 
@@ -10,8 +11,8 @@ use crate::engine::found::Found;
 /// The mode of a task with a filter, as prctl(2) returns it.
 const MODE_FILTER: libc::c_int = 2;
 
-/// Whether a call of bpf(2) would end this process. What was found out under a filter is kept. Without one it is asked again, because
-/// a program can set up a filter at any time.
+/// Whether a call of bpf(2) would end this process. The result under a filter is kept. Without a
+/// filter, it is checked again, because a program can install one at any time.
 ///
 /// # Errors
 /// No child could be made to find out.
@@ -29,8 +30,9 @@ pub fn kills() -> io::Result<bool> {
 }
 
 fn kills_a_child() -> io::Result<bool> {
-    // SAFETY: fork(2) without a signal at the end of the child, so that a program which counts its children is not told of this one.
-    // The child makes system calls only, which are safe after a fork of a program with threads, and does not return.
+    // SAFETY: fork(2) without a signal at the end of the child, so that a program that counts its
+    // children does not notice this one. The child makes system calls only, which are safe after a
+    // fork of a program with threads, and does not return.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     if child < 0 {
         return Err(io::Error::last_os_error());
@@ -38,7 +40,8 @@ fn kills_a_child() -> io::Result<bool> {
     if child == 0 {
         // SAFETY: none of the calls takes a pointer. bpf(2) fails, since it is given no attributes.
         unsafe {
-            // The filter's signal would write a core file. The filter allows prctl(2), which was called before.
+            // The filter's signal would write a core file. The filter allows prctl(2), which was
+            // called before.
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
             libc::syscall(libc::SYS_bpf, 0, 0, 0);
             libc::_exit(0)

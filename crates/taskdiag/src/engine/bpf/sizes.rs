@@ -1,5 +1,5 @@
-//! How much memory a request needs: chunks of output, and room for the tasks that the walk sees. It is pure, except that it
-//! asks how many tasks the machine has.
+//! Computes the memory for a request: chunks of output, and room for the tasks that the walk sees.
+//! It is pure, except that it asks for the number of tasks on the machine.
 
 use taskdiag_wire::{Group, Groups, Strategy};
 
@@ -7,21 +7,24 @@ use super::shared::*;
 use crate::engine::estimate;
 use crate::request::Request;
 
-/// The most chunks of output for these groups: 1.1 MB, or 1.7 MB. The kernel clears the pages of a map in one go, and a page takes
-/// 10 µs where the host of a virtual machine has to find it first, so four chunks held a CPU for 5 ms. A run of the program ends
-/// after a millisecond, in which it fills a fifth of a chunk. A larger answer is copied out between two runs.
+/// The largest number of chunks of output for these groups: 1.1 MB, or 1.7 MB. The kernel clears
+/// the pages of a map without a pause. A page takes 10 µs if the host of a virtual machine has to
+/// allocate it first, so four chunks kept a CPU busy for 5 ms. A run of the program ends after a
+/// millisecond, in which it fills a fifth of a chunk. A larger answer is copied out between two
+/// runs.
 pub fn most(groups: Groups) -> usize {
     reserve(groups).max(1) + 1
 }
 
-/// The most tasks that a walk remembers at first. It needs the last of them that is still there, so it loses its place only if
-/// all of them end between two runs. More would hold a CPU for longer, because the kernel clears 8 bytes for each in one go.
+/// The largest number of tasks that a walk remembers at first. It needs the last of them that still
+/// exists, so it loses its place only if all of them end between two runs. More would keep a CPU
+/// busy for longer, because the kernel clears 8 bytes for each without a pause.
 const SEEN_MAX: usize = 16384;
 /// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
 /// millisecond for that code.
 const MANY: usize = 2000;
-/// The same for threads (`bpf/touch.h`), which are listed, or over which values of processes are summed up. That saves less for
-/// each.
+/// The same for threads (`bpf/touch.h`) that are listed, or whose values are summed up. That saves
+/// less for each.
 const MANY_THREADS: usize = 5000;
 
 /// How large to make the maps.
@@ -33,17 +36,17 @@ pub struct Sizes {
     pub tasks: usize,
     /// How many of them it remembers: a power of two.
     pub seen: u32,
-    /// End each run soon, and rest after it, so that the walk often loses its place (a test).
+    /// For tests: end each run soon, and rest after it, so that the walk often loses its place.
     pub forgetful: bool,
-    /// Bits of `enum ahead_of`: the tasks whose memory is loaded early. There are so many of them that it pays to load the code for
-    /// it.
+    /// Bits of `enum ahead_of`: the tasks whose memory is loaded early, because there are enough of
+    /// them to pay for loading that code.
     pub ahead: u32,
 }
 
 impl Sizes {
-    /// Estimate them from the number of tasks on the machine, so that the whole answer fits if it is not huge. A wrong
-    /// guess only costs time: chunks are emptied and used again, and if too few tasks are remembered, the walk is
-    /// repeated.
+    /// Estimate them from the number of tasks on the machine, so that the whole answer fits if it
+    /// is not huge. A wrong guess only costs time: chunks are reused, and if too few tasks are
+    /// remembered, the walk is repeated.
     pub fn estimate(req: &Request, mappings: u64) -> Sizes {
         let tasks = match req.strategy {
             Strategy::One => {
@@ -88,13 +91,14 @@ impl Sizes {
     }
 }
 
-/// Does the walk go along the list of processes?
+/// Does the walk follow the list of processes?
 fn is_by_process(req: &Request) -> bool {
     matches!(req.strategy, Strategy::All | Strategy::Children)
 }
 
-/// How many chunks to keep free for a task that is begun, beside its first one. Groups of a fixed size fit into the first.
-/// Text and mappings may go on in one more. Other groups may have many supplementary groups or long paths.
+/// The number of chunks to keep free for the rest of a task, in addition to its first one. Groups
+/// of a fixed size fit into the first. Text and mappings may go on in one more. Other groups may
+/// have many supplementary groups or long paths.
 pub fn reserve(groups: Groups) -> usize {
     let rest = groups - Groups::FIXED_SIZE;
     if rest.is_empty() {

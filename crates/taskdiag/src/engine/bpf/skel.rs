@@ -40,7 +40,7 @@ pub struct Skeleton {
     programs: usize,
 }
 
-/// What to set for one map before the load.
+/// The settings of one map before the load.
 #[derive(Clone, Copy, Debug)]
 pub struct MapInit<'a> {
     /// The map.
@@ -51,7 +51,7 @@ pub struct MapInit<'a> {
     pub value: &'a [u8],
 }
 
-/// What the loader made.
+/// The maps and programs that the loader made.
 #[derive(Debug)]
 pub struct Loaded {
     names: &'static [u8],
@@ -84,7 +84,8 @@ impl Skeleton {
         self.wanted.split(|b| *b == 0).filter(|n| !n.is_empty())
     }
 
-    /// Load it. The error names the step that failed, which tells a missing right from a missing feature.
+    /// Load it. The error names the step that failed, which distinguishes a missing right from a
+    /// missing feature.
     pub fn load(&self, init: &[MapInit<'_>]) -> Result<Loaded, Failed> {
         let mut ctx = self.context(init);
         let here = |types| self.run_here(types, &mut ctx.clone(), init);
@@ -131,7 +132,7 @@ impl Skeleton {
         Some(Loaded { names: self.names, maps, programs })
     }
 
-    /// Run the loader in this process. `None` if it does something that is not understood.
+    /// Runs the loader in this process. `None` if it does something unknown.
     fn run_here(
         &self,
         types: &Btf<'_>,
@@ -293,9 +294,9 @@ mod tests {
         called
     }
 
-    /// `docs/safety.md` says for each helper and kernel function that the shipped programs call who keeps alive the
-    /// objects that it follows. The test fails if a program calls one that is not listed, or if a listed one is not
-    /// called.
+    /// `docs/safety.md` lists each helper and kernel function that the shipped programs call, and
+    /// what keeps the objects alive that it follows. The test fails if a program calls one that is
+    /// not listed, or if a listed one is not called.
     #[test]
     fn programs_call_only_what_docs_safety_lists() {
         let listed: BTreeSet<String> = taskdiag_bpf::SAFETY
@@ -306,7 +307,7 @@ mod tests {
                 helper => helper.starts_with("helper ").then(|| helper.to_owned()),
             })
             .collect();
-        assert!(listed.len() > 5, "the table is not understood: {listed:?}");
+        assert!(listed.len() > 5, "the table cannot be parsed: {listed:?}");
         let mut all = BTreeSet::new();
         for (name, s) in PROGRAMS_OF {
             let called = called(&shipped(s));
@@ -322,7 +323,7 @@ mod tests {
         assert!(gone.is_empty(), "docs/safety.md lists what no program calls: {gone:?}");
     }
 
-    /// The program of a loader as it is shipped, and what its relocations are for.
+    /// The shipped program of a loader, and the targets of its relocations.
     #[derive(Default)]
     struct Shipped {
         types: Vec<u8>,
@@ -372,7 +373,7 @@ mod tests {
     const PROGRAMS_OF: [(&str, &Skeleton); 4] =
         [("lite", &LITE), ("more", &MORE), ("all", &SNAPSHOT), ("legacy", &LEGACY)];
 
-    /// What `order` finds wrong with the loads of a program, and how many checks it found.
+    /// The errors that `order` finds in the loads of a program, and the number of checks.
     fn order_of(
         s: &Skeleton,
         it: &Shipped,
@@ -412,7 +413,8 @@ mod tests {
                 assert!(wrong.is_empty(), "{name} on {processor}:\n{}", wrong.join("\n"));
                 assert!(checks.len() >= 8, "{name}: only {} checks were found", checks.len());
             }
-            // This one has all that the others have, but the one for older kernels.
+            // This program has everything that the others have, except for the one for older
+            // kernels.
             if name != "all" {
                 continue;
             }
@@ -429,7 +431,8 @@ mod tests {
         }
     }
 
-    /// The table of `docs/safety.md` says of each struct that the programs read who keeps it.
+    /// The table of `docs/safety.md` lists each struct that the programs read, and what keeps it
+    /// alive.
     #[test]
     fn docs_safety_tells_of_each_struct_that_programs_read() {
         let begin = "## What the loads follow";
@@ -446,11 +449,11 @@ mod tests {
         let lacking: Vec<_> = read.iter().filter(|r| !told.contains(r.as_str())).collect();
         assert!(lacking.is_empty(), "docs/safety.md does not say who keeps these: {lacking:?}");
         let gone: Vec<_> = told.iter().filter(|t| !read.contains(**t)).collect();
-        assert!(gone.is_empty(), "docs/safety.md tells of what no program reads: {gone:?}");
+        assert!(gone.is_empty(), "docs/safety.md names fields that no program reads: {gone:?}");
     }
 
-    /// If a newer program did not load, the older one would be used. It gives the same answers, only slower, so nobody
-    /// would notice.
+    /// If a newer program did not load, the older one would be used. It gives the same answers,
+    /// only more slowly, so no other test would notice.
     #[test]
     fn the_newer_programs_load_where_there_are_open_coded_loops() {
         use super::super::{GROUPS, LoadedProgram, Sizes};

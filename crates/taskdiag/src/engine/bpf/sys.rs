@@ -1,5 +1,5 @@
-//! The bpf(2) commands that the engine needs, and mapped memory. Nothing is cached here, and nothing
-//! outlives its owner, because every fd is an `OwnedFd`.
+//! The bpf(2) commands that the engine needs, and mapped memory. Nothing is cached here, and
+//! nothing outlives its owner, because every fd is an `OwnedFd`.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -29,10 +29,11 @@ fn bpf<T>(cmd: libc::c_int, attr: &mut T) -> io::Result<i64> {
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) }
 }
 
-/// Calls bpf(2) with a `union bpf_attr` that another program filled in. Returns its result, or a negative errno.
+/// Calls bpf(2) with a `union bpf_attr` that another program filled in. Returns its result, or a
+/// negative errno.
 pub fn bpf_bytes(cmd: libc::c_int, attr: &mut [u8]) -> i64 {
-    // SAFETY: the kernel reads and writes the attr within its length. The commands of a loader only read what pointers
-    // in it lead to, and a bad pointer is EFAULT.
+    // SAFETY: the kernel reads and writes the attr within its length. The commands of a loader only
+    // read through its pointers, and a bad pointer is EFAULT.
     let r = unsafe { libc::syscall(libc::SYS_bpf, cmd, attr.as_mut_ptr(), attr.len()) };
     if r < 0 {
         -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))

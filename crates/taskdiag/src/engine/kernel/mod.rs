@@ -1,10 +1,11 @@
-//! The kernel engine reads `/proc/task_diag` of a kernel with our patches. One write asks, and reads return
-//! the finished stream.
+//! The kernel engine reads `/proc/task_diag` of a kernel with our patches. One write sends the
+//! request, and reads return the finished stream.
 //!
-//! The kernel answers with the rights of the reader, like a /proc that is mounted with hidepid=2: whoever
-//! may not trace a process does not see it. [`Kernel::sees_all`] tells whether an answer about all processes
-//! really has all. Nothing stays open between requests. One thread opens, asks and reads, because the kernel
-//! refuses all of it (EPERM) to threads with other credentials than those of the opener.
+//! The kernel answers with the rights of the reader, like a /proc that is mounted with hidepid=2: a
+//! process that the reader may not trace is missing. [`Kernel::sees_all`] says whether an answer
+//! about all processes is complete. Nothing stays open between requests. One thread opens, writes
+//! and reads, because the kernel refuses (EPERM) threads whose credentials differ from those of the
+//! opener.
 //!
 //! It does not decide whether such an answer is enough for the caller (see `auto`).
 
@@ -32,11 +33,12 @@ use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, NOT_IN_PARTS, Su
 use crate::error::{Cause, Error};
 use crate::request::Request;
 
-/// How much is read in one go if somebody watches the progress, or texts are cut.
+/// How much is read at once if the progress is watched, or texts are cut.
 const SMALL_READ: usize = 1 << 20;
-/// The room in a buffer besides that for tasks. INFO and DONE fit many times.
+/// The room in a buffer in addition to that for tasks. INFO and DONE fit many times.
 const ROOM: usize = 64 << 10;
-/// The largest first guess. Where memory is limited, memory that is never written to counts, too.
+/// The largest first guess, because under a memory limit even memory that is never written to
+/// counts.
 const GUESS_MAX: usize = 256 << 20;
 
 /// The step that failed, for errors.
@@ -53,8 +55,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// An engine that uses `/proc`. The kernel is asked once per process what it supports, and the answer is
-    /// remembered. A refusal that may not last, such as of descriptors or rights, is not.
+    /// An engine that uses `/proc`. The kernel is asked once per process what it supports, and the
+    /// answer is remembered. A temporary failure, such as a lack of descriptors or rights, is not.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the kernel has no such file, or it may not be used.
@@ -98,9 +100,9 @@ impl Kernel {
         Ok(engine)
     }
 
-    /// Whether this caller sees every process in an answer. Callers with CAP_SYS_PTRACE over the first
-    /// process of the pid namespace do, if they are in the initial user namespace. In another one, a process
-    /// may have come in from outside, and they may not trace that one.
+    /// Whether this caller sees every process in an answer. Callers with CAP_SYS_PTRACE over the
+    /// first process of the pid namespace do, if they are in the initial user namespace. In another
+    /// user namespace, a process may have entered from outside, and they may not trace that one.
     pub fn sees_all(&self) -> bool {
         // PROC_USER_INIT_INO, the same on every machine.
         const INITIAL: u64 = 0xEFFF_FFFD;
@@ -195,8 +197,8 @@ impl Kernel {
     }
 }
 
-/// The cost of an answer. The kernel does not say how much time walks over pages took, so all of it counts
-/// if they were asked for.
+/// The cost of an answer. The kernel does not report the time of walks over pages, so all of it
+/// counts if they were requested.
 fn cost(req: &Request, syscalls: u64, begin: Instant) -> Cost {
     let wall = begin.elapsed();
     let walks = req.groups.intersects(Groups::WALKS_PAGES);
@@ -302,7 +304,7 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
-/// What the kernel has is not what this engine asks for.
+/// The kernel lacks something that this engine requests.
 fn unavailable(why: impl Into<String>) -> Error {
     because(Cause::NotSupported, why)
 }

@@ -1,5 +1,5 @@
-//! Ends an answer early. It keeps the whole tasks that are there and adds a DONE of its own. It reads only
-//! message headers. The stream is parsed afterwards like any other.
+//! Ends an answer early. It keeps the complete tasks that have arrived, and adds its own DONE. It
+//! reads only message headers. The stream is parsed afterwards like any other.
 
 use taskdiag_wire::{
     AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, Plain, StreamWriter,
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_before_it_begins_is_a_stream() {
+    fn a_request_stopped_before_its_start_gives_a_stream() {
         let s = Stream::parse(nothing(&Request::all(Groups::ROLLUP))).expect("a stream");
         assert_eq!((s.len(), s.done().error), (0, -libc::EINTR));
         assert_eq!(s.asked(), Groups::ROLLUP);

@@ -1,6 +1,6 @@
-//! Cuts texts in an answer while it arrives, because the kernel gives all of them: the arguments of all processes may be
-//! gigabytes (see `engine/room.rs`). It reads only headers of messages and attributes. The stream is parsed afterwards like
-//! any other.
+//! Cuts texts in an answer while it arrives, because the kernel sends them completely: the
+//! arguments of all processes may be gigabytes (see `engine/room.rs`). It reads only headers of
+//! messages and attributes. The stream is parsed afterwards like any other.
 
 use taskdiag_wire::{
     BLOB_CUT, BlobHdr, Cred, Done, FLAG_CONT, Group, MSG_TASK, NLMSG_DONE, NlAttr, NlMsgHdr, Plain,
@@ -16,13 +16,13 @@ const TASK: usize = MESSAGE + size_of::<TaskMsg>();
 #[derive(Debug)]
 pub(super) struct Trim {
     room: Room,
-    /// Up to here, messages are trimmed.
+    /// The end of the trimmed messages.
     at: usize,
-    /// How many bytes of CMDLINE and of ENVIRON of the current task are left in.
+    /// The bytes of CMDLINE and of ENVIRON of the current task that were kept.
     keep: [usize; 2],
     /// The real user id of the current task, if its message has it.
     uid: Option<u32>,
-    /// Whether something of the current task was cut.
+    /// Was something of the current task cut?
     cut: bool,
     /// Tasks of which something was cut.
     tasks: u64,
@@ -33,13 +33,14 @@ impl Trim {
         Trim { room, at: 0, keep: [0; 2], uid: None, cut: false, tasks: 0 }
     }
 
-    /// Trims the whole messages that have arrived in `bytes` since the last call, and moves what is after them to the
-    /// front. Returns how many bytes there are now. `uid` finds the real user id of a task.
+    /// Trims the complete messages that have arrived in `bytes` since the last call, and moves the
+    /// bytes after them forward. Returns how many bytes there are now. `uid` finds the real user id
+    /// of a task.
     pub(super) fn advance(&mut self, bytes: &mut [u8], uid: impl Fn(u32) -> Option<u32>) -> usize {
         let (mut from, mut to) = (self.at, self.at);
         while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(&bytes[from..]) {
             let len = hdr.len as usize;
-            // What is not a message is left to the parser.
+            // The parser reports anything that is not a message.
             if len < MESSAGE || len % 8 != 0 || len > bytes.len() - from {
                 break;
             }
@@ -81,7 +82,7 @@ impl Trim {
         }
     }
 
-    /// Copies the attributes of a message to `to`, without what is over the limits. Returns where they end.
+    /// Copies the attributes of a message to `to`, cut at the limits. Returns the end of the copy.
     fn attrs(
         &mut self,
         bytes: &mut [u8],
@@ -118,7 +119,7 @@ impl Trim {
         to
     }
 
-    /// Copies a piece of a text, as far as it is wanted.
+    /// Copies a piece of a text, up to the limit.
     #[expect(clippy::too_many_arguments)]
     fn text(
         &mut self,
@@ -191,7 +192,7 @@ mod tests {
                 got.truncate(len);
                 most = most.max(len);
             }
-            // What was cut makes room for the next message, of which the largest has 450,000 bytes.
+            // The freed room holds the next message; the largest has 450,000 bytes.
             assert!(most < 490_000 + piece, "{most} bytes at a time");
             let s = Stream::parse(&got[..]).expect("a stream");
             assert_eq!(s.done().truncated, 4, "pieces of {piece}");

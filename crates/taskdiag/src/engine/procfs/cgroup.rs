@@ -1,7 +1,7 @@
 //! Finds the id of a v2 cgroup from its path. The id is the inode number of its directory.
 //!
-//! /proc/PID/cgroup gives paths as the reader's cgroup namespace shows them, and the mount says which cgroup
-//! lies at the mount point. Both are needed to find the directory.
+//! /proc/PID/cgroup has paths relative to the reader's cgroup namespace, and mountinfo has the
+//! cgroup at the mount point. Both are needed to find the directory.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use super::parse::{self, CgroupMount};
 use super::read::Reader;
 
-/// The mount point of cgroup v2, open for look-ups.
+/// The mount point of cgroup v2, opened for look-ups.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     fd: OwnedFd,
@@ -23,7 +23,7 @@ impl Cgroups {
     /// Finds the mount in `self/mountinfo` of a /proc. Returns `None` if no mount can be used.
     pub(super) fn find(proc: BorrowedFd<'_>, reader: &mut Reader) -> Option<Cgroups> {
         let mounts = parse::cgroup2_mounts(reader.long_file(proc, c"self/mountinfo").ok()?);
-        // A mount of the whole hierarchy knows all paths.
+        // A mount of the whole hierarchy has all paths.
         let whole = mounts.iter().filter(|m| m.root == b"/");
         let parts = mounts.iter().filter(|m| m.root != b"/");
         whole.chain(parts).find_map(|m| Cgroups::open(m, reader))
@@ -64,8 +64,8 @@ fn relative<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The ids that were looked up in one request. They are not kept longer, because a path may be another
-/// cgroup later.
+/// The ids that were looked up in one request. They are not kept longer, because a path may be
+/// another cgroup later.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     known: HashMap<Vec<u8>, Option<u64>>,

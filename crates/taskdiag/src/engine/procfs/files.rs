@@ -34,15 +34,15 @@ const MQUEUE_SIZE: u64 = 80;
 macro_rules! bits {
     ($($member:literal)*) => { 0 $(| parse::bit(Fd::MEMBERS, $member))* };
 }
-/// The members that statx() gives.
+/// The members that statx() provides.
 const FROM_STAT: u32 = bits!("inode" "dev" "rdev" "mode" "size_bytes" "nlink");
-/// The members that the link gives.
+/// The members that the link provides.
 const FROM_LINK: u32 = bits!("fd" "type" "name");
 
 /// What was read of one descriptor.
 struct Raw<'t> {
     link: FdLink<'t>,
-    /// Whether the name is known. The name of a path longer than PATH_MAX is not.
+    /// Is the name known? A path longer than PATH_MAX is not.
     has_name: bool,
     stat: Option<Statx>,
     /// The type, if it is known.
@@ -69,7 +69,7 @@ impl<'t> Raw<'t> {
                 text.extend_from_slice(name);
                 true
             }
-            // The path is longer than a link can give. The file is listed without its name.
+            // The path is too long for readlink(). The file is listed without its name.
             Err(Errno::NAMETOOLONG) => false,
             Err(e) => return Err(e),
         };
@@ -227,7 +227,8 @@ impl Worker<'_> {
         got
     }
 
-    /// Checks that an empty list is that of a task which has no file open, and not of one which has no list.
+    /// Checks that an empty list belongs to a task without open files, and not to a task without a
+    /// list.
     pub(super) fn has_files(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         match self.stat_file(at) {
             Ok(s) if s.base.state == b'Z' || s.base.flags & TASK_EXITING != 0 => {
@@ -257,8 +258,8 @@ impl Worker<'_> {
         Ok(socket)
     }
 
-    /// Asks a socket that is in no list of its task's network namespace. Returns what it says, and its own
-    /// namespace if that is known.
+    /// Asks a socket that is in no list of its task's network namespace. Returns its answer, and
+    /// its namespace if that is known.
     fn unlisted(
         &mut self,
         at: TaskDir<'_>,
@@ -312,7 +313,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes a list in pieces, cut where the set of known members changes.
+    /// Writes a list in pieces; a new piece begins when the set of known members changes.
     fn put_runs<T: ListEntry>(&mut self, list: &List<T>, even_none: bool) {
         for run in list.0.chunk_by(|a, b| a.0 == b.0) {
             let entries: Vec<T> = run.iter().map(|e| e.1).collect();
@@ -324,7 +325,7 @@ impl Worker<'_> {
     }
 }
 
-/// A task, as a way into its network namespace.
+/// A task, to enter its network namespace.
 struct InNetns<'r, 'a> {
     reader: &'r mut Reader,
     at: TaskDir<'a>,

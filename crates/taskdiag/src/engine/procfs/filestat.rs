@@ -16,7 +16,7 @@ use super::worker::Worker;
 
 const USES: [(FileUse, &str); 3] =
     [(FileUse::Exe, "exe"), (FileUse::Cwd, "cwd"), (FileUse::Root, "root")];
-/// Kernels before 5.8 do not tell the mount.
+/// Kernels before 5.8 do not return the mount.
 const WITHOUT_MOUNT: u32 = FileStat::ALL_VALID & !parse::bit(FileStat::MEMBERS, "mnt_id");
 
 /// The entries with a known mount, and those without.
@@ -39,7 +39,7 @@ impl Worker<'_> {
         for (r#as, file) in USES {
             match self.risky(at, Groups::FILE_STAT, |r| r.statx(at.dir, at.path.file(file)))? {
                 Ok(s) => entries.add(file_stat(r#as, &s), tells_mount(&s)),
-                // Whoever may not look at one of them may not look at any.
+                // If one of them is denied, all are.
                 Err(Errno::ACCESS | Errno::PERM) if failed.is_none() => {
                     return Err(Stop::Gap(Reason::Denied));
                 }
@@ -94,8 +94,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Looks at one file. The flag in the result says that it was found by its name, in which case the mount
-    /// may be that of another namespace.
+    /// Looks at one file. The flag in the result means that it was found by its name, so that the
+    /// mount may be that of another namespace.
     fn mapped_stat(
         &mut self,
         at: TaskDir<'_>,
@@ -113,7 +113,7 @@ impl Worker<'_> {
         let Some(path) = CString::new(name).ok().filter(|p| !p.is_empty()) else { return Ok(None) };
         let got = self.risky(at, Groups::FILE_STAT, |r| r.statx(CWD, &path))?;
         let found = got.ok().map(|s| file_stat(FileUse::Mapped, &s));
-        // By now, the name may lead to another file, and it may do so from our root.
+        // By now, or from our root, the name may lead to another file.
         Ok(found.filter(|f| (f.dev, f.inode) == (vma.dev, vma.inode)).map(|f| (f, true)))
     }
 }

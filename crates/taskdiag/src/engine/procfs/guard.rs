@@ -1,12 +1,13 @@
-//! Runs reads that may wait for another task, in such a way that the answer does not wait for them.
+//! Runs reads that may wait for another task, without making the answer wait.
 //!
-//! Reading the memory or the mappings of a task waits for the lock of its address space, and for whoever
-//! must bring a page in. Asking about a file may wait for a server that is gone. Nothing tells so
-//! beforehand, and such a wait cannot be taken back: it ends when the lock is free, or with our process. So
-//! a reading thread first puts what it has written where another thread can take it, which costs two moves
-//! under an uncontended lock, and then reads. If the read does not end, a new thread takes over the writing,
-//! states the group as blocked and goes on. The old thread stays in its wait, and ends when it finds that
-//! its work has gone. `supervise` is the other side.
+//! Reading the memory or the mappings of a task waits for the lock of its address space, and for
+//! page faults that another process may have to serve. Asking about a file may wait for a server
+//! that is gone. This cannot be known beforehand, and such a wait cannot be cancelled: it ends when
+//! the lock is free, or with our process. So a reading thread first puts its output where another
+//! thread can take it, which costs two moves under an uncontended lock, and then reads. If the read
+//! does not end, a new thread takes over the output, marks the group as blocked and goes on. The
+//! old thread keeps waiting, and ends when it finds that its work was taken. `supervise` is the
+//! other side.
 
 use std::sync::atomic::Ordering;
 

@@ -1,9 +1,11 @@
-//! Files of processes that stay open between the answers of a session: `stat`, and `statm` where that is read.
+//! Files of processes that stay open between the answers of a session: `stat`, and `statm` if it is
+//! read.
 //!
-//! Reading an open one again takes a third of the time that opening, reading and closing it takes. A file stands for one
-//! task: when that has ended, reading fails with ESRCH, also where a later task has the same pid. Each open file
-//! keeps an inode of /proc, a descriptor and a page for its text, so there is a limit, and those of tasks that are not listed any more are
-//! closed after each answer.
+//! Reading an open file again takes a third of the time of opening, reading and closing it. A file
+//! belongs to one task: after the task has ended, reading fails with ESRCH, even if a later task
+//! has the same pid. Each open file keeps an inode of /proc, a descriptor and a page for its text.
+//! So there is a limit, and files of tasks that are not listed any more are closed after each
+//! answer.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -15,8 +17,8 @@ use rustix::io::Errno;
 use super::path::TaskDir;
 use super::read::Reader;
 
-/// At most so many are open, which is two for each of 4,096 processes, and at most half of the descriptors that the process
-/// may have.
+/// The limit of open files, which is two for each of 4,096 processes. It is also at most half of
+/// the descriptors that the process may have.
 const HELD_MAX: usize = 8192;
 
 /// The open files, by process and name.
@@ -57,8 +59,9 @@ impl HeldFiles {
         all.extend(self.files().values().map(|f| f.fd.as_raw_fd()));
     }
 
-    /// Reads a file that the kernel makes in one piece, from where an earlier answer left it open if it did. Its
-    /// text is the first [`text`](Reader::text) of the returned length. `at` is the directory of the process itself.
+    /// Reads a file that the kernel makes in one piece, from the open file of an earlier answer if
+    /// there is one. Its text is the first [`text`](Reader::text) of the returned length. `at` is
+    /// the directory of the process itself.
     pub(super) fn read(
         &self,
         reader: &mut Reader,
@@ -88,7 +91,7 @@ impl HeldFiles {
         Some(Arc::clone(&file.fd))
     }
 
-    /// Keeps this file open. Returns false if there may be no more, and it was closed.
+    /// Keeps this file open. Returns false if the limit is reached, and it was closed.
     fn keep(&self, key: FileKey, fd: OwnedFd) -> bool {
         let mut files = self.files();
         let may = files.len() < self.most.load(Ordering::Relaxed);
@@ -99,8 +102,8 @@ impl HeldFiles {
         may
     }
 
-    /// Closes most of the files, because the rest of the program has more open than was expected, and keeps no more than are left.
-    /// Returns false if there was none.
+    /// The program needs descriptors: closes most held files, and lowers the limit to the number
+    /// that stays open. Returns false if there was none.
     pub(super) fn shrink(&self) -> bool {
         let mut files = self.files();
         let (before, left) = (files.len(), files.len() / 4);
@@ -113,7 +116,8 @@ impl HeldFiles {
         before > left
     }
 
-    /// Closes the files that this answer, which is complete, did not read. Returns how many were closed.
+    /// Closes the files that this answer, which is complete, did not read. Returns how many were
+    /// closed.
     pub(super) fn close_others(&self) -> usize {
         let answer = self.answer.fetch_add(1, Ordering::Relaxed);
         let mut files = self.files();

@@ -1,8 +1,8 @@
 //! Finds the memory of a process whose first thread has ended before others (`pthread_exit()` in `main()`).
 //!
-//! The files about memory are empty in the directory of such a process, because a thread that has ended has
-//! no memory. The other threads still have it. So the files of one of them are read instead, as `/proc/TID`,
-//! which has all files of a process although no listing shows it.
+//! The files about memory are empty in the directory of such a process, because a thread that has
+//! ended has no memory. The other threads still have it. So the files of another thread are read
+//! instead, in `/proc/TID`, which has all files of a process although no listing shows it.
 
 use std::os::fd::AsFd;
 
@@ -14,9 +14,9 @@ use super::stop::Stop;
 use super::worker::Worker;
 
 impl Worker<'_> {
-    /// Runs a step that reads the memory of the task. If the task has none and is the first thread of a
-    /// process that has memory, runs the step again for a living thread. A step writes nothing where there
-    /// is no memory.
+    /// Runs a step that reads the memory of the task. If the task has none and is the first thread
+    /// of a process that has memory, runs the step again for a living thread. A step writes nothing
+    /// if there is no memory.
     pub(super) fn of_memory(
         &mut self,
         at: TaskDir<'_>,
@@ -43,14 +43,14 @@ impl Worker<'_> {
             Ok(stat) => step(self, live, stat.as_ref()),
             Err(stop) => Err(stop),
         };
-        // The process is there.
+        // The process exists.
         got.map_err(|stop| match stop {
             Stop::Gone => Stop::Gap(Reason::Vanished),
             stop => stop,
         })
     }
 
-    /// Completes what the status file said about memory, and returns the directory in which to read more
+    /// Completes the values of the status file about memory, and returns the directory with more
     /// about it.
     pub(super) fn status_of_memory<'p>(
         &mut self,
@@ -70,8 +70,8 @@ impl Worker<'_> {
         Ok(live)
     }
 
-    /// The directory in which to read what a first thread that has ended does not have any more: files, directories,
-    /// namespaces, and its control group. It costs nothing where the state of the task is known.
+    /// The directory for values that a first thread loses when it ends: files, directories,
+    /// namespaces, and its control group. It costs nothing if the state of the task is known.
     pub(super) fn place_of<'p>(
         &mut self,
         at: TaskDir<'p>,

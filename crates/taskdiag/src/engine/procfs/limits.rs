@@ -1,11 +1,12 @@
-//! What the sums over the memory of processes may cost in one answer.
+//! Limits the cost of sums over the memory of processes in one answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::request::Request;
 
-/// What a request allows VMA_STAT and ROLLUP to cost, and how much of it is used up. All readers share it.
+/// The budget of a request for VMA_STAT and ROLLUP, and how much of it is used up. All readers
+/// share it.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) max_rss_bytes: Option<u64>,

@@ -31,7 +31,7 @@ const NS_FILES: [&str; 10] = [
 ];
 
 impl Worker<'_> {
-    /// Writes the chain of pids that the status file gave.
+    /// Writes the chain of pids from the status file.
     fn nspid(&mut self) {
         let ids = &self.status.nspid;
         if !ids.is_empty() {
@@ -47,7 +47,7 @@ impl Worker<'_> {
         for (i, (kind, file)) in PATHS.into_iter().enumerate() {
             let len = match self.reader.link(at.dir, at.path.file(file)) {
                 Ok(text) => text.len(),
-                // Whoever may not read one of them may not read any.
+                // If one of them is denied, all are.
                 Err(Errno::ACCESS | Errno::PERM) if i == 0 => {
                     return Err(Stop::Gap(Reason::Denied));
                 }
@@ -78,7 +78,7 @@ impl Worker<'_> {
         for (reason, e) in reasons.iter_mut().zip(failed) {
             *reason = match e {
                 None => None,
-                // Another link was there, so the task is there, and this link has no target.
+                // Another link could be read, so the task exists, and this link has no target.
                 Some(Errno::NOENT) if any => Some(Reason::Absent),
                 Some(e) => match self.meaning(at, e) {
                     // The directory of the task is there, but the link has no target.
@@ -89,8 +89,8 @@ impl Worker<'_> {
                 },
             };
         }
-        // If all three are missing for the same reason that keeps us from reading, it is said once. If the
-        // task just has none, it is said of each.
+        // If all three are denied for the same reason, the group is marked once. If the task just
+        // has none, each is marked.
         if let [Some(r), b, c] = reasons {
             if r != Reason::Absent && b == Some(r) && c == Some(r) {
                 return Err(Stop::Gap(r));
@@ -112,9 +112,9 @@ impl Worker<'_> {
         if target.stx_nlink == 0 {
             return true;
         }
-        // The file has another name (a hard link), or its name ends in the mark. So see whether the path
-        // leads to the file. The kernel gives the path from our root, or from the root of another mount
-        // namespace.
+        // The file has another name (a hard link), or its name ends in the mark. So check whether
+        // the path leads to the file. The path is relative to our root, or to the root of another
+        // mount namespace.
         let target = FileId::of(&target);
         let other = |found: Result<FileId, Errno>| match found {
             Ok(found) => found != target,
@@ -135,7 +135,7 @@ impl Worker<'_> {
                         record.valid |= 1 << i;
                     }
                 }
-                // Whoever may not read one of them may not read any.
+                // If one of them is denied, all are.
                 Err(e @ (Errno::ACCESS | Errno::PERM)) => {
                     last = e;
                     break;
@@ -143,7 +143,7 @@ impl Worker<'_> {
                 Err(e) => last = e,
             }
         }
-        // The status file has the pids even for those who may not read the links.
+        // The status file has the pids even for readers who may not read the links.
         self.nspid();
         if record.valid == 0 {
             return Err(self.meaning(at, last));
@@ -171,7 +171,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Returns run_time, run_delay and timeslices. `None` stands for a number that the kernel does not keep.
+    /// Returns run_time, run_delay and timeslices. `None`: the kernel does not keep the number.
     fn schedstat(&mut self, mut at: TaskDir<'_>) -> Result<[Option<u64>; 3], Stop> {
         match self.reader.file(at.dir, at.path.file("schedstat")) {
             Ok(bytes) => Ok(parse::schedstat(bytes).map_or([None; 3], |n| n.map(Some))),
@@ -222,7 +222,7 @@ impl Worker<'_> {
     }
 }
 
-/// The member of NS that bit `i` of `valid` stands for.
+/// The member of NS for bit `i` of `valid`.
 fn ns_member(ns: &mut Ns, i: usize) -> &mut u32 {
     match i {
         0 => &mut ns.cgroup,
@@ -238,7 +238,7 @@ fn ns_member(ns: &mut Ns, i: usize) -> &mut u32 {
     }
 }
 
-/// Sums SCHED over one or more threads. A sum is known only if the number is known of each thread.
+/// Sums SCHED over one or more threads. A sum is known only if the number of each thread is known.
 #[derive(Debug, Default)]
 struct SchedSum {
     threads: usize,

@@ -1,4 +1,5 @@
-//! The lists of one task before they are written. Each worker keeps them from task to task, so that they allocate once.
+//! The lists of one task before they are written. Each worker keeps them from task to task, so that
+//! they allocate once.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -23,18 +24,19 @@ impl Lists {
         self.spans.clear();
         self.texts.clear();
     }
-    /// How many bytes they take of the room of the answer.
+    /// The bytes that they take of the space of the answer.
     pub(super) fn taken(&self) -> usize {
         if self.vmas.len().max(self.stats.len()) > LIST_LEAST { self.bytes() } else { 0 }
     }
     fn bytes(&self) -> usize {
         size_of_val(&self.vmas[..]) + size_of_val(&self.stats[..]) + self.texts.len()
     }
-    /// Whether there is no room for more, where this is the room.
+    /// Is no space left, out of this much?
     pub(super) fn is_full(&self, room: usize) -> bool {
         self.vmas.len().max(self.stats.len()) >= LIST_LEAST && self.bytes() >= room
     }
-    /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept once.
+    /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept
+    /// once.
     pub(super) fn keep(&mut self, text: &[u8]) {
         let span = match self.spans.last() {
             Some(last) if self.texts[last.clone()] == *text => last.clone(),
@@ -48,7 +50,7 @@ impl Lists {
     }
 }
 
-/// The entries of a list, each with the members that are known of it.
+/// The entries of a list, each with its known members.
 #[derive(Debug)]
 pub(super) struct List<T>(pub(super) Vec<(u32, T)>);
 
@@ -58,15 +60,15 @@ impl<T> Default for List<T> {
     }
 }
 
-/// What was read of a task's files, before it is written. It is kept to be reused.
+/// The files of a task before they are written. The memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct FileLists {
     pub(super) fds: Vec<u32>,
     pub(super) files: List<Fd>,
     pub(super) sockets: List<Socket>,
     pub(super) details: Vec<FdDetail>,
-    /// The text of all names. Each name has an entry with the file or socket that it belongs to, its range
-    /// in this text, and whether the file is deleted.
+    /// The text of all names. Each name has an entry with the file or socket that it belongs to,
+    /// its range in this text, and whether the file is deleted.
     pub(super) text: Vec<u8>,
     pub(super) names: Vec<NameRange>,
 }
@@ -89,7 +91,7 @@ impl FileLists {
         self.text.clear();
         self.names.clear();
     }
-    /// How many bytes they take of the room of the answer.
+    /// The bytes that they take of the space of the answer.
     pub(super) fn taken(&self) -> usize {
         if self.files.0.len() > LIST_LEAST { self.bytes() } else { 0 }
     }
@@ -98,7 +100,7 @@ impl FileLists {
         let files = self.files.0.len() * size_of::<Fd>();
         files + sockets + size_of_val(&self.details[..]) + self.text.len()
     }
-    /// Whether there is no room for more, where this is the room.
+    /// Is no space left, out of this much?
     pub(super) fn is_full(&self, room: usize) -> bool {
         self.files.0.len() >= LIST_LEAST && self.bytes() >= room
     }
@@ -116,11 +118,11 @@ impl FileLists {
 pub(super) struct MappedFiles {
     /// The files that are in the answer already.
     pub(super) seen: HashSet<(u32, u64)>,
-    /// The mappings of the current task that are still to be looked at, each with its path. An empty path
-    /// means that it has none.
+    /// The mappings of the current task that must still be looked at, each with its path, or an
+    /// empty path.
     pub(super) todo: Vec<(Vma, Vec<u8>)>,
     /// The files of `todo`. A task may map 100,000 files, so the list is not searched for each.
     pub(super) noted: HashSet<(u32, u64)>,
-    /// Whether map_files is closed to us. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+    /// Is map_files denied to us? It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     pub(super) by_name_only: bool,
 }

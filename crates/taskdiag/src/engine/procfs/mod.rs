@@ -1,9 +1,9 @@
 //! The engine that reads the text files of /proc: any kernel, no privilege.
 //!
-//! It opens only the files that the groups need. Each costs one openat(), one read() and one close(),
-//! relative to the directory of /proc. The bytes are parsed by hand. Nothing stays open between
-//! requests, but the `stat` and `statm` files of a session.
-//! The engine knows nothing of the other engines.
+//! It opens only the files that the groups need. Each costs one openat(), one read() and one
+//! close(), relative to the directory of /proc. The bytes are parsed by hand. Nothing stays open
+//! between requests, except for the `stat` and `statm` files of a session. The engine does not know
+//! the other engines.
 //!
 //! - `path`, `read` and `held` name and read files and directories;
 //! - `parse` turns their text into records;
@@ -174,7 +174,7 @@ impl Engine for Procfs {
             (Group::Cred, "securebits are not in /proc"),
             (
                 Group::Stat,
-                "locked pages are known where flags are named, or where cred, statm, sched or ns are asked for too",
+                "locked pages are known if flags are named, or if cred, statm, sched or ns are requested, too",
             ),
             (
                 Group::Sched,
@@ -189,7 +189,7 @@ impl Engine for Procfs {
             (Group::Fd, "knows sockets of inet, unix, netlink and packet"),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
             (Group::Kstack, "only root may read it"),
-            (Group::Cgroup, "the id is known where the task's cgroup v2 directory is mounted"),
+            (Group::Cgroup, "the id is known if the task's cgroup v2 directory is mounted"),
         ];
         let note = |g: &Group| {
             let right = Groups::GUARDED.has(*g).then_some("needs the right to trace the process");

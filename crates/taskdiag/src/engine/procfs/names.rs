@@ -1,6 +1,6 @@
-//! Keeps the names of files, so that each is in the answer once, however many tasks have it. The readers of
-//! an answer share one table. The reader that finds a name first writes it, and those that need it later use
-//! its number.
+//! Keeps the names of files, so that each is in the answer only once, even if many tasks have it.
+//! The readers of an answer share one table. The reader that finds a name first writes it, and
+//! those that need it later use its number.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,8 +25,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Returns the number of a name. A new name is written to `out`, which must stay in the answer, but not more of it than
-    /// `most` bytes.
+    /// Returns the number of a name. A new name is written to `out`, which must stay in the answer,
+    /// but not more of it than `most` bytes.
     pub(super) fn number(
         &mut self,
         all: &FileNames,
@@ -43,7 +43,7 @@ impl Known {
         let cut;
         let mut name = name;
         if shown.len() < total {
-            // Only so much of it is kept. No whole name is like this, because none has a NUL.
+            // The key of a cut name. It differs from all complete names, because these have no NUL.
             cut = [shown, &[0], &total.to_ne_bytes()[..]].concat();
             name = &cut;
             if let Some(n) = mine.get(name) {

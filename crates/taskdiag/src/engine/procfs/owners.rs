@@ -7,11 +7,11 @@ use taskdiag_wire::{Group, Groups, Reason};
 pub(super) enum Carrier {
     /// This thread.
     Task(u32),
-    /// No thread has it, and trying again would take as long.
+    /// No thread has it. Trying again would take as long.
     Nobody(Reason),
 }
 
-/// What the threads of the current process share, as far as the answer has it.
+/// The shared values of the current process that are in the answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     pub(super) owners: [Option<Carrier>; Group::ALL.len()],

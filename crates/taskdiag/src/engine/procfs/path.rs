@@ -1,10 +1,10 @@
-//! Where the files of a task are: paths relative to the directory of /proc, made without an allocation.
+//! Paths of the files of a task, relative to the directory of /proc, made without an allocation.
 
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// Where the files of a task are.
+/// The location of a task's files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskDir<'a> {
     pub(super) dir: BorrowedFd<'a>,
@@ -61,7 +61,7 @@ impl Path {
     pub(super) fn of_process(&self, thread: bool, name: &str) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up: &[u8] = if thread { b"../../" } else { b"" };
-        CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names hold no NUL")
+        CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names contain no NUL")
     }
     /// The link of a mapping. The directory of a thread has none, and that of a process whose first thread has ended is empty, so
     /// this is the one that the thread `tid` has beside the processes.
@@ -80,7 +80,7 @@ impl Path {
         let end = self.prefix + name.len();
         self.bytes[self.prefix..end].copy_from_slice(name.as_bytes());
         self.bytes[end] = 0;
-        CStr::from_bytes_with_nul(&self.bytes[..=end]).expect("ids and names hold no NUL")
+        CStr::from_bytes_with_nul(&self.bytes[..=end]).expect("ids and names contain no NUL")
     }
 }
 

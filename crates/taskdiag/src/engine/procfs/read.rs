@@ -1,5 +1,5 @@
-//! Reads files below a directory of /proc with the fewest system calls: one to open, one to read, one to
-//! close. It does not look at the content.
+//! Reads files below a directory of /proc with the fewest system calls: one to open, one to read,
+//! one to close. It does not look at the content.
 
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -18,16 +18,16 @@ const DIR_SIZE: usize = 256 * 1024;
 
 /// The buffer grows by at most this much at a time.
 const GROWTH: usize = 4 << 20;
-/// The size of one part where a text is read in parts. A part stays in the cache and is long enough to be
-/// worth a system call.
+/// The size of one part if a text is read in parts. A part stays in the cache and is long enough to
+/// be worth a system call.
 const PART_SIZE: usize = 128 << 10;
 /// A buffer that has grown beyond this is shrunk again.
 const KEEP_SIZE: usize = 8 << 20;
 
-/// How much of a text is read in any case. A title that a process wrote over its arguments ends within it, so it is known
-/// whether the text is one.
+/// The part of a text that is always read. If a process wrote a title over its arguments, the title
+/// ends within it, so it can be recognized.
 const TITLE_MAX: usize = 4096;
-/// The most bytes that are told as the length of a text, which is what the BPF programs tell.
+/// The largest length of a text that is reported, as in the BPF programs.
 pub(super) const TOTAL_MAX: usize = 0x7fff_ffff;
 
 /// A text that was read, together with its buffer.
@@ -40,11 +40,11 @@ pub(super) struct FileText {
 /// A text of a task that was read.
 #[derive(Debug)]
 pub(super) struct Text {
-    /// How many bytes of it are wanted, which are the first ones of [`Reader::text`].
+    /// How many bytes of it to keep: the first ones of [`Reader::text`].
     pub(super) len: usize,
     /// The length of all of it, if it was read to its end.
     pub(super) total: Option<usize>,
-    /// The file, if it goes on.
+    /// The open file, if there is more.
     pub(super) more: Option<OwnedFd>,
 }
 
@@ -91,26 +91,27 @@ impl Reader {
         self.open(at, path, OFlags::PATH)
     }
 
-    /// Opens a file that the caller does more with than reading it here.
+    /// Opens a file for a caller that does more than read it.
     pub(super) fn open_read(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
         self.syscalls += 1; // close
         self.open(at, path, OFlags::RDONLY)
     }
 
-    /// The network namespace of this thread, or 0 where it is not known.
+    /// The network namespace of this thread, or 0 if it is not known.
     pub(super) fn own_netns(&mut self) -> u32 {
         self.link(CWD, c"/proc/thread-self/ns/net").ok().and_then(parse::ns_inode).unwrap_or(0)
     }
 
     fn open(&mut self, at: BorrowedFd<'_>, path: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
         self.syscalls += 1;
-        // NONBLOCK and NOCTTY are for roots that are not a real /proc, where a FIFO would make us wait.
+        // NONBLOCK and NOCTTY are for roots that are not a real /proc, where a FIFO would make us
+        // wait.
         let flags = how | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::openat(at, path, flags, Mode::empty())
     }
 
-    /// Reads all of a file that the kernel makes in one piece. It takes one read, and more only where that
-    /// read filled the buffer.
+    /// Reads all of a file that the kernel makes in one piece. It takes one read, and more only if
+    /// that read filled the buffer.
     pub(super) fn file(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<&[u8], Errno> {
         let fd = self.open(at, path, OFlags::RDONLY)?;
         let n = self.fill(&fd, true);
@@ -120,8 +121,8 @@ impl Reader {
 
     /// Reads the arguments or the environment of a task.
     ///
-    /// `take` gets the length of the text, but not more than one byte over the limit, and a function that tells the real user
-    /// id of the task. It returns how many bytes are wanted.
+    /// `take` gets the length of the text, at most one byte over the limit, and a function that
+    /// returns the real user id of the task. It returns the number of bytes to keep.
     pub(super) fn task_text(
         &mut self,
         mut at: TaskDir<'_>,
@@ -149,8 +150,9 @@ impl Reader {
         Ok(Text { len, total: Some(n), more: None })
     }
 
-    /// The length of a text that is longer than the `from` bytes of it that were read. It is looked for with reads of one
-    /// byte, because the kernel tells it only to those who may trace the task.
+    /// The length of a text that is longer than the `from` bytes that were read. It is searched
+    /// with reads of one byte, because the kernel only shows the length to readers who may trace
+    /// the task.
     pub(super) fn text_length(&mut self, fd: &OwnedFd, from: usize) -> usize {
         let mut byte = [0u8; 1];
         let mut has = |at: usize| {
@@ -168,7 +170,8 @@ impl Reader {
         low
     }
 
-    /// The real user id of a task, or that of nobody if it cannot be read. It leaves the text in the buffer alone.
+    /// The real user id of a task, or that of the user nobody if it cannot be read. It leaves the
+    /// text in the buffer alone.
     pub(super) fn real_uid(&mut self, mut at: TaskDir<'_>) -> u32 {
         let mut status = [0u8; 1024];
         let fd = self.open(at.dir, at.path.file("status"), OFlags::RDONLY);
@@ -186,9 +189,9 @@ impl Reader {
         Ok(&self.buf[..n?])
     }
 
-    /// Reads all of a file that the kernel makes from the task's memory, piece by piece. The task may end,
-    /// or become another program, before the last piece. The file just ends in that case, and this returns
-    /// `SRCH`. It returns `TIMEDOUT` where `go_on` said no.
+    /// Reads all of a file that the kernel makes from the task's memory, piece by piece. The task
+    /// may end, or call exec, before the last piece. Then the file just ends, and this returns
+    /// `SRCH`. It returns `TIMEDOUT` if `go_on` returns false.
     ///
     /// The text is moved out of this reader, so call [`give_back`](Self::give_back) afterwards.
     pub(super) fn live_file(
@@ -198,7 +201,7 @@ impl Reader {
         go_on: impl Fn() -> bool,
     ) -> Result<FileText, Errno> {
         match self.try_live_file(at, path, &go_on) {
-            // The task may have become another program, whose memory can be read.
+            // The task may have called exec, so that the memory of another program is read.
             Err(Errno::SRCH) => self.try_live_file(at, path, &go_on),
             got => got,
         }
@@ -228,20 +231,20 @@ impl Reader {
                 self.buf.resize(n + n.min(GROWTH), 0);
             }
         }
-        // This is the end of the text, or the memory has gone.
+        // This is the end of the text, or the memory is gone.
         if reads > 0 {
             self.still_there(&fd)?;
         }
         Ok(FileText { buf: std::mem::take(&mut self.buf), len: n })
     }
 
-    /// As [`live_file`](Self::live_file), but in parts that stay in the cache of the CPU. `take` gets the
-    /// bytes that are there and whether they are the last, and returns how many of them were whole and are
-    /// done with. After `SRCH`, try again.
+    /// As [`live_file`](Self::live_file), but in parts that stay in the cache of the CPU. `take`
+    /// gets the current bytes and whether they are the last, and returns how many of them it has
+    /// processed. After `SRCH`, try again.
     ///
-    /// The kernel makes records, of which one usually has `record` bytes, until a page is full or the read has what it asked for,
-    /// and it throws away a record that no longer fits and makes it again. So a read asks for a page minus one record, which
-    /// takes a tenth less time.
+    /// The kernel makes records, of which one usually has `record` bytes, until a page is full or
+    /// the read has what it asked for, and it throws away a record that no longer fits and makes it
+    /// again. So a read asks for a page minus one record, which takes a tenth less time.
     pub(super) fn live_parts(
         &mut self,
         at: BorrowedFd<'_>,
@@ -274,7 +277,7 @@ impl Reader {
             }
         }
         take(&self.buf[..n], true);
-        // This is the end of the text, or the memory has gone.
+        // This is the end of the text, or the memory is gone.
         if reads > 0 {
             self.still_there(&fd)?;
         }
@@ -283,8 +286,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns `SRCH` if the memory that a file was made from has gone. As long as it is there, the first
-    /// byte of the file can be read.
+    /// Returns `SRCH` if the memory that a file was made from is gone. As long as it exists, the
+    /// first byte of the file can be read.
     fn still_there(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
         self.syscalls += 1;
         match rustix::io::pread(fd, &mut [0u8; 1][..], 0)? {
@@ -313,7 +316,7 @@ impl Reader {
         Ok((n, fd))
     }
 
-    /// Reads an open file that the kernel makes in one piece from its begin again.
+    /// Reads an open file that the kernel makes in one piece again from its start.
     pub(super) fn again(&mut self, fd: &OwnedFd) -> Result<usize, Errno> {
         loop {
             self.syscalls += 1;
@@ -367,12 +370,14 @@ impl Reader {
         rustix::fs::statat(at, path, AtFlags::empty())
     }
 
-    /// The file that an absolute path leads to, as this process sees it. See [`file_id`](Self::file_id).
+    /// The file that an absolute path leads to, as this process sees it. See
+    /// [`file_id`](Self::file_id).
     pub(super) fn id_of_path(&mut self, path: &[u8]) -> Result<FileId, Errno> {
         self.file_id(CWD, path)
     }
 
-    /// The file that an absolute path leads to, as a task with this root sees it. See [`file_id`](Self::file_id).
+    /// The file that an absolute path leads to, as a task with this root sees it. See
+    /// [`file_id`](Self::file_id).
     pub(super) fn id_below(
         &mut self,
         at: BorrowedFd<'_>,
@@ -384,9 +389,10 @@ impl Reader {
         self.file_id(root.as_fd(), path.strip_prefix(b"/").unwrap_or(path))
     }
 
-    /// The file that a path leads to, if the kernel knows it without asking anybody. The server of the file system may be gone, and
-    /// whoever asks it waits for ever. A file that a task uses is known, unless its server has to confirm each name; that one is
-    /// `NOENT` here. Kernels before 5.12 cannot be asked in this way, and may wait.
+    /// The file at a path, if the kernel knows it without asking a file server. The server may be
+    /// gone, and a request to it would wait for ever. A file that a task uses is known, unless its
+    /// server has to confirm each name; such a file is `NOENT` here. Kernels before 5.12 do not
+    /// support this, and may wait.
     fn file_id(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<FileId, Errno> {
         self.syscalls += 1;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -413,19 +419,19 @@ impl Reader {
         &self.buf[..len]
     }
 
-    /// Whether this directory is the /proc of our own pid namespace. This matters only where threads may
-    /// share something.
+    /// Whether this directory is the /proc of our own pid namespace. This only matters if threads
+    /// may share something.
     pub(super) fn is_own(&mut self, root: BorrowedFd<'_>) -> bool {
         let me = std::process::id().to_string();
         self.link(root, c"self").is_ok_and(|text| text == me.as_bytes())
     }
 
-    /// Whether the task is still there.
+    /// Does the task still exist?
     pub(super) fn exists(&mut self, mut at: TaskDir<'_>) -> bool {
         self.stat(at.dir, at.path.file("")).is_ok()
     }
 
-    /// How many entries of a directory are numbers.
+    /// The number of entries of a directory that are numbers.
     pub(super) fn count(&mut self, at: BorrowedFd<'_>, path: &CStr) -> Result<u64, Errno> {
         let dir = self.open_dir(at, path)?;
         self.syscalls += 1; // close
@@ -434,7 +440,8 @@ impl Reader {
         Ok(fds.len() as u64)
     }
 
-    /// The links of a directory whose names are numbers (fds), in ascending order, with their targets.
+    /// The links of a directory whose names are numbers (fds), in ascending order, with their
+    /// targets.
     pub(super) fn links(
         &mut self,
         at: BorrowedFd<'_>,
@@ -482,8 +489,8 @@ impl Reader {
                 Some(Err(e)) => return Err(e),
             }
         }
-        // The kernel lists processes in order, and threads in the order of their creation. A listing that
-        // goes on after a thread has died may return another thread twice.
+        // The kernel lists processes in order, and threads in the order of their creation. If a
+        // thread dies during a listing, another thread may be returned twice.
         if !out.is_sorted_by(|a, b| a < b) {
             out.sort_unstable();
             out.dedup();

@@ -1,4 +1,4 @@
-//! What is the same for all tasks of a request, and shared by all threads that read them.
+//! State that is the same for all tasks of a request, and shared by all threads that read them.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::sockets::Sockets;
 use crate::engine::room::Room;
 use crate::watch::Watch;
 
-/// What is the same for all tasks of a request.
+/// State that is the same for all tasks of a request.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// The groups that were asked for.
+    /// The requested groups.
     pub(super) groups: Groups,
-    /// Whether a record stands for a thread rather than for a process.
+    /// Is a record about a thread, and not about a process?
     pub(super) threads: bool,
     /// Length of a clock tick.
     pub(super) tick_ns: u64,
@@ -29,20 +29,20 @@ pub(super) struct Run {
     pub(super) sizes_from: SizesFrom,
     /// Whether `status` is read for STAT.
     pub(super) names_locked: bool,
-    /// Where to look up the ids of cgroups, if they were asked for and can be found.
+    /// Where to look up the ids of cgroups, if they were requested and can be found.
     pub(super) cgroups: Option<Cgroups>,
     /// Whether the pids in this /proc are those of our own pid namespace.
     pub(super) own_pids: bool,
-    /// Who watches the progress and may stop the walk.
+    /// The watch for progress and for stopping the walk.
     pub(super) watch: Option<Arc<Watch>>,
-    /// What is left for texts, and for lists, names and paths.
+    /// The remaining space for texts, and for lists, names and paths.
     pub(super) texts: Room,
     pub(super) lists: Room,
-    /// What VMA_STAT and ROLLUP may cost.
+    /// The budget for VMA_STAT and ROLLUP.
     pub(super) limits: Budget,
     /// Whether anything on this machine is swapped out.
     pub(super) swap_used: bool,
-    /// What is known of shared memory objects.
+    /// The known facts about shared memory objects.
     pub(super) objects: Objects,
     /// The inode of our own network namespace.
     pub(super) own_netns: u32,

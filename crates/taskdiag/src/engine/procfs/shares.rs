@@ -1,9 +1,9 @@
 //! Reads a group that the threads of a process share from one of them. The others refer to that thread.
 //!
-//! The threads of a process always share its memory. They share its open files unless one of them has
-//! unshared its own, which kcmp(2) tells with one call for each thread. Where kcmp(2) is not allowed,
-//! threads are taken to share their files unless these look different. The answer says whose files they are,
-//! and why that is not certain.
+//! The threads of a process always share its memory. They share its open files unless a thread has
+//! unshared its table, which kcmp(2) shows with one call for each thread. If kcmp(2) is not
+//! allowed, threads are assumed to share their files unless these look different. Then the answer
+//! says that this is not certain, and why.
 
 use std::ffi::CStr;
 
@@ -19,8 +19,8 @@ use super::worker::Worker;
 const KCMP_FILES: libc::c_long = 2;
 
 impl Worker<'_> {
-    /// Returns those of `groups` that were asked for and must be read of this task. For the others, it
-    /// writes which thread has them.
+    /// Returns the requested ones among `groups` that must be read from this task. For the others,
+    /// it writes a reference to the thread that has them.
     pub(super) fn unshared(&mut self, at: TaskDir<'_>, groups: Groups) -> Result<Groups, Stop> {
         let mut left = (self.run.groups - self.said) & groups;
         for g in left.iter() {
@@ -74,7 +74,7 @@ impl Worker<'_> {
         self.settle(groups, got)
     }
 
-    /// Whether two threads have the same open files, which `group` is about.
+    /// Do two threads have the same open files, for this group?
     fn same_files(&mut self, at: TaskDir<'_>, owner: u32, group: Group) -> Result<Same, Stop> {
         if !self.run.own_pids {
             return Ok(self.same_by_look(at, owner, group, Reason::Unsupported));
@@ -97,8 +97,8 @@ impl Worker<'_> {
         Ok(self.same_by_look(at, owner, group, denied))
     }
 
-    /// As `same_files`, where kcmp(2) is not allowed: threads share their files unless these look different.
-    /// A file that was opened between two looks proves nothing.
+    /// As `same_files`, if kcmp(2) is not allowed: threads count as sharing unless their files look
+    /// different. A file that was opened between two looks proves nothing.
     fn same_by_look(&mut self, mut at: TaskDir<'_>, owner: u32, group: Group, why: Reason) -> Same {
         let theirs = at.path.of_process(self.run.threads, &format!("task/{owner}/fd"));
         let mut look = |path: &CStr| match group {
@@ -128,11 +128,11 @@ impl Worker<'_> {
 enum Same {
     Yes,
     No,
-    /// Nothing speaks against it, but it cannot be known for this reason.
+    /// Probably, but it cannot be known for this reason.
     Presumed(Reason),
 }
 
-/// What can be seen of open files by looking at their directory.
+/// The visible properties of a directory of open files.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     /// The number of open files.

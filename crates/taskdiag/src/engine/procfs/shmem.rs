@@ -1,15 +1,16 @@
-//! Finds out how much of a range of a shared memory object is swapped out, from counters of the kernel. It
-//! does not know who maps the object.
+//! Finds out how much of a range of a shared memory object is swapped out, from counters of the
+//! kernel. It does not know which processes map the object.
 //!
-//! - `cachestat(2)` (Linux 6.5) steps through the pages of the object, in 20 to 100 ns each. The pages that
-//!   it calls evicted are those that smaps shows as Swap.
-//! - The object keeps a counter of its swapped pages. The kernel shows it in smaps of a process that maps
-//!   the whole object and cannot write to it privately. So this process maps it for a moment, at a low
-//!   address, where its line is the first one of our own smaps. This takes 15 µs for an object of any size.
-//!   For a part of an object that has swapped pages, the kernel walks over the pages of that part.
+//! - `cachestat(2)` (Linux 6.5) steps through the pages of the object, in 20 to 100 ns each. The
+//!   pages that it calls evicted are those that smaps shows as Swap.
+//! - The object keeps a counter of its swapped pages. The kernel shows it in smaps of a process
+//!   that maps the whole object and cannot write to it privately. So this process maps it for a
+//!   moment, at a low address, where its line is the first one of our own smaps. This takes 15 µs
+//!   for an object of any size. For a part of an object that has swapped pages, the kernel walks
+//!   over the pages of that part.
 //!
-//! So a few pages are counted by the first way and more by the second, and each way replaces the other where
-//! that is not possible.
+//! So a few pages are counted by the first way and more by the second, and each way replaces the
+//! other where that is not possible.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -29,28 +30,29 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 const SYS_CACHESTAT: libc::c_long = 451;
 /// This many pages are counted one by one in the time that a mapping takes.
 const FEW_PAGES: u64 = 256;
-/// An address below the usual place of programs. Where it is taken, the kernel chooses another one.
+/// An address below the usual place of programs. If it is taken, the kernel chooses another one.
 const LOW: usize = 1 << 32;
 
-/// How much of smaps is read first. A mapping of a memfd with a short name has 765 bytes there, and Swap
-/// begins at 656.
+/// How much of smaps is read first. A mapping of a memfd with a short name has 765 bytes there, and
+/// Swap begins at 656.
 const FIRST_READ: usize = 704;
 
 /// The addresses are this far apart.
 const APART: usize = 1 << 38;
 
-/// Who maps at which address. Nobody waits for one: after a fork while another thread has it, it is never free in the child.
+/// The addresses in use. A thread never waits for one: if another thread holds it during a fork, it
+/// is never released in the child.
 static OWN: [Mutex<()>; 8] = [const { Mutex::new(()) }; 8];
 
 /// A range of an object: device, inode, offset and length.
 pub(super) type Range = (u32, u64, u64, u64);
 
-/// What was found out about shared memory objects so far. The readers of an answer share it.
+/// The results about shared memory objects so far. The readers of an answer share it.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     /// Swapped bytes of a range, or `None` if they cannot be known.
     pub(super) ranges: Mutex<HashMap<Range, Option<u64>>>,
-    /// The same of whole objects, by device and inode.
+    /// The same for whole objects, by device and inode.
     pub(super) whole: Mutex<HashMap<(u32, u64), Option<u64>>>,
     /// Whether the file system with this device is one of shared memory.
     pub(super) devices: Mutex<HashMap<u32, bool>>,
@@ -67,8 +69,8 @@ pub(super) struct Object {
 
 /// The object that a file is, or `None` if the file is not shared memory.
 ///
-/// `file` must have been opened with `O_PATH`, because neither a device nor a file of a server may be opened
-/// for this.
+/// `file` must have been opened with `O_PATH`, because opening a device or a file on a server could
+/// have side effects.
 pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
     if rustix::fs::fstatfs(file)?.f_type as u64 != TMPFS_MAGIC {
         return Ok(None);
@@ -83,9 +85,9 @@ pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
     Ok(Some(Object::of(file, &stat)))
 }
 
-/// The device, as `st_dev`, of the kernel's own mount of shared memory. Objects that have no name in a
-/// directory (memfd, SysV, `/dev/zero`) are on it. Only shared memory is there, so a file on it may be
-/// opened without a check.
+/// The device, as `st_dev`, of the kernel's own mount of shared memory. Objects that have no name
+/// in a directory (memfd, SysV, `/dev/zero`) are on it. Only shared memory is there, so a file on
+/// it may be opened without a check.
 pub(super) fn own_mount() -> Option<u64> {
     static DEVICE: Found<Option<u64>> = Found::new();
     *DEVICE.get_or_find(|| {
@@ -112,7 +114,7 @@ impl Object {
         }
     }
 
-    /// How many bytes of a range are swapped out, or `None` if the kernel does not tell.
+    /// How many bytes of a range are swapped out, or `None` if the kernel does not show it.
     pub(super) fn swapped(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
         if len == 0 || self.held_bytes == 0 {
             return Some(0);
@@ -130,7 +132,8 @@ impl Object {
 
     /// The same, by stepping through the pages. It is for short ranges.
     pub(super) fn evicted(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
-        // struct cachestat_range and struct cachestat. The fourth of the five counters is `evicted`.
+        // struct cachestat_range and struct cachestat. The fourth of the five counters is
+        // `evicted`.
         let range = [offset, len];
         let mut stat = [0u64; 5];
         *syscalls += 1;
@@ -154,7 +157,7 @@ fn page() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// A range of an object that is mapped into our own address space and that nobody can touch.
+/// A range of an object that is mapped into our own address space without access.
 struct ObjectRange {
     at: NonNull<libc::c_void>,
     len: usize,
@@ -186,8 +189,8 @@ fn own_swap(start: u64, syscalls: &mut u64) -> Option<u64> {
     let mut smaps = std::fs::File::open("/proc/self/smaps").ok()?;
     *syscalls += 2; // and close
     let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
-    // The kernel looks at no more mappings than the buffer has room for. This size mostly holds the line of
-    // Swap but not the end of the first mapping.
+    // The kernel only looks at mappings that fit into the buffer. This size usually includes the
+    // line Swap, but not the end of the first mapping.
     for room in std::iter::once(FIRST_READ).chain(std::iter::repeat(chunk.len())) {
         *syscalls += 1;
         let n = smaps.read(&mut chunk[..room]).ok()?;
@@ -246,8 +249,9 @@ struct Region {
     categories: u64,
 }
 
-/// Calls `each` with the ranges of addresses in `start..end` in which the process has pages of its own, in
-/// memory or swapped out. Returns `None` if the kernel does not tell, or if `each` stopped.
+/// Calls `each` with the ranges of addresses in `start..end` in which the process has pages of its
+/// own, in memory or swapped out. Returns `None` if the kernel does not support this, or if `each`
+/// stopped.
 pub(super) fn own_pages(
     pagemap: BorrowedFd<'_>,
     start: u64,
@@ -273,8 +277,7 @@ pub(super) fn own_pages(
     };
     while arg.start < end {
         *syscalls += 1;
-        // SAFETY: the argument and the array that it names are there for the call, and as the
-        // kernel has them.
+        // SAFETY: the argument and its array live across the call, and have the kernel's layout.
         let n = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &mut arg) };
         let found = regions.get(..usize::try_from(n).ok()?)?;
         found.iter().try_for_each(|r| each(r.start, r.end, syscalls))?;
@@ -354,7 +357,7 @@ mod tests {
             for i in [1, 2, 4] {
                 at.cast::<u8>().add(i * page() as usize).write_volatile(2);
             }
-            // This page is only read, so it stays the file's.
+            // This page is only read, so it still belongs to the file.
             at.cast::<u8>().read_volatile();
             at as u64
         };
@@ -366,7 +369,7 @@ mod tests {
         });
         // SAFETY: the mapping from above.
         unsafe { libc::munmap(at as *mut libc::c_void, len) };
-        // Kernels before Linux 6.7 do not tell.
+        // Kernels before Linux 6.7 do not support it.
         assert!(told.is_none() || got == [(1, 3), (4, 5)], "{got:?}");
         assert_eq!(told.is_none(), got.is_empty());
     }

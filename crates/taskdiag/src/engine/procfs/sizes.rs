@@ -1,20 +1,22 @@
-//! Where the sizes of a task's memory (STATM) come from. Three files have some of them, and the cheapest one that has
-//! all the wanted members is read:
+//! Chooses the source of a task's memory sizes (STATM). Three files have some of them, and the
+//! cheapest one with all needed members is read:
 //!
-//! - `stat` has the virtual size, and is read for BASE and STAT in any case;
+//! - `stat` has the virtual size, and is always read for BASE and STAT;
 //! - `statm` has the virtual, the resident and the anonymous size;
 //! - `status` has all sizes, and takes the kernel longer to make than the other two.
 //!
-//! `stat` has the resident size, too, but another number for it, so it is not taken from there. Since Linux kernel commit
-//! f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2), each CPU holds back its last changes of
-//! each counter: fewer than 32 pages, and more on a machine with more than 16 CPUs. `stat` leaves out what is held back,
-//! which may be all that a small process has. `status` and `statm` have the same number as each other on every kernel:
-//! they left it out, too, and count it in since Linux kernel commit 82241a83cd15 ("mm: fix the inaccurate memory
-//! statistics issue for users") (in v6.16, and in stable series such as 6.12). The BPF engine always counts it in.
-//! Before v6.2 the kernel held changes back for each thread, and all four have the same number without them.
+//! `stat` also has a resident size, but it differs, so it is not used. Since Linux kernel commit
+//! f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2), each CPU batches its
+//! last changes of each counter: fewer than 32 pages, and more on a machine with more than 16 CPUs.
+//! `stat` leaves out batched changes, which may be all of a small process. `status` and `statm`
+//! always have the same number: they left the changes out, too, and include them since Linux kernel
+//! commit 82241a83cd15 ("mm: fix the inaccurate memory statistics issue for users") (in v6.16, and
+//! in stable series such as 6.12). The BPF engine always includes them. Before v6.2, the kernel
+//! batched changes for each thread, and all four have the same number without them.
 //!
-//! `status` alone knows, too, whether pages are locked, which is in the flags of STAT. For a request that names this member, it is
-//! read. For one that asks for all of STAT, it is not read for that alone, because it costs more than the rest of STAT.
+//! Only `status` shows whether pages are locked, which is in the flags of STAT. It is read if a
+//! request names this member. For a request of all of STAT, it is not read for that alone, because
+//! it costs more than the rest of STAT.
 
 use taskdiag_wire::layout::bit;
 use taskdiag_wire::{Groups, Stat, Statm};
@@ -27,12 +29,12 @@ const IN_STAT: u32 = bit(Statm::MEMBERS, "size_bytes");
 const IN_STATM: u32 =
     IN_STAT | bit(Statm::MEMBERS, "rss_bytes") | bit(Statm::MEMBERS, "rss_anon_bytes");
 
-/// The member that tells whether pages are locked.
+/// The member with the flag for locked pages.
 const FLAGS: u32 = bit(Stat::MEMBERS, "flags");
 
-/// Is it named what `status` says of locked pages, so that it is read even if no other group needs it?
+/// Is the flag for locked pages named, so that `status` is read even if no other group needs it?
 pub(in crate::engine) fn names_locked(groups: Groups, members: Members) -> bool {
-    // `Members::of` without names has bits that no member has.
+    // `Members::of` without names sets bits beyond those of members.
     let is_named = members.stat != u32::MAX;
     groups.contains(Groups::STAT) && is_named && members.stat & FLAGS != 0
 }

@@ -1,4 +1,5 @@
-//! Where a reading thread puts its work while it is in a read that may not end, and where its supervisor takes it from.
+//! Where a reading thread puts its work while it is in a read that may not end, and where its
+//! supervisor takes it from.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,7 @@ use taskdiag_wire::{Groups, StreamWriter};
 
 use super::owners::Shares;
 
-/// The number of threads of this process that wait for other tasks and were left behind.
+/// The number of threads of this process that are stuck waiting for other tasks.
 pub(super) static STUCK: AtomicUsize = AtomicUsize::new(0);
 /// The work of a reading thread, parked while it is in a read that may not end.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Parked {
     /// The index of the current item.
     pub(super) item: usize,
     pub(super) tgid: u32,
-    /// The groups that cannot be read of this process, with those that are being read.
+    /// The groups that cannot be read for this process, including those that are being read.
     pub(super) blocked: Groups,
 }
 

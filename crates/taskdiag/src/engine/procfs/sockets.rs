@@ -1,6 +1,6 @@
-//! Finds sockets by inode with sock_diag(7). A few requests return all sockets of a network namespace, and
-//! they are made when the first of them is met. The readers of an answer share the tables. Parts of
-//! sock_diag are kernel modules that may be missing, and what these refuse is read from /proc/PID/net.
+//! Finds sockets by inode with sock_diag(7). A few requests return all sockets of a network
+//! namespace; they are made at its first socket. The readers of an answer share the tables. Parts
+//! of sock_diag are kernel modules that may be missing; then /proc/PID/net is read instead.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,15 +21,15 @@ pub(super) struct Sockets {
 
 /// A task that is in the namespace.
 pub(super) trait Inhabitant {
-    /// The network namespace of the task, to be entered.
+    /// The network namespace of the task, to enter it.
     fn netns(&mut self) -> Option<OwnedFd>;
     /// A file of the task's directory in /proc. It is empty if it cannot be read.
     fn text(&mut self, file: &'static str) -> Vec<u8>;
 }
 
 impl Sockets {
-    /// The sockets of namespace `netns`. `task` is in it, and `own` says that it is ours. System calls are
-    /// counted in `calls`. A socket that cannot be known is not in the table.
+    /// The sockets of namespace `netns`. `task` is in it, and `own` means that it is ours. System
+    /// calls are counted in `calls`. A socket that cannot be known is not in the table.
     pub(super) fn table(
         &self,
         netns: u32,
@@ -37,7 +37,7 @@ impl Sockets {
         task: &mut impl Inhabitant,
         calls: &mut u64,
     ) -> Arc<SocketsByInode> {
-        // One reader asks while the others wait, because they need the same table.
+        // One reader asks while the others wait for the same table.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = || {
             let (mut table, refused) = if netns == own {
@@ -66,7 +66,7 @@ impl Sockets {
 /// Sockets, and the files of those that sock_diag does not list.
 type Dumped = (SocketsByInode, Vec<&'static str>);
 
-/// The result where sock_diag cannot be asked.
+/// The result if sock_diag cannot be used.
 fn nothing() -> Dumped {
     (SocketsByInode::new(), FILES.into_iter().flatten().collect())
 }
@@ -195,8 +195,9 @@ pub struct BoundSocket {
     pub inode: u32,
 }
 
-/// The unix sockets of this network namespace that are bound to a file. A socket's name is what it was bound by, maybe a
-/// relative path, while this tells the file. Fails where sock_diag(7) cannot list unix sockets.
+/// The unix sockets of this network namespace that are bound to a file. The name of a socket is the
+/// path of its bind(), which may be relative; this identifies the file. Fails where sock_diag(7)
+/// cannot list unix sockets.
 pub fn bound_sockets() -> io::Result<Vec<BoundSocket>> {
     let mut all = Vec::new();
     ask(&open()?, &unix_request(UNIX_SHOW_VFS), &mut 0, |b| {
@@ -286,8 +287,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that sockets of all kinds that need no privilege come out the same from the text, but for
-    /// members that the text does not have.
+    /// Checks that sockets of all unprivileged kinds are the same from the text, except for members
+    /// that the text lacks.
     #[test]
     fn text_tells_the_same() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -12,7 +12,7 @@ pub(super) enum Stop {
     Gap(Reason),
     /// The task has ended.
     Gone,
-    /// A limit of our own is reached, so that no task can be read.
+    /// One of our own limits is reached, so that no task can be read.
     Failed(Error),
     /// Another thread has taken over the work of this one, which has nothing more to do.
     Lost,

@@ -1,5 +1,5 @@
-//! Serves requests for groups that may wait: other threads read, and this one makes sure that none of them
-//! waits for long. `guard` describes what they do.
+//! Serves requests for groups that may wait: other threads read, and this one makes sure that the
+//! answer does not wait for them. `guard` describes the readers.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::resume_unwind;
@@ -18,7 +18,7 @@ use super::walk::{child, readers_for};
 use super::worker::Worker;
 use crate::error::Error;
 
-/// How often a read is looked at, and how often in a row it must be found waiting.
+/// The interval of looks at a read, and how often in a row it must be found waiting.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 5;
 
@@ -63,8 +63,8 @@ impl Bell {
     }
 }
 
-/// A part of the items, the thread that reads it, and the state in which the supervisor last saw that
-/// thread.
+/// A part of the items, the thread that reads it, and the last state of that thread as seen by the
+/// supervisor.
 struct ReaderPart {
     end: usize,
     slot: Arc<Slot>,
@@ -114,8 +114,8 @@ pub(super) fn read_all(
     Ok(())
 }
 
-/// Cuts the items into parts of about equal length, as many as pay. It does not cut within a process where
-/// the groups that its threads share are to be found once.
+/// Cuts the items into a worthwhile number of parts of about equal length. It does not cut within a
+/// process if its threads share groups that must be read only once.
 fn cut(items: &[(u32, u32)], whole: bool) -> impl Iterator<Item = (usize, usize)> {
     let size = items.len().div_ceil(readers_for(items.len())).max(1);
     let mut begin = 0;
@@ -226,7 +226,7 @@ fn collect(part: &mut ReaderPart) {
     let ends = |t: &mut JoinHandle<()>| part.done.is_some() || t.is_finished();
     if let Some(thread) = part.thread.take_if(ends) {
         thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-        // The thread may have finished after the first look.
+        // The thread may have finished since the first look.
         part.done = part.done.take().or_else(|| take(&part.result));
     }
 }

@@ -1,18 +1,18 @@
-//! Reads SWAP: how much of a process is swapped out. It never looks at single pages, and never at one object
-//! once for each mapping.
+//! Reads SWAP: how much of a process is swapped out. It never looks at single pages, and looks at
+//! each object only once, not once for each mapping.
 //!
 //! - Anonymous memory is VmSwap, a counter of the kernel.
 //! - If nothing on the machine is swapped out, nothing more is read.
-//! - Shared memory objects (tmpfs, memfd, SysV) are looked at once, whoever maps them. An object of which
-//!   nothing is swapped out costs nothing more. An object that is mapped whole costs its counter, and any
-//!   other one query for each range (`shmem`).
-//! - Of private writable mappings of objects with swapped pages, the pages that the process has copied do
-//!   not count. PAGEMAP_SCAN (Linux 6.7) tells which these are, and each run of them is a query.
+//! - Shared memory objects (tmpfs, memfd, SysV) are looked at once for all processes. An object of
+//!   which nothing is swapped out costs nothing more. An object that is mapped as a whole costs a
+//!   read of its counter, and any other one a query for each range (`shmem`).
+//! - Of private writable mappings of objects with swapped pages, the pages that the process has
+//!   copied do not count. PAGEMAP_SCAN (Linux 6.7) finds them, and each run of them is a query.
 //!
-//! PAGEMAP_SCAN cannot tell how much of an object is swapped out, because the page table has no entries for
-//! such pages. Looking at the objects of others needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, and looking
-//! at our own needs a path that leads to them. Otherwise the shared part is not known. Only smaps would
-//! tell, and it is not cheap.
+//! PAGEMAP_SCAN cannot show how much of an object is swapped out, because the page table has no
+//! entries for such pages. Looking at the objects of others needs CAP_SYS_ADMIN or
+//! CAP_CHECKPOINT_RESTORE, and looking at our own needs a path that leads to them. Otherwise the
+//! shared part is not known. Only smaps would have it, and it is expensive.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

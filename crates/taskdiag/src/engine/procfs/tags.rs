@@ -1,5 +1,5 @@
-//! The groups that are one or two files with a word or two each, and that the kernel keeps for
-//! others than the task: OOM, LABEL, AUTOGROUP, LOGIN.
+//! The groups that come from one or two tiny files of other kernel subsystems: OOM, LABEL,
+//! AUTOGROUP, LOGIN.
 
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Login, Oom, Reason};
@@ -27,7 +27,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The number in one of the task's files; `None`: it is none.
+    /// The number in one of the task's files. `None`: the text is not a number.
     fn number<T: std::str::FromStr>(
         &mut self,
         mut at: TaskDir<'_>,

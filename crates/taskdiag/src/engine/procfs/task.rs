@@ -1,4 +1,4 @@
-//! Reads one task: in which order its groups are read, and the records that go into the stream from `stat`, `status` and
+//! Reads one task: decides the order of its groups, and makes the records from `stat`, `status` and
 //! other short files.
 
 use taskdiag_wire::{A_CGROUP_PATH, A_GROUPS, BLOB_REWRITTEN, Cgroup, Group, Groups, Reason};
@@ -11,8 +11,8 @@ use super::worker::Worker;
 use crate::error::Error;
 
 impl Worker<'_> {
-    /// Writes what was asked about one task. `stat` is its stat file, if that was read already. A task that
-    /// ended before anything was known about it is left out and counted.
+    /// Writes the requested groups of one task. `stat` is its stat file, if that was read already.
+    /// A task that ended before anything was known about it is left out and counted.
     ///
     /// # Errors
     /// Only errors that would hit every task, such as too many open files.
@@ -197,8 +197,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Writes STAT. Its flags come from the status file, so they are known only where another group needed
-    /// that file.
+    /// Writes STAT. Its flags come from the status file, so they are known only if another group
+    /// needed that file.
     fn stat(&mut self, s: &StatFile) {
         self.out.put(&s.stat_with_locked(self.status.locked_bytes));
         self.said |= Groups::STAT;
@@ -260,8 +260,8 @@ impl Worker<'_> {
             if stat.is_some_and(|s| s.has_no_memory()) {
                 return Err(Stop::Gap(Reason::Absent));
             }
-            // The task has arguments, but the kernel returns none of them. Their page is not in memory, and
-            // another task has to bring it in (userfaultfd).
+            // The task has arguments, but the kernel returns none of them. Their page is not in
+            // memory, and another task has to provide it (userfaultfd).
             if stat.and_then(|s| s.args_len).is_some_and(|len| len > 0) {
                 return Err(Stop::Gap(Reason::Blocked));
             }

@@ -16,7 +16,7 @@ impl Worker<'_> {
         }
         let (text, total) = match self.text(at, Groups::ENVIRON, "environ")? {
             Ok(text) => self.text_total(text, stat.and_then(|s| s.environ_len)),
-            // A page of the text cannot be read without the help of its owner.
+            // A page of the text can only be read with the help of its owner.
             Err(Errno::IO | Errno::FAULT) => return Err(Stop::Gap(Reason::Blocked)),
             Err(e) => return Err(self.no_memory(at, e)),
         };
@@ -27,7 +27,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads as much of a text as there is room for.
+    /// Reads as much of a text as fits into the limits.
     pub(super) fn text(
         &mut self,
         at: TaskDir<'_>,
@@ -40,7 +40,8 @@ impl Worker<'_> {
         })
     }
 
-    /// How many bytes of a text were read, and how many it has. `known` is what the kernel says about the latter.
+    /// How many bytes of a text were read, and its length. `known` is the length that the kernel
+    /// reports.
     pub(super) fn text_total(&mut self, text: Text, known: Option<u64>) -> (usize, usize) {
         let total = match (text.total, &text.more) {
             (Some(total), _) => total,
@@ -79,7 +80,8 @@ impl Worker<'_> {
             Err(e) => return Err(self.meaning(at, e)),
         };
         if self.reader.text(len) == b"0" {
-            // The task does not sleep, or we may not know where. Whether other files are denied tells which.
+            // The task does not sleep, or we may not see where. Other files show whether access is
+            // denied.
             if let Err(e @ (Errno::ACCESS | Errno::PERM)) =
                 self.reader.link(at.dir, at.path.file("exe"))
             {

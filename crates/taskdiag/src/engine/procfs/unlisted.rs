@@ -1,7 +1,7 @@
-//! Asks sockets that are in no list of their network namespace. TCP, UDP and netlink do not list a socket
-//! that has no address yet. A socket may also be missing because it belongs to another namespace than its
-//! task, or is newer than the list. So the socket is asked itself, through a descriptor that pidfd_getfd(2)
-//! gives for a moment. This works where the caller may trace the task.
+//! Queries sockets that are in no list of their network namespace. TCP, UDP and netlink do not list
+//! a socket that has no address yet. A socket may also be missing because it belongs to another
+//! namespace than its task, or is newer than the list. So the socket itself is queried, through a
+//! descriptor that pidfd_getfd(2) copies for a moment. This works if the caller may trace the task.
 
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -27,13 +27,13 @@ const TCP_LISTEN: i32 = 10;
 /// The state of a socket that is not connected. Other protocols use it, too.
 const TCP_CLOSE: u16 = 7;
 
-/// Whether such a socket is asked. For the others, holding a copy for a moment has side effects, or the
-/// socket tells nothing.
+/// Is such a socket queried? For others, holding a copy has side effects, or the socket has no
+/// information.
 pub(super) fn is_for(sock: &Sock) -> bool {
     matches!(i32::from(sock.record.family), libc::AF_INET | libc::AF_INET6 | libc::AF_NETLINK)
 }
 
-/// What a socket says about itself, and its network namespace. `None` if it may not be asked.
+/// The properties of a socket, and its network namespace. `None` if it may not be queried.
 pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Sock, Option<u32>)> {
     let pidfd = owned(calls, || {
         // SAFETY: takes numbers, gives a new descriptor that nobody else has.
@@ -101,7 +101,7 @@ pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Soc
 fn owned(calls: &mut u64, call: impl FnOnce() -> libc::c_long) -> Option<OwnedFd> {
     *calls += 1;
     let fd = i32::try_from(call()).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the call gave it, and nobody else has it.
+    // SAFETY: the call has just created it for us.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

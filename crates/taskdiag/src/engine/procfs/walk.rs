@@ -17,7 +17,7 @@ use super::worker::Worker;
 use crate::error::Error;
 use crate::request::Request;
 
-/// The processes that the request looks at, and the process that it names, if it names one.
+/// The processes of the request, and the process that it names, if any.
 pub(super) fn processes(
     root: BorrowedFd<'_>,
     req: &Request,
@@ -43,7 +43,7 @@ pub(super) fn processes(
 
 /// Checks that a request about one process has found a task of it.
 pub(super) fn found(req: &Request, out: &StreamWriter) -> Result<(), Error> {
-    // The process was there when the walk began, so it has ended since.
+    // The process existed when the walk began, so it has ended since.
     let one = matches!(req.strategy, Strategy::One | Strategy::Thread);
     if one && out.tasks() == 0 && !req.is_stopped() {
         return Err(Error::NoSuchProcess(req.pid));
@@ -70,7 +70,7 @@ pub(super) fn walk(
     found(req, &worker.out)
 }
 
-/// Lists the threads of processes as (process, thread), for a walk that must know all of them before it
+/// Lists the threads of processes as (process, thread), for a walk that needs all of them before it
 /// reads one.
 pub(super) fn all_threads(
     root: BorrowedFd<'_>,
@@ -117,7 +117,7 @@ fn process_of(root: BorrowedFd<'_>, pid: u32, reader: &mut Reader) -> Result<u32
     match reader.file(root, path.file("status")) {
         Ok(bytes) => Ok(parse::tgid(bytes).unwrap_or(pid)),
         Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(exhausted(e)),
-        // The file cannot be read, whatever the cause is. The directory says whether the task is there.
+        // The file cannot be read for any reason. The directory shows whether the task exists.
         Err(_) => match reader.stat(root, path.file("")) {
             Ok(_) => Ok(pid),
             Err(_) => Err(Error::NoSuchProcess(pid)),
@@ -150,7 +150,7 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
         }
         Ok(dir) => {
             let one = |w: &mut Worker<'_>, tid| w.task(place(dir.as_fd(), tid, tgid), None);
-            // What the threads share must be found before they are divided among readers.
+            // Shared values must be found before the threads are divided among readers.
             w.shares = Shares::default();
             let mut rest = &tids[..];
             let mut first = Ok(());
@@ -166,8 +166,8 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
             Ok(())
         }
         Err(Stop::Failed(e)) => Err(e),
-        // The process can be seen, but its threads cannot (hidepid=1). One thread is known, and each of its
-        // groups says why it is not there.
+        // The process can be seen, but its threads cannot (hidepid=1). One thread is known, and
+        // each of its groups has the reason why it is missing.
         Err(Stop::Gap(_)) => {
             let path = Path::id(tgid).join_task().join_id(tgid);
             w.task(TaskDir { dir: root, path, pid: tgid, tgid }, None)
@@ -193,8 +193,8 @@ fn threads_for(tasks: usize, cpus: usize) -> usize {
     (tasks / TASKS_PER_THREAD).clamp(1, cpus.clamp(1, MAX_THREADS))
 }
 
-/// Does `each` for every id. Several threads do equal parts where that pays. The order in the stream is the
-/// order of `ids` all the same.
+/// Calls `each` for every id. Several threads do equal parts if that is worth it. The order in the
+/// stream is always that of `ids`.
 fn spread(
     worker: &mut Worker<'_>,
     ids: &[u32],

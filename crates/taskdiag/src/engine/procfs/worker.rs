@@ -1,5 +1,5 @@
-//! A thread of the engine that reads tasks: what it keeps from task to task, and what every step of a task needs. The
-//! steps are in the modules above this one, and `task` runs them.
+//! A thread of the engine that reads tasks: the state that it keeps from task to task, and helpers
+//! that every step needs. The steps are in the modules above this one, and `task` runs them.
 
 use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, StreamWriter};
@@ -32,14 +32,14 @@ pub(super) struct Worker<'a> {
     pub(super) mapped: MappedFiles,
     /// A process, and its real user id.
     user: (u32, u32),
-    /// The most bytes of a name of the current task.
+    /// The limit for names of the current task, in bytes.
     pub(super) name_most: usize,
     /// A buffer for the text of a link.
     pub(super) link: Vec<u8>,
     pub(super) ids: Ids,
     /// The groups of the current task that are already written, or stated as missing.
     pub(super) said: Groups,
-    /// Where the supervisor of this thread finds its state, if it has a supervisor.
+    /// The slot where the supervisor of this thread finds its state, if it has one.
     pub(super) slot: Option<&'a Slot>,
     /// A process, and the groups of it that cannot be read without waiting.
     pub(super) blocked: (u32, Groups),
@@ -74,7 +74,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// How many bytes of lists and names this task may add. If it is nothing, names are cut, too.
+    /// The bytes of lists and names that this task may add. If it is 0, names are cut, too.
     pub(super) fn list_room(&mut self, at: TaskDir<'_>) -> usize {
         let run = self.run;
         let room = run.lists.list_bytes(|| self.uid(at));
@@ -82,7 +82,7 @@ impl<'a> Worker<'a> {
         room
     }
 
-    /// Takes room for what this task has added.
+    /// Accounts for the bytes that this task has added.
     pub(super) fn take_list_room(&mut self, at: TaskDir<'_>, bytes: usize) {
         let run = self.run;
         run.lists.take_list(bytes, || self.uid(at));
@@ -95,12 +95,13 @@ impl<'a> Worker<'a> {
         self.user.1
     }
 
-    /// Whether any of these groups was asked for and is not done yet.
+    /// Was any of these groups requested, and is it not done yet?
     pub(super) fn wants(&self, groups: Groups) -> bool {
         (self.run.groups - self.said).intersects(groups)
     }
 
-    /// Whether an empty file means that the task has no memory, and not that the file itself is empty.
+    /// Whether an empty file means that the task has no memory, and not that the file itself is
+    /// empty.
     pub(super) fn has_no_memory(
         &mut self,
         at: TaskDir<'_>,
@@ -132,7 +133,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// What a failed system call on a file of this task means.
+    /// The meaning of a failed system call on a file of this task.
     pub(super) fn meaning(&mut self, mut at: TaskDir<'_>, e: Errno) -> Stop {
         match e {
             Errno::SRCH => Stop::Gone,

@@ -1,11 +1,12 @@
 //! The service engine asks `taskdiagd`, which keeps BPF programs loaded, over a socket.
 //!
-//! The service tells what /proc shows everyone ([`shown`]), and only to callers whose own /proc
-//! shows everything to everyone. To others it says so, and they read /proc. It may end at any moment, and it may be
-//! slow: each step here has an end, and whatever fails makes `auto` ask another engine.
+//! The service shows the public part of /proc ([`shown`]), and only to callers whose own /proc
+//! shows everything to everyone. It refuses other callers, and they read /proc. It may end at any
+//! moment, and it may be slow. So each step here has a time limit, and after any failure `auto`
+//! uses another engine.
 //!
-//! It does not trust the service more than it has to: it must run as root or as the caller, or have been started by root
-//! (systemd opens the socket), and its answer is checked as any stream is.
+//! The service is trusted as little as possible: it must run as root or as the caller, or have been
+//! started by root (systemd opens the socket), and its answer is checked like any stream.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -31,19 +32,20 @@ use crate::large;
 use crate::request::{ByteLimits, Request};
 use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, sock};
 
-/// How long the service may take for one answer, if no other engine can answer instead. It begins when systemd has to start it.
+/// How long the service may take for one answer, if no other engine can answer instead. This
+/// includes its start by systemd.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Where another engine can answer, the service may take half of the time that this takes, but at least this long. So a service that
-/// is slow, for example because somebody else asks all the time, costs little.
+/// If another engine can answer, the service may take half of that engine's time, but at least this
+/// long. So a slow service, for example one that is busy with other requests, costs little.
 const PATIENCE_LEAST: Duration = Duration::from_millis(20);
-/// If the service was slow or busy, `auto` does without it in this process for this long.
+/// If the service was slow or busy, `auto` does not use it in this process for this long.
 const SLOW: Duration = Duration::from_secs(5);
-/// When that is over: CLOCK_BOOTTIME in ms.
+/// The end of that time: CLOCK_BOOTTIME in ms.
 static SLOW_UNTIL: AtomicU64 = AtomicU64::new(0);
-/// How often to try to connect where too many wait for that, and how long to wait between.
+/// How often to try to connect if the queue is full, and how long to wait between attempts.
 const CONNECT_TRIES: u32 = 20;
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
-/// The longest answer that is believed.
+/// The largest answer that is accepted.
 const ANSWER_MAX: u64 = 4 << 30;
 
 /// The engine that asks `taskdiagd`.
@@ -53,7 +55,7 @@ pub struct Service {
     kept: Option<Connection>,
     /// Memory for the next answer.
     spare: AlignedBuf,
-    /// How long it may take. `None`: nobody else can answer.
+    /// How long it may take. `None`: no other engine can answer.
     patience: Option<Duration>,
 }
 
@@ -61,11 +63,12 @@ pub struct Service {
 #[derive(Debug)]
 struct Connection {
     fd: OwnedFd,
-    /// The process that connected. The service answers nobody else on this connection.
+    /// The process that connected. The service answers only this process on the connection.
     owner: u32,
 }
 
-/// The groups that the service would answer, if there is one. This costs one stat(2) and tries nothing.
+/// The groups that the service would answer, if there is one. This costs one stat(2), without a
+/// connection.
 pub(crate) fn groups(strategy: Strategy) -> Option<Groups> {
     let groups = shown::groups(strategy);
     let is_socket = |m: std::fs::Metadata| m.file_type().is_socket();
@@ -75,13 +78,13 @@ pub(crate) fn groups(strategy: Strategy) -> Option<Groups> {
     (!groups.is_empty() && std::fs::metadata(path()).is_ok_and(is_socket)).then_some(groups)
 }
 
-/// The groups of `all` that the service answers as long as the request wants them: it tells no more of a text than a list
-/// of tasks usually has.
+/// The groups of `all` that the service answers completely enough for the request: it returns no
+/// more of a text than lists of tasks usually have.
 pub(crate) fn with_room(req: &Request, all: Groups) -> Groups {
     if req.limits.text_bytes > ByteLimits::LIST.text_bytes { all - Groups::CMDLINE } else { all }
 }
 
-/// The socket. The environment of a caller with fewer rights is not believed.
+/// The socket. The environment is ignored if the caller has fewer rights.
 fn path() -> PathBuf {
     // SAFETY: this reads a number that the kernel gave to the process at its start.
     let is_elevated = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
@@ -90,7 +93,7 @@ fn path() -> PathBuf {
 }
 
 impl Service {
-    /// Asks the service what it answers.
+    /// Asks the service for the groups that it answers.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is none, or it does not answer this process.
@@ -130,7 +133,7 @@ impl Service {
 
     fn ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {
         let result = self.try_to_ask(ask);
-        // It was slow or busy. An error of its own is no reason to wait.
+        // Only if it was slow or busy. After other errors, it may be used again at once.
         if let (Some(_), Err(Error::Unavailable { cause: Cause::Limit, .. })) =
             (self.patience, &result)
         {
@@ -144,7 +147,8 @@ impl Service {
         rustix::fs::openat(CWD, PROOF, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
             |e| denied(format!("{PROOF} cannot be opened ({e}), so /proc shows less here")),
         )?;
-        // The service ends when it is idle for long, and closes connections that are. So a kept one is tried once.
+        // The service ends or closes connections after a long idle time. So a kept connection may
+        // fail once, and a new one is tried.
         let me = std::process::id();
         if let Some(kept) = self.kept.take().filter(|k| k.owner == me) {
             match kept.ask(ask, until, std::mem::take(&mut self.spare)) {
@@ -164,9 +168,9 @@ impl Service {
     }
 }
 
-/// What went wrong with a question.
+/// The error of a question.
 enum Failed {
-    /// The connection is not there any more.
+    /// The connection is gone.
     Lost(io::Error),
     /// Anything else.
     For(Error),
@@ -188,14 +192,14 @@ impl From<io::Error> for Failed {
 }
 
 impl Connection {
-    /// If too many wait to be connected, tries again as often as `tries`.
+    /// If the queue is full, tries again up to `tries` times.
     fn open(path: &Path, tries: u32) -> Result<Connection, Error> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(|e| Error::io("making a socket", e))?;
         let address = SocketAddrUnix::new(path.as_os_str().as_bytes())
             .map_err(|e| other(format!("{}: {e}", path.display())))?;
-        // Others ask, too: there may be room among those that wait in a moment.
+        // Other clients connect, too: the queue may have room again in a moment.
         let mut tries = 0..tries;
         let connected = loop {
             match rustix::net::connect(&fd, &address) {
@@ -209,14 +213,14 @@ impl Connection {
             let cause = match e {
                 rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => Cause::NoPermission,
                 rustix::io::Errno::AGAIN => {
-                    return because(Cause::Limit, "too many wait to be connected to it");
+                    return because(Cause::Limit, "too many clients are waiting to connect to it");
                 }
                 _ => Cause::Other,
             };
             let why = format!("{}: {e}; is taskdiagd.socket started?", path.display());
             Error::Unavailable { engine: EngineId::Service, cause, why }
         })?;
-        // These are the ids of who listens, which is systemd where that opened the socket.
+        // These are the ids of the listener, which is systemd if that opened the socket.
         let uid = sockopt::socket_peercred(&fd).map(|c| c.uid);
         let me = rustix::process::geteuid();
         match uid {
@@ -231,17 +235,17 @@ impl Connection {
         Ok(Connection { fd, owner: std::process::id() })
     }
 
-    /// `memory` is that of an older answer, or empty.
+    /// `memory` is the memory of an older answer, or empty.
     fn ask(&self, ask: &Ask, until: Instant, memory: AlignedBuf) -> Result<AlignedBuf, Failed> {
         let question = ask.encode();
         let sent = sock::send(self.fd.as_fd(), &question, None)?;
         if sent != question.len() {
-            return Err(Failed::For(other("it does not take the whole request")));
+            return Err(Failed::For(other("it did not accept the whole request")));
         }
         let mut head = [0; Reply::LEN];
         let mut file = None;
         self.fill(&mut head, &mut file, until)?;
-        let odd = || Failed::For(other("what it answers is not of this protocol"));
+        let odd = || Failed::For(other("its reply does not follow the protocol"));
         match Reply::decode(&head).ok_or_else(odd)? {
             Reply::Refused(why) => {
                 let (engine, cause) = (EngineId::Service, why.cause());
@@ -259,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Receive so many bytes, and the descriptor that comes with them.
+    /// Receives this many bytes, and the descriptor that comes with them.
     fn fill(
         &self,
         to: &mut [u8],
@@ -297,8 +301,9 @@ impl Connection {
     }
 }
 
-/// A copy of an answer in a file. The service shortens the file after some seconds to have the memory back, so a copy is
-/// good if the file has all of it afterwards, too. `answer` has the memory for it, if it is not empty.
+/// A copy of an answer in a file. The service truncates the file after some seconds to free the
+/// memory, so a copy is good if the file is still complete afterwards. `answer` has the memory for
+/// it, if it is not empty.
 fn read_file(file: &OwnedFd, len: u64, mut answer: AlignedBuf) -> Result<AlignedBuf, Error> {
     let gone = || because(Cause::Limit, "it took back the answer before it was read");
     let has_all = || {

@@ -1,10 +1,10 @@
-//! An engine that this build does not have. Its stand-in has the same name and says that it is not there, so that who
-//! chooses among the engines need not know of features.
+//! An engine that this build lacks. Its stand-in has the same name and reports that it is missing,
+//! so that the code that chooses engines need not know about features.
 
 use crate::engine::EngineId;
 use crate::error::Error;
 
-/// Why an engine does not answer that this build does not have.
+/// The error of an engine that this build lacks.
 pub(super) fn not_built(engine: EngineId, feature: &str) -> Error {
     let cause = crate::error::Cause::NotBuilt;
     let why = format!(
@@ -13,14 +13,15 @@ pub(super) fn not_built(engine: EngineId, feature: &str) -> Error {
     Error::Unavailable { engine, cause, why }
 }
 
-/// The stand-in for an engine: a type without a value, whose `new` says which feature the build lacks.
+/// The stand-in for an engine: a type without values, whose `new` returns an error that names the
+/// missing feature.
 macro_rules! absent {
     ($name:ident, $feature:literal) => {
         use crate::engine::{Answer, Engine, EngineId, Support};
         use crate::error::Error;
         use crate::request::Request;
 
-        /// An engine that is not there. There is no value of this type.
+        /// A missing engine. There is no value of this type.
         #[derive(Debug)]
         pub(crate) enum $name {}
 

@@ -1,5 +1,5 @@
-//! Asks the C library for names. It loads modules, and may talk to a server that does not answer, so it is asked by a thread, and
-//! for no longer than a while.
+//! Asks the C library for names. It loads modules, and may talk to a server that does not answer.
+//! So a thread asks it, and the wait for an answer is limited.
 
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use super::FoundName;
 use super::files::Kind;
 
-/// How long one answer is waited for.
+/// The longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long all are waited for together. Those that come later are there the next time.
+/// The longest wait for all answers together. Later answers are used the next time.
 const PATIENCE_FOR_ALL: Duration = Duration::from_secs(10);
 
 static GAVE_UP: AtomicBool = AtomicBool::new(false);
 
-/// Was an answer of the name service of this machine not waited for, so that numbers stand for names?
+/// Did the name service of this machine not answer in time, so that numbers are shown instead of
+/// names?
 pub fn name_service_is_slow() -> bool {
     GAVE_UP.load(Ordering::Relaxed)
 }
@@ -29,23 +30,24 @@ pub type Told = (Kind, u32, FoundName);
 /// The thread that asks, one in a process.
 static ASKER: Mutex<Option<Asker>> = Mutex::new(None);
 
-/// A thread that asks, and the two ways to it.
+/// A thread that asks, and the channels to and from it.
 #[derive(Debug)]
 struct Asker {
     questions: Sender<(Kind, u32)>,
     answers: Receiver<Told>,
-    /// It has not answered the last question yet.
+    /// Has it not answered the last question yet?
     is_busy: bool,
-    /// The process that it is in. A child has a copy of this, and no thread.
+    /// The process of the thread. After a fork, a child has a copy of this struct, but not the
+    /// thread.
     pid: u32,
 }
 
-/// Asks for an id. Gives all that has come, which may be about ids that were asked before, and may lack this one. `waited` is how
-/// long answers were waited for before.
+/// Asks for an id. Returns all answers that have arrived, which may be about earlier ids, and may
+/// lack this one. `waited` is the sum of earlier waits.
 pub fn ask(kind: Kind, id: u32, waited: &Cell<Duration>) -> Vec<Told> {
     let begun = Instant::now();
     let left = PATIENCE.min(PATIENCE_FOR_ALL.saturating_sub(waited.get()));
-    // In a copy of a process whose thread had the lock, it is never free.
+    // In a forked copy of a process whose thread held the lock, the lock is never released.
     let mut asker = loop {
         match ASKER.try_lock() {
             Ok(asker) => break asker,
@@ -64,7 +66,7 @@ pub fn ask(kind: Kind, id: u32, waited: &Cell<Duration>) -> Vec<Told> {
     }
     let Some(asker) = &mut *asker else { return vec![(kind, id, look_up(kind, id))] };
     let told = asker.ask(kind, id, left);
-    // Others are looked up in an instant, and do not count.
+    // Other ids are looked up immediately, and do not count.
     if begun.elapsed() > Duration::from_millis(50) {
         waited.set(waited.get() + begun.elapsed());
     }
@@ -95,7 +97,7 @@ impl Asker {
     }
 }
 
-/// A thread that asks. `None` if there can be none.
+/// A thread that asks. `None` if none can be started.
 fn start() -> Option<Asker> {
     let (questions, asked) = channel::<(Kind, u32)>();
     let (tell, answers) = channel();
@@ -115,7 +117,7 @@ fn look_up(kind: Kind, id: u32) -> FoundName {
         Kind::User => uzers::get_user_by_uid(id).map(|u| u.name().to_owned()),
         Kind::Group => uzers::get_group_by_gid(id).map(|g| g.name().to_owned()),
     };
-    // musl takes comments, and lines for the module "compat", for users.
+    // musl reads comments, and lines for the module "compat", as users.
     let is_line = |n: &[u8]| cfg!(not(target_env = "gnu")) && matches!(n[0], b'#' | b'+' | b'-');
     name.map(|n| n.as_bytes().to_vec()).filter(|n| !n.is_empty() && !is_line(n)).map(Into::into)
 }

@@ -1,12 +1,13 @@
-//! Reads `/etc/passwd` and `/etc/group` as glibc's name service module "files" does, so that a line has a name exactly if
-//! `getent passwd UID` shows it. Blanks before a line do not count, a line that begins with `#` is a comment, and a name that begins
-//! with `+` or `-` is for the module "compat".
+//! Reads `/etc/passwd` and `/etc/group` as glibc's name service module "files" does, so that a line
+//! has a name exactly if `getent passwd UID` shows it. Blanks before a line do not count, a line
+//! that begins with `#` is a comment, and a name that begins with `+` or `-` is for the module
+//! "compat".
 
 use std::fs;
 
 use super::NameMap;
 
-/// How many numbers a line needs after its name and password.
+/// The number of ids that a line needs after its name and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A uid and a gid: `/etc/passwd`.
@@ -37,7 +38,7 @@ pub fn read(text: &[u8], kind: Kind) -> NameMap {
     let mut map = NameMap::new();
     for line in text.split(|b| *b == b'\n') {
         if let Some((name, id)) = entry(line, kind) {
-            // The C library finds an empty name, too, and goes no further. Nobody could tell whose it is.
+            // The C library also accepts an empty name, and stops there. It is useless as a name.
             map.entry(id).or_insert_with(|| (!name.is_empty()).then(|| name.into()));
         }
     }
@@ -47,7 +48,7 @@ pub fn read(text: &[u8], kind: Kind) -> NameMap {
 /// The name and the id in a line, if it has them.
 fn entry(line: &[u8], kind: Kind) -> Option<(&[u8], u32)> {
     let line = trim_start(line);
-    // It is text of C, which ends at a NUL.
+    // The C library reads a C string, which ends at a NUL.
     let line = line.split(|b| *b == 0).next().unwrap_or_default();
     if line.is_empty() || line[0] == b'#' {
         return None;
@@ -78,8 +79,9 @@ fn trim_start(text: &[u8]) -> &[u8] {
     &text[text.iter().position(|b| !blank(b)).unwrap_or(text.len())..]
 }
 
-/// A number as strtoul(3) takes it, with blanks and a sign before it, up to a colon or the end. One that is too large for 32 bits
-/// is none, and so are most negative ones: they are negated as unsigned ones of 64 bits.
+/// A number as strtoul(3) reads it, with blanks and a sign before it, up to a colon or the end. A
+/// number that is too large for 32 bits is invalid. So are most negative ones, because they are
+/// negated as unsigned 64-bit numbers.
 fn number(text: &[u8]) -> Option<(u32, &[u8])> {
     let text = trim_start(text);
     let (is_negative, digits) = match text.first() {
@@ -103,8 +105,8 @@ fn number(text: &[u8]) -> Option<(u32, &[u8])> {
     }
 }
 
-/// Does nsswitch.conf say that the file is asked first, and that what it finds is final? Otherwise only the C library
-/// knows. It is asked, too, where there is no such line, as its default has changed.
+/// Does nsswitch.conf name the file first, with final results? If not, or without such a line (the
+/// default has changed), only the C library knows the name.
 pub fn come_first(kind: Kind) -> bool {
     // Other C libraries have no such file.
     if !cfg!(target_env = "gnu") {
@@ -119,7 +121,7 @@ fn says_files(conf: &[u8], kind: Kind) -> bool {
         let at = memchr::memchr(b':', line)?;
         (line[..at].trim_ascii() == kind.database()).then(|| line[at + 1..].to_ascii_lowercase())
     });
-    // With two lines it depends on the version which of them counts.
+    // If there are two lines, it depends on the version which one counts.
     let (Some(line), None) = (found.next(), found.next()) else { return false };
     let Some(rest) = line.trim_ascii_start().strip_prefix(b"files") else { return false };
     match rest.trim_ascii_start() {

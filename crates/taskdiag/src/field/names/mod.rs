@@ -1,8 +1,9 @@
 //! Names of users and groups.
 //!
-//! `/etc/passwd` and `/etc/group` are read once, when the first name is wanted, by the rules of the C library; its
-//! name service, which loads modules and may talk to the network, is asked only about ids that are not in them, and each
-//! id once. Where nsswitch.conf asks something else before the files, it is asked about all.
+//! `/etc/passwd` and `/etc/group` are read once, when the first name is needed, by the rules of the
+//! C library. The C library's name service loads modules and may use the network. So it is asked
+//! only about ids that are not in these files, and once for each id. If nsswitch.conf puts another
+//! source before the files, it is asked about all ids.
 
 mod ask;
 mod files;
@@ -24,7 +25,7 @@ type NameMap = HashMap<u32, FoundName>;
 pub struct OwnerNames {
     users: NameTable,
     groups: NameTable,
-    /// How long the name service was waited for.
+    /// The time spent waiting for the name service.
     waited: Cell<Duration>,
 }
 
@@ -44,7 +45,7 @@ impl NameTable {
             })
         })
     }
-    /// The name, if it is known whether there is one.
+    /// The cached result, if there is one.
     fn get(&self, kind: Kind, id: u32) -> Option<FoundName> {
         if let Some((last, name)) = &*self.last.borrow() {
             if *last == id {

@@ -1,4 +1,4 @@
-//! What a task runs: names, arguments, paths.
+//! The program of a task: names, arguments, paths.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,8 @@ fn args<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     Value::Args { data: trim(blob.data, rewritten), cut }
 }
 
-/// Without the NUL that ends the last argument; without all NULs at the end where the process
-/// wrote a title over its arguments and left the rest empty.
+/// Without the NUL that ends the last argument. If the process wrote a title over its arguments and
+/// left the rest empty, without all NULs at the end.
 fn trim(data: Cow<'_, [u8]>, all: bool) -> Cow<'_, [u8]> {
     let end = match data.iter().rposition(|b| *b != 0) {
         Some(i) if all => i + 1,
@@ -49,7 +49,7 @@ fn environ<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
-/// Both in one list, as the letter e of procps shows them.
+/// Both in one list, as for the letter e of procps.
 fn args_environ<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
     match (args(cx, row), environ(cx, row)) {
         (Value::Args { data, cut }, Value::Args { data: more, cut: more_cut })
@@ -67,7 +67,7 @@ fn path<'a>(row: &Row<'a>, kind: PathKind) -> Value<'a> {
         Some(Blob { reason: Some(why), .. }) => Value::Missing(Missing::Reason(why)),
         Some(blob) => Value::Bytes { cut: blob.is_cut(), data: blob.data },
         None => match row.missing(Group::Paths) {
-            // The group is there, and this one of it is not.
+            // The group is there, but this path is missing.
             Value::Missing(Missing::Reason(Reason::Unsupported)) => Value::UNKNOWN,
             other => other,
         },

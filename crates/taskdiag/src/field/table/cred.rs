@@ -1,4 +1,4 @@
-//! Whose a task is, and what it may do.
+//! The owner of a task, and its rights.
 
 use taskdiag_wire::{Group, Groups};
 

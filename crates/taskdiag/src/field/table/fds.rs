@@ -1,10 +1,10 @@
-//! How many files are open.
+//! The number of open files.
 
 use taskdiag_wire::{FdCount, Group, Groups};
 
 use super::super::*;
 
-/// Threads share the count of their process, and one task has it for all.
+/// Threads share the count of their process, and only one task has it.
 fn count<'a>(row: &Row<'a>, get: impl FnOnce(&FdCount) -> Option<u32>) -> Value<'a> {
     let shared = || match row.part {
         Part::Table(table) => table.owner.record::<FdCount>(),

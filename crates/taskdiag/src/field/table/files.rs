@@ -14,7 +14,7 @@ fn open<'a>(row: &Row<'a>) -> Result<OpenRow<'a>, Value<'static>> {
     }
 }
 
-/// A value of the file. What the file does not have is absent, not amiss.
+/// A value of the file. A value that the file cannot have is absent, which is not an error.
 fn of_file<'a>(
     row: &Row<'a>,
     get: impl FnOnce(&'a OpenFile<'a>) -> Option<Value<'a>>,
@@ -25,7 +25,7 @@ fn of_file<'a>(
     }
 }
 
-/// A value of the file itself, which the descriptor's entry has, or for other files FILE_STAT.
+/// A value of the file itself, from the descriptor's entry, or from FILE_STAT for other files.
 fn of_inode<'a>(
     row: &Row<'a>,
     get: impl FnOnce(&'a OpenFile<'a>) -> Option<Value<'a>>,
@@ -33,7 +33,7 @@ fn of_inode<'a>(
     of_file(row, |f| get(f).or_else(|| Some(not_known(row, f))))
 }
 
-/// Why something that each file has is not in the answer.
+/// The reason if the answer lacks something that each file has.
 fn not_known(row: &Row<'_>, f: &OpenFile<'_>) -> Value<'static> {
     match (f.what, f.path.and_then(|p| p.reason)) {
         (What::Fd(_), _) => Value::UNKNOWN,
@@ -43,7 +43,7 @@ fn not_known(row: &Row<'_>, f: &OpenFile<'_>) -> Value<'static> {
     }
 }
 
-/// There is no size: has the file none, or is it not known?
+/// Why there is no size: the file has none, or it is not known.
 fn no_size(row: &Row<'_>, f: &OpenFile<'_>) -> Value<'static> {
     if f.fd().is_some() || f.stat.is_some() { Value::ABSENT } else { not_known(row, f) }
 }
@@ -53,7 +53,7 @@ fn of_fd<'a>(row: &Row<'a>, get: impl FnOnce(&Entry<'a, Fd>) -> Option<Value<'a>
     of_file(row, |f| f.fd().map(|fd| get(&fd).unwrap_or(Value::UNKNOWN)))
 }
 
-/// A value of the socket that the file is.
+/// A value of a socket.
 fn of_socket<'a>(
     row: &Row<'a>,
     get: impl FnOnce(&Entry<'a, Socket>) -> Option<Value<'a>>,
@@ -66,7 +66,7 @@ fn of_socket<'a>(
     })
 }
 
-/// As [`of_socket`], for what only sockets of the internet families have.
+/// As [`of_socket`], for values of sockets of the internet families only.
 fn of_inet<'a>(
     row: &Row<'a>,
     get: impl FnOnce(&Entry<'a, Socket>) -> Option<Value<'a>>,
@@ -129,8 +129,8 @@ fn lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
-/// As lsof: the descriptor, the letter of its access and that of its lock, each a blank where there is none. A
-/// lock of what is no descriptor has a dash for the access.
+/// As in lsof: the descriptor, the letter of its access and that of its lock, with a blank for each
+/// missing one. For a lock without a descriptor, the access is a dash.
 fn fd_lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let access = f.access().map_or("", |a| a.letter());
@@ -155,7 +155,7 @@ fn fd_lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     })
 }
 
-/// As lsof: of a device file its own number, of an internet socket its inode.
+/// As in lsof: the device number of a device file, and the inode of an internet socket.
 fn device<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let inet = f.socket().filter(|s| files::is_inet(s.raw));
@@ -167,7 +167,7 @@ fn device<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     })
 }
 
-/// As lsof: of an internet socket its protocol.
+/// As in lsof: the protocol of an internet socket.
 fn node<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let inet = f.socket().filter(|s| files::is_inet(s.raw));
@@ -178,7 +178,7 @@ fn node<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     })
 }
 
-/// As lsof: the size of what has one, else the position.
+/// As in lsof: the size if there is one, else the position.
 fn size_off<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| match (f.size_bytes(), f.pos_bytes()) {
         (Some(size), _) => Some(number("", size, "")),
@@ -194,7 +194,7 @@ fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     };
     let file = open.file;
     match file.path {
-        // Most are just that.
+        // Most names are only the path.
         Some(p) if file.has_plain_name() => Value::Bytes { data: p.bytes.into(), cut: false },
         path => {
             let mut out = Vec::with_capacity(64);
@@ -203,7 +203,7 @@ fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
             if matches!(&out[..], b"" | b"?") && file.socket().is_some() {
                 return Value::Missing(Missing::Reason(Reason::Unsupported));
             }
-            // A path that is longer than links can tell.
+            // A path that is too long for readlink().
             if out.is_empty() && matches!(file.what, What::Fd(fd) if fd.name().is_none()) {
                 return Value::Missing(Missing::Reason(Reason::Truncated));
             }
@@ -302,7 +302,7 @@ fn ends<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
-/// The table of open files that the row is of, or has its descriptor from.
+/// The table of open files that the row describes, or that has its descriptor.
 fn table<'a>(row: &Row<'a>) -> Result<&'a Holder<'a>, Value<'static>> {
     match row.part {
         Part::Table(table) => Ok(table),
@@ -314,7 +314,7 @@ fn table<'a>(row: &Row<'a>) -> Result<&'a Holder<'a>, Value<'static>> {
 fn threads<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
     match table(row) {
         Ok(table) if cx.threads => uint(table.threads),
-        // An answer that holds processes only.
+        // An answer with processes only.
         Ok(_) => Value::UNKNOWN,
         Err(missing) => missing,
     }
@@ -338,7 +338,7 @@ pub const FIELDS: &[Field] = &[
     row!("threads" "THR" 3 Right [FD] Integer Count Plain, "kcmp(2), task_struct.files",
         "Threads of the process that share this table of open files", {"thr" "THR"}, threads),
     row!("task" "TID" 5 Right [] Text None Pid, "task_struct.pid",
-    "Thread id of a thread with files of its own; empty where they are those of the process", {},
+    "Thread id of a thread with files of its own; empty if it shares those of the process", {},
     |_, row| {
         let mut tid = Short::default();
         if row.view.pid() != row.view.tgid() {
@@ -359,15 +359,15 @@ pub const FIELDS: &[Field] = &[
     row!("lock" "LOCK" 4 Left [FD FILE_STAT] Text None Plain, "/proc/PID/fdinfo lock",
         "Lock that the descriptor has on its file: r or w on a part of it, R or W on all of it", {}, lock),
     row!("fd_lock" "FD  " 6 Right [FD FILE_STAT] Text None Plain, "/proc/PID/fd, /proc/PID/fdinfo",
-        "As lsof has FD: fd, and lock behind it, with a blank for no access or lock", {}, fd_lock),
+        "FD as in lsof: fd, and lock after it, with a blank for no access or lock", {}, fd_lock),
     row!("type" "TYPE" 7 Right [FD] Text None Plain, "/proc/PID/fd, struct file",
-        "Type as lsof has it: REG DIR CHR BLK FIFO LINK IPv4 IPv6 unix netlink pack sock a_inode PSXMQ NS",
+        "Type as in lsof: REG DIR CHR BLK FIFO LINK IPv4 IPv6 unix netlink pack sock a_inode PSXMQ NS",
         {}, |_, row| of_file(row, |f| Some(Value::Word(f.lsof_type())))),
     row!("kind" "KIND" 9 Left [FD] Text None Plain, "/proc/PID/fd, struct file",
         "Type of the descriptor: reg, dir, pipe, socket, eventfd, epoll, memfd, io_uring and so on",
         {}, kind),
     row!("device" "DEVICE" 6 Right [FD FILE_STAT] Text None Plain, "/proc/PID/fd, struct inode",
-        "major,minor of the file system, of a device file its own; inode of an internet socket",
+        "major,minor of the file system or the device file; inode of an internet socket",
         {}, device),
     row!("dev" "DEV" 6 Right [FD FILE_STAT] Text None Plain, "struct super_block",
         "major,minor of the file system", {},
@@ -376,7 +376,7 @@ pub const FIELDS: &[Field] = &[
         "major,minor of a device file", {},
         |_, row| of_file(row, |f| f.rdev().map(device_text))),
     row!("size_off" "SIZE/OFF" 8 Right [FD FILE_STAT] Text None Plain, "struct inode, /proc/PID/fdinfo pos",
-        "Size of the file in bytes, or 0t and the position where there is no size", {}, size_off),
+        "Size of the file in bytes, or 0t and the position if there is no size", {}, size_off),
     row!("size" "SIZE" 8 Right [FD FILE_STAT] Integer Bytes Plain, "struct inode",
         "Size of the file; text in bytes", {},
         |_, row| of_file(row, |f| Some(f.size_bytes().map_or_else(|| no_size(row, f), uint)))),
@@ -384,7 +384,7 @@ pub const FIELDS: &[Field] = &[
         "Position in the file; text in bytes", {"pos" "OFFSET"},
         |_, row| of_fd(row, |fd| fd.pos_bytes().map(uint))),
     row!("node" "NODE" 8 Right [FD FILE_STAT] Text None Plain, "struct inode",
-        "Inode; of an internet socket its protocol", {}, node),
+        "Inode; for an internet socket, its protocol", {}, node),
     row!("inode" "INODE" 8 Right [FD FILE_STAT] Integer None Plain, "struct inode",
         "Inode", {}, |_, row| of_inode(row, |f| f.inode().map(uint))),
     row!("nlink" "NLINK" 5 Right [FD FILE_STAT] Integer None Plain, "struct inode",
@@ -398,10 +398,10 @@ pub const FIELDS: &[Field] = &[
     row!("flags" "FLAGS" 12 Left [FD] Text None Plain, "/proc/PID/fdinfo flags",
         "How it was opened, O_* in words", {}, flags),
     row!("deleted" "DELETED" 7 Right [FD] Boolean None Plain, "struct inode, /proc/PID/fd",
-        "It is in no directory any more, by its number of hard links", {},
+        "Deleted: it has no hard links left", {},
         |_, row| of_file(row, |f| Some(Value::Bool(f.is_deleted())))),
     row!("path" "PATH" 20 Left [FD] Text None Plain, "/proc/PID/fd",
-        "Path alone; of a unix socket its path, or @ and its abstract name", {}, path),
+        "Path alone; for a unix socket, its path, or @ and its abstract name", {}, path),
     row!("family" "FAMILY" 7 Left [FD] Text None Plain, "sock_diag(7), struct sock",
     "Address family of a socket", {}, |_, row| of_socket(row, |s| {
         let family = s.family()?;
@@ -409,7 +409,7 @@ pub const FIELDS: &[Field] = &[
         Some(files::family_name(family).map_or_else(number, Value::Word))
     })),
     row!("protocol" "PROTO" 9 Left [FD] Text None Plain, "sock_diag(7), struct sock",
-        "Protocol of a socket, TCP also with multipath TCP; of a unix socket its type", {"proto" "PROTO"},
+        "Protocol of a socket, TCP also with multipath TCP; for a unix socket, its type", {"proto" "PROTO"},
         |_, row| of_socket(row, |s| files::protocol(s).map(text))),
     row!("sockstate" "STATE" 11 Left [FD] Text None Plain, "sock_diag(7), struct sock",
     "State of a socket: ESTABLISHED, LISTEN and so on", {},
@@ -429,10 +429,10 @@ pub const FIELDS: &[Field] = &[
     row!("rport" "RPORT" 5 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
         "Remote port", {"pport" "PPORT"}, |_, row| port(row, Side::Peer)),
     row!("recvq" "RECVQ" 6 Right [FD] Integer Bytes Plain, "sock_diag(7), struct sock",
-        "Bytes that arrived and were not read; connections that wait for a listener", {},
+        "Bytes received and not read yet; for a listener, waiting connections", {},
         |_, row| of_socket(row, |s| s.recv_queue_bytes().map(uint))),
     row!("sendq" "SENDQ" 6 Right [FD] Integer Bytes Plain, "sock_diag(7), struct sock",
-        "Bytes written and not acknowledged; connections that may wait for a listener", {},
+        "Bytes written and not acknowledged; for a listener, the limit of waiting connections", {},
         |_, row| of_socket(row, |s| s.send_queue_bytes().map(uint))),
     row!("sock_netns" "NETNS" 10 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
         "Network namespace of a socket", {},
@@ -446,7 +446,7 @@ pub const FIELDS: &[Field] = &[
         s.peer_inode().map(|p| if p == 0 { Value::ABSENT } else { uint(p) })
     })),
     row!("ends" "ENDS" 12 Left [FD BASE(comm)] TextList None Plain, "the other tasks in the answer",
-        "Other ends of a pipe or unix socket, each pid,command,fd; a hundred, then their number", {}, ends),
+        "Other ends of a pipe or unix socket, each pid,command,fd; after a hundred, the number of the rest", {}, ends),
     row!("name" "NAME" 4 Left [FD BASE(comm)] Text None Plain, "all of these",
-        "Path, addresses and state, other ends, what is particular about a descriptor", {}, name),
+        "Path, addresses and state, other ends, details of special descriptors", {}, name),
 ];

@@ -1,4 +1,4 @@
-//! Who a task is: ids, relations, state, start.
+//! The identity of a task: ids, relations, state, start.
 
 use taskdiag_wire::{Group, Groups, STAT_LOCKED};
 
@@ -13,8 +13,8 @@ fn tid(_: &Context, row: &Row<'_>) -> Value<'static> {
 }
 
 /// The letters of procps' STAT: state, then `<` `N` by nice, `L` locked pages, `s` session leader,
-/// `l` threads, `+` foreground. Locked pages are not in /proc/PID/stat: read through procfs, they
-/// are seen when the size of the process is asked for too.
+/// `l` threads, `+` foreground. /proc/PID/stat does not show locked pages, so the procfs engine
+/// only knows them if the size of the process is requested, too.
 fn stat(_: &Context, row: &Row<'_>) -> Value<'static> {
     let (Some(base), Some(stat)) = (row.base, row.stat) else {
         return row.missing(if row.base.is_none() { Group::Base } else { Group::Stat });
@@ -68,7 +68,7 @@ fn age(cx: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// The same number from each engine: the kernel rounds down, too, where it shows ticks.
+/// Each engine gives the same number, because the kernel rounds ticks down, too.
 fn start_ticks(cx: &Context, row: &Row<'_>) -> Value<'static> {
     let Some(base) = row.base else { return row.missing(Group::Base) };
     let ticks = |ns: u64| u128::from(ns) * u128::from(cx.info.clk_tck.max(1)) / 1_000_000_000;
@@ -80,7 +80,7 @@ pub const FIELDS: &[Field] = &[
     row!("pid" "PID" 5 Right [] Integer None Pid, "task_struct.tgid; /proc/PID",
         "Process id", {"tgid" "TGID"}, tgid),
     row!("tid" "TID" 5 Right [] Integer None Pid, "task_struct.pid; /proc/PID/task/TID",
-        "Thread id; of a process, that of its leader", {"lwp" "LWP", "spid" "SPID"}, tid),
+        "Thread id; for a process, that of its leader", {"lwp" "LWP", "spid" "SPID"}, tid),
     row!("ppid" "PPID" 5 Right [BASE(ppid)] Integer None Pid, "/proc/PID/stat 4",
         "Process id of the parent; 0: none visible", {}, uint!(Base base.ppid)),
     row!("pgid" "PGID" 5 Right [BASE(pgid)] Integer None Pid, "/proc/PID/stat 5",
@@ -113,7 +113,7 @@ pub const FIELDS: &[Field] = &[
     row!("bsdstart" "START" 6 Right [BASE(start_time_ns)] Number UnixSeconds BsdDate, "/proc/PID/stat 22",
         "Start time, HH:MM or Mon DD", {}, START),
     row!("start_ticks" "TICKS" 10 Right [BASE(start_time_ns)] Integer None Plain, "/proc/PID/stat 22",
-        "Start time in clock ticks since boot: with the pid, what tells a process from all others of this boot", {},
+        "Start time in clock ticks since boot; with the pid, it identifies a process until the next boot", {},
         start_ticks),
     row!("etime" "ELAPSED" 11 Right [BASE(start_time_ns)] Number Seconds Elapsed, "/proc/PID/stat 22",
         "Time since the start, [[DD-]HH:]MM:SS", {}, age),

@@ -50,7 +50,7 @@ fn letters(perms: u32, private: u8) -> Short {
     s
 }
 
-/// As pmap, whose fifth character is always `-` today.
+/// As in pmap, whose fifth character is always `-` today.
 fn mode(_: &Context, row: &Row<'_>) -> Value<'static> {
     vma(row, |v| {
         let mut s = letters(v.perms()?, b'-');
@@ -72,11 +72,11 @@ fn device(_: &Context, row: &Row<'_>) -> Value<'static> {
 }
 
 impl Map<'_> {
-    /// What kind it is; `None`: not known.
+    /// The kind of mapping. `None`: not known.
     pub fn kind(&self) -> Option<VmaKind> {
         VmaKind::from_number(self.vma.kind()?)
     }
-    /// Is it of a file that has been deleted, or replaced by a newer one? `None`: not known.
+    /// Was its file deleted, or replaced by a newer one? `None`: not known.
     pub fn is_deleted(&self) -> Option<bool> {
         if self.kind()? != VmaKind::File {
             return Some(false);
@@ -86,7 +86,7 @@ impl Map<'_> {
     }
 }
 
-/// What /proc/PID/maps has at the end of the line, and `[anon]` where it has nothing.
+/// The last field of the line in /proc/PID/maps, or `[anon]` if it is empty.
 fn mapping<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     let m = match map(row) {
         Ok(m) => m,
@@ -135,7 +135,7 @@ fn kind(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// The letters of VmFlags, but for the four that say what could be set (mr, mw, me, ms).
+/// The letters of VmFlags, except for the four that say what could be set (mr, mw, me, ms).
 fn vmflags(_: &Context, row: &Row<'_>) -> Value<'static> {
     let m = match map(row) {
         Ok(m) => m,
@@ -163,7 +163,7 @@ macro_rules! vma {
     };
 }
 
-/// A row of VMA_STAT: name, header, name in smaps, what it is, how to get it.
+/// A row of VMA_STAT: name, header, name in smaps, description, getter.
 macro_rules! bytes {
     ($name:literal $header:literal $smaps:literal $what:literal $get:expr) => {
         row!($name $header 7 Right [VMA VMA_STAT] Integer Bytes Kib,
@@ -175,7 +175,7 @@ pub const FIELDS: &[Field] = &[
     row!("address" "Address" 16 Left [VMA] Text None Hex, "/proc/PID/maps",
         "First address", {"start" "Start"}, vma!(start, Value::Mask)),
     row!("end" "End" 16 Left [VMA] Text None Hex, "/proc/PID/maps",
-        "First address after it", {}, vma!(end, Value::Mask)),
+        "First address after the mapping", {}, vma!(end, Value::Mask)),
     row!("size" "Size" 7 Right [VMA] Integer Bytes Kib, "/proc/PID/smaps Size",
         "Length of its addresses; text in KiB", {"kbytes" "Kbytes"},
         |_, row| vma(row, |v| size(v).map(Value::Uint))),
@@ -191,9 +191,9 @@ pub const FIELDS: &[Field] = &[
     row!("inode" "Inode" 7 Right [VMA] Integer None Plain, "/proc/PID/maps",
         "Inode of the file; 0: none", {}, vma!(inode, Value::Uint)),
     row!("kind" "Kind" 7 Left [VMA] Text None Plain, "/proc/PID/maps",
-        "What it is of: anon, file, heap, stack, vdso, named, special", {}, kind),
+        "Kind: anon, file, heap, stack, vdso, named, special", {}, kind),
     row!("mapping" "Mapping" 7 Left [VMA] Text None Plain, "/proc/PID/maps",
-        "The file, or the kernel's name for it; [anon] where it has none", {"map" "Mapping"},
+        "The file, or the kernel's name for the mapping; [anon] if it has none", {"map" "Mapping"},
         mapping),
     row!("path" "Path" 20 Left [VMA] Text None Plain, "/proc/PID/maps",
         "The file alone", {"file" "File"}, path),
@@ -201,18 +201,18 @@ pub const FIELDS: &[Field] = &[
         "The file has been deleted or replaced (not: memfd, System V and other unnamed memory)",
         {}, deleted),
     row!("shared_with" "Shared" 7 Right [VMA] Integer None Pid, "kcmp(2), task_struct.mm",
-    "The process whose memory this is too", {}, |_, row| match map(row) {
+    "The process that shares this memory", {}, |_, row| match map(row) {
         Ok(m) => m.shared_with.map_or(Value::ABSENT, |pid| Value::Uint(u64::from(pid))),
         Err(missing) => missing,
     }),
     row!("vmflags" "VmFlags" 14 Left [VMA] Text None Plain, "/proc/PID/smaps VmFlags",
-        "Flags of the mapping, but for mr, mw, me, ms", {}, vmflags),
+        "Flags of the mapping, except for mr, mw, me, ms", {}, vmflags),
     bytes!("rss" "Rss" "/proc/PID/smaps Rss" "Resident; text in KiB" |s| s.rss_bytes()),
     bytes!("pss" "Pss" "/proc/PID/smaps Pss"
         "Resident, each page divided by the number of its users; text in KiB" |s| s.pss_bytes()),
     row!("uss" "Uss" 7 Right [VMA VMA_STAT] Integer Bytes Kib,
     "/proc/PID/smaps Private_Clean+Private_Dirty",
-    "Resident and of this process alone; text in KiB", {"private" "Private"},
+    "Resident, in this process only; text in KiB", {"private" "Private"},
     |_, row| stat(row, |s| {
         Some(s.private_clean_bytes()?.saturating_add(s.private_dirty_bytes()?))
     })),
@@ -227,24 +227,24 @@ pub const FIELDS: &[Field] = &[
     bytes!("pss_anon" "Pss_Anon" "/proc/PID/smaps_rollup Pss_Anon"
         "The anonymous part of pss" |s| s.pss_anon_bytes()),
     bytes!("pss_file" "Pss_File" "/proc/PID/smaps_rollup Pss_File"
-        "The part of pss that is of files" |s| s.pss_file_bytes()),
+        "The part of pss in pages of files" |s| s.pss_file_bytes()),
     bytes!("pss_shmem" "Pss_Shmem" "/proc/PID/smaps_rollup Pss_Shmem"
         "The part of pss that is shared memory" |s| s.pss_shmem_bytes()),
     bytes!("shared_clean" "Shared_Clean" "/proc/PID/smaps Shared_Clean"
-        "Resident, of several processes, not written to" |s| s.shared_clean_bytes()),
+        "Resident, in several processes, not written to" |s| s.shared_clean_bytes()),
     bytes!("shared_dirty" "Shared_Dirty" "/proc/PID/smaps Shared_Dirty"
-        "Resident, of several processes, written to" |s| s.shared_dirty_bytes()),
+        "Resident, in several processes, written to" |s| s.shared_dirty_bytes()),
     bytes!("private_clean" "Private_Clean" "/proc/PID/smaps Private_Clean"
-        "Resident, of this process alone, not written to" |s| s.private_clean_bytes()),
+        "Resident, in this process only, not written to" |s| s.private_clean_bytes()),
     bytes!("private_dirty" "Private_Dirty" "/proc/PID/smaps Private_Dirty"
-        "Resident, of this process alone, written to" |s| s.private_dirty_bytes()),
+        "Resident, in this process only, written to" |s| s.private_dirty_bytes()),
     bytes!("referenced" "Referenced" "/proc/PID/smaps Referenced"
-        "Resident and used lately" |s| s.referenced_bytes()),
+        "Resident and used recently" |s| s.referenced_bytes()),
     bytes!("anonymous" "Anonymous" "/proc/PID/smaps Anonymous"
-        "Resident and of no file" |s| s.anonymous_bytes()),
+        "Resident anonymous memory" |s| s.anonymous_bytes()),
     bytes!("ksm" "KSM" "/proc/PID/smaps KSM" "Merged with equal pages" |s| s.ksm_bytes()),
     bytes!("lazyfree" "LazyFree" "/proc/PID/smaps LazyFree"
-        "Given back by madvise(MADV_FREE), still there" |s| s.lazyfree_bytes()),
+        "Released by madvise(MADV_FREE), but still there" |s| s.lazyfree_bytes()),
     bytes!("anon_huge" "AnonHugePages" "/proc/PID/smaps AnonHugePages"
         "Anonymous memory in huge pages" |s| s.anon_huge_bytes()),
     bytes!("shmem_huge" "ShmemPmdMapped" "/proc/PID/smaps ShmemPmdMapped"
@@ -252,9 +252,9 @@ pub const FIELDS: &[Field] = &[
     bytes!("file_huge" "FilePmdMapped" "/proc/PID/smaps FilePmdMapped"
         "Pages of files in huge pages" |s| s.file_huge_bytes()),
     bytes!("shared_hugetlb" "Shared_Hugetlb" "/proc/PID/smaps Shared_Hugetlb"
-        "Of hugetlbfs, of several processes" |s| s.shared_hugetlb_bytes()),
+        "Pages of hugetlbfs, in several processes" |s| s.shared_hugetlb_bytes()),
     bytes!("private_hugetlb" "Private_Hugetlb" "/proc/PID/smaps Private_Hugetlb"
-        "Of hugetlbfs, of this process alone" |s| s.private_hugetlb_bytes()),
+        "Pages of hugetlbfs, in this process only" |s| s.private_hugetlb_bytes()),
     bytes!("swap" "Swap" "/proc/PID/smaps Swap" "Swapped out; text in KiB" |s| s.swap_bytes()),
     bytes!("swap_pss" "SwapPss" "/proc/PID/smaps SwapPss"
         "Swapped out, each page divided by the number of its users" |s| s.swap_pss_bytes()),
@@ -267,6 +267,6 @@ pub const FIELDS: &[Field] = &[
         missing => missing,
     }),
     row!("protection_key" "ProtectionKey" 13 Right [VMA VMA_STAT] Integer None Plain,
-        "/proc/PID/smaps ProtectionKey", "Key of `pkeys(7)` that access needs the right to, 0: any; where the processor has them", {},
+        "/proc/PID/smaps ProtectionKey", "Protection key of `pkeys(7)`, 0: none; only on processors with such keys", {},
         |_, row| stat(row, |s| s.protection_key())),
 ];

@@ -1,10 +1,10 @@
-//! The rows of the field table, by topic. A row is data; code that needs more than a line to get
-//! a value stands beside its rows.
+//! The rows of the field table, by topic. A row is data. A getter that needs more than a line is in
+//! the same file as its row.
 
 // The macros come first: the modules below use them.
 
-/// One row. `[groups]` may be empty; after BASE, CRED, STAT and STATM stand the members that it looks at, if it is
-/// not all of them.
+/// One row. `[groups]` may be empty. After BASE, CRED, STAT and STATM, it names the members that it
+/// reads, unless it reads all of them.
 macro_rules! row {
     ($name:literal $header:literal $width:literal $align:ident [$($g:ident $(($($m:ident)*))?)*] $kind:ident $unit:ident
      $text:ident, $source:expr, $help:expr, {$($alias:literal $ah:literal),*}, $get:expr) => {
@@ -90,7 +90,7 @@ pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPP
 /// Rows of tasks together.
 pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];
 
-/// Rows of tasks with what they did since the answer before.
+/// Rows of tasks, and what they did since the previous answer.
 pub static TOP: &[&[Field]] = &[rates::FIELDS, grouped::PROCESSES];
 
 /// Rows of files that are in use.

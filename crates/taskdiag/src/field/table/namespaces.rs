@@ -13,13 +13,14 @@ fn nspid(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// As procps: those it is in below the root, hierarchies with a comma between them, `0::/path` or `id:controllers:/path`.
+/// As in procps: the control groups below the root, with a comma between hierarchies, as `0::/path`
+/// or `id:controllers:/path`.
 fn cgroup<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     let mut out = Vec::new();
     let mut any = false;
     for (id, entry) in row.view.cgroups() {
         any = true;
-        // The root of a hierarchy tells nothing.
+        // The root of a hierarchy carries no information.
         if entry.ends_with(b":/") {
             continue;
         }
@@ -52,7 +53,7 @@ macro_rules! ns {
             |_, row| match row.ns {
                 Some(ns) => match ns.$member() {
                     Some(inode) => Value::Uint(u64::from(inode)),
-                    // A task that has exited has let go of most of its namespaces.
+                    // A task that has exited has left most of its namespaces.
                     None if row.is_zombie() => Value::ABSENT,
                     None => Value::UNKNOWN,
                 },
@@ -77,7 +78,7 @@ pub const FIELDS: &[Field] = &[
     row!("nspid" "NSPID" 8 Left [NS] IntegerList None Plain, "/proc/PID/status NSpid",
         "Its id in each pid namespace, the reader's first", {}, nspid),
     row!("cgroup" "CGROUP" 27 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
-        "Control groups of all hierarchies but their roots, id:controllers:path", {}, cgroup),
+        "Control groups of all hierarchies, except for roots, id:controllers:path", {}, cgroup),
     row!("cgroup_path" "CGROUP" 27 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
         "Path of its v2 control group", {}, cgroup_path),
     row!("cgroupid" "CGROUPID" 8 Right [CGROUP] Integer None Plain, "kernfs id of the cgroup",

@@ -1,5 +1,5 @@
-//! What the path of a task's control group tells: units of systemd, containers, pods. How it is read
-//! from the path is in [`crate::cgroup`].
+//! Columns from the path of a task's control group: units of systemd, containers, pods.
+//! [`crate::cgroup`] parses the path.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use taskdiag_wire::{Group, Groups};
 use super::super::*;
 use crate::cgroup::{self, Container};
 
-/// What the path that systemd goes by has.
+/// A value from the path that systemd uses.
 fn of_systemd<'a>(row: &Row<'a>, get: impl FnOnce(&'a [u8]) -> Option<Cow<'a, [u8]>>) -> Value<'a> {
     if row.cgroup.is_none() {
         return row.missing(Group::Cgroup);
@@ -19,7 +19,7 @@ fn of_systemd<'a>(row: &Row<'a>, get: impl FnOnce(&'a [u8]) -> Option<Cow<'a, [u
     }
 }
 
-/// What any of its paths has; that of v2 first.
+/// A value from any of its paths, that of v2 first.
 fn of_any<'a, T>(row: &Row<'a>, get: impl Fn(&'a [u8]) -> Option<T>) -> Result<T, Value<'static>> {
     if row.cgroup.is_none() {
         return Err(row.missing(Group::Cgroup));
@@ -69,15 +69,15 @@ pub const FIELDS: &[Field] = &[
         |p| Some(Cow::Borrowed(cgroup::slice(p)))),
     systemd!("lsession" "SESSION" 11 "Login session of systemd"
         |p| cgroup::session(p).map(Cow::Borrowed)),
-    systemd!("machine" "MACHINE" 31 "Virtual machine or container that systemd-machined knows"
+    systemd!("machine" "MACHINE" 31 "Virtual machine or container, as known to systemd-machined"
         cgroup::machine),
     row!("ouid" "OWNER" 5 Left [CGROUP] Integer None Plain, "/proc/PID/cgroup",
-        "Uid of the user in whose slice of systemd it is", {}, owner),
+        "Uid of the user whose systemd slice it is in", {}, owner),
     row!("container" "CONTAINER" 12 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
-        "Id of its container, or the name where its runtime has names only", {},
+        "Id of its container, or the name if its runtime only has names", {},
         |_, row| container(row, |c| Value::Bytes { data: c.id, cut: false })),
     row!("runtime" "RUNTIME" 10 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
-        "Who runs its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit, garden, kata, mesos, nomad, rkt", {},
+        "Runtime of its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit, garden, kata, mesos, nomad, rkt", {},
         |_, row| container(row, |c| c.runtime.map_or(Value::UNKNOWN, Value::Word))),
     row!("pod" "POD" 36 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
         "Uid of its Kubernetes pod", {}, pod),

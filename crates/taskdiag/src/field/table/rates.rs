@@ -1,11 +1,12 @@
-//! What a task did since the answer before, a second or in percent. The rows of one answer alone do not have it.
+//! What a task did since the previous answer, per second or in percent. A single answer does not
+//! have these columns.
 
 use taskdiag_wire::{Group, Groups, Reason};
 
 use super::super::part::Part;
 use super::super::*;
 
-/// A value of the rate of a row. Before there are two answers, it is not known.
+/// A value from the rates of a row. It is not known before the second answer.
 fn of(
     row: &Row<'_>,
     group: Group,
@@ -37,7 +38,7 @@ fn second(row: &Row<'_>, group: Group, get: impl FnOnce(&Rate) -> Option<u64>) -
     })
 }
 
-/// For how long the task is still, if it may be asked in its state.
+/// For how long the task has been still, if that is defined for its state.
 fn still(row: &Row<'_>, is_it: impl FnOnce(u8) -> bool) -> Value<'static> {
     match (row.part, row.state()) {
         (Part::Rate(rate), Some(state)) if is_it(state) => Value::Nanos(rate.still_ns()),
@@ -69,20 +70,20 @@ pub const FIELDS: &[Field] = &[
     share!("wait_now" "%RDY" [SCHED] "/proc/PID/schedstat 2"
         "Time ready and waiting for a CPU since the last refresh, in % of that time; of live threads"
         Sched run_delay_ns),
-    count!("read_now" "READ/s" [IO] Bytes Human "/proc/PID/io read_bytes" "Bytes read from storage, a second"
+    count!("read_now" "READ/s" [IO] Bytes Human "/proc/PID/io read_bytes" "Bytes read from storage per second"
         Io read_bytes),
-    count!("write_now" "WRIT/s" [IO] Bytes Human "/proc/PID/io write_bytes" "Bytes written to storage, a second"
+    count!("write_now" "WRIT/s" [IO] Bytes Human "/proc/PID/io write_bytes" "Bytes written to storage per second"
         Io write_bytes),
-    count!("minflt_now" "MINF/s" [STAT(minflt)] Count Plain "/proc/PID/stat 10" "Minor faults, a second" Stat minflt),
-    count!("majflt_now" "MAJF/s" [STAT(majflt)] Count Plain "/proc/PID/stat 12" "Major faults, a second" Stat majflt),
+    count!("minflt_now" "MINF/s" [STAT(minflt)] Count Plain "/proc/PID/stat 10" "Minor faults per second" Stat minflt),
+    count!("majflt_now" "MAJF/s" [STAT(majflt)] Count Plain "/proc/PID/stat 12" "Major faults per second" Stat majflt),
     count!("nvcsw_now" "VCSW/s" [SCHED] Count Plain "/proc/PID/status voluntary_ctxt_switches"
-        "Voluntary context switches, a second" Sched nvcsw),
+        "Voluntary context switches per second" Sched nvcsw),
     count!("nivcsw_now" "ICSW/s" [SCHED] Count Plain "/proc/PID/status nonvoluntary_ctxt_switches"
-        "Involuntary context switches, a second" Sched nivcsw),
+        "Involuntary context switches per second" Sched nivcsw),
     row!("still" "STILL" 8 Right [BASE(start_time_ns state) STAT(utime_ns stime_ns)] Number Seconds Elapsed,
         "/proc/PID/stat 3, 14+15",
-        "For how long it has been seen in its state without using CPU time", {}, |_, row| still(row, |_| true)),
+        "Minimum time in its state without using CPU time", {}, |_, row| still(row, |_| true)),
     row!("blocked" "BLOCKED" 8 Right [BASE(start_time_ns state) STAT(utime_ns stime_ns)] Number Seconds Elapsed,
         "/proc/PID/stat 3, 14+15",
-        "The same in state D, where no signal wakes it; - in other states", {}, |_, row| still(row, |s| s == b'D')),
+        "The same in state D, in which no signal wakes it; - in other states", {}, |_, row| still(row, |s| s == b'D')),
 ];

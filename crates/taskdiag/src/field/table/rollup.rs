@@ -1,4 +1,4 @@
-//! What all mappings of a process have in memory and in swap, together.
+//! Sums over all mappings of a process, in memory and in swap.
 
 use taskdiag_wire::{Group, Groups, Rollup, Swap};
 
@@ -39,35 +39,35 @@ pub const FIELDS: &[Field] = &[
     rollup!("pss" "PSS" "/proc/PID/smaps_rollup Pss"
         "Resident, each page divided by the number of its users; text in KiB" |r| r.pss_bytes()),
     rollup!("uss" "USS" "/proc/PID/smaps_rollup Private_Clean+Private_Dirty"
-        "Resident and of this process alone; text in KiB"
+        "Resident, in this process only; text in KiB"
         |r| Some(r.private_clean_bytes()?.saturating_add(r.private_dirty_bytes()?))),
     rollup!("map_rss" "RSS" "/proc/PID/smaps_rollup Rss"
-        "Resident, as a walk over the pages counts it; text in KiB" |r| r.rss_bytes()),
+        "Resident, counted by a walk over the pages; text in KiB" |r| r.rss_bytes()),
     rollup!("pss_dirty" "PSSDIRTY" "/proc/PID/smaps_rollup Pss_Dirty"
         "The dirty part of pss; text in KiB" |r| r.pss_dirty_bytes()),
     rollup!("pss_anon" "PSSANON" "/proc/PID/smaps_rollup Pss_Anon"
         "The anonymous part of pss; text in KiB" |r| r.pss_anon_bytes()),
     rollup!("pss_file" "PSSFILE" "/proc/PID/smaps_rollup Pss_File"
-        "The part of pss that is of files; text in KiB" |r| r.pss_file_bytes()),
+        "The part of pss in pages of files; text in KiB" |r| r.pss_file_bytes()),
     rollup!("pss_shmem" "PSSSHMEM" "/proc/PID/smaps_rollup Pss_Shmem"
         "The part of pss that is shared memory; text in KiB" |r| r.pss_shmem_bytes()),
     rollup!("shared_clean" "SHCLEAN" "/proc/PID/smaps_rollup Shared_Clean"
-        "Resident, of several processes, not written to; text in KiB" |r| r.shared_clean_bytes()),
+        "Resident, in several processes, not written to; text in KiB" |r| r.shared_clean_bytes()),
     rollup!("shared_dirty" "SHDIRTY" "/proc/PID/smaps_rollup Shared_Dirty"
-        "Resident, of several processes, written to; text in KiB" |r| r.shared_dirty_bytes()),
+        "Resident, in several processes, written to; text in KiB" |r| r.shared_dirty_bytes()),
     rollup!("private_clean" "PRCLEAN" "/proc/PID/smaps_rollup Private_Clean"
-        "Resident, of this process alone, not written to; text in KiB"
+        "Resident, in this process only, not written to; text in KiB"
         |r| r.private_clean_bytes()),
     rollup!("private_dirty" "PRDIRTY" "/proc/PID/smaps_rollup Private_Dirty"
-        "Resident, of this process alone, written to; text in KiB" |r| r.private_dirty_bytes()),
+        "Resident, in this process only, written to; text in KiB" |r| r.private_dirty_bytes()),
     rollup!("referenced" "REF" "/proc/PID/smaps_rollup Referenced"
-        "Resident and used lately; text in KiB" |r| r.referenced_bytes()),
+        "Resident and used recently; text in KiB" |r| r.referenced_bytes()),
     rollup!("anonymous" "ANONYM" "/proc/PID/smaps_rollup Anonymous"
-        "Resident and of no file; text in KiB" |r| r.anonymous_bytes()),
+        "Resident anonymous memory; text in KiB" |r| r.anonymous_bytes()),
     rollup!("ksm" "KSM" "/proc/PID/smaps_rollup KSM"
         "Merged with equal pages; text in KiB" |r| r.ksm_bytes()),
     rollup!("lazyfree" "LAZY" "/proc/PID/smaps_rollup LazyFree"
-        "Given back by madvise(MADV_FREE), still there; text in KiB" |r| r.lazyfree_bytes()),
+        "Released by madvise(MADV_FREE), but still there; text in KiB" |r| r.lazyfree_bytes()),
     rollup!("anon_huge" "THP" "/proc/PID/smaps_rollup AnonHugePages"
         "Anonymous memory in huge pages; text in KiB" |r| r.anon_huge_bytes()),
     rollup!("shmem_huge" "SHTHP" "/proc/PID/smaps_rollup ShmemPmdMapped"
@@ -75,10 +75,10 @@ pub const FIELDS: &[Field] = &[
     rollup!("file_huge" "FILETHP" "/proc/PID/smaps_rollup FilePmdMapped"
         "Pages of files in huge pages; text in KiB" |r| r.file_huge_bytes()),
     rollup!("htshr" "HTSHR" "/proc/PID/smaps_rollup Shared_Hugetlb"
-        "Of hugetlbfs, of several processes; text in KiB" |r| r.shared_hugetlb_bytes(),
+        "Pages of hugetlbfs, in several processes; text in KiB" |r| r.shared_hugetlb_bytes(),
         {"shared_hugetlb" "HTSHR"}),
     rollup!("htprv" "HTPRV" "/proc/PID/smaps_rollup Private_Hugetlb"
-        "Of hugetlbfs, of this process alone; text in KiB" |r| r.private_hugetlb_bytes(),
+        "Pages of hugetlbfs, in this process only; text in KiB" |r| r.private_hugetlb_bytes(),
         {"private_hugetlb" "HTPRV"}),
     rollup!("map_swap" "SWAP" "/proc/PID/smaps_rollup Swap"
         "Swapped out, shared memory included; text in KiB" |r| r.swap_bytes()),
@@ -94,6 +94,6 @@ pub const FIELDS: &[Field] = &[
         |s| Some(s.anon_bytes()?.saturating_add(s.shmem_bytes()?))),
 ];
 
-/// Where it is about memory, `swap` is all of it.
+/// In the table of memory, `swap` includes shared memory.
 pub const MEMORY: &[Field] = &[rollup!("swap" "SWAP" "/proc/PID/smaps_rollup Swap"
     "Swapped out, shared memory included; text in KiB" |r| r.swap_bytes())];

@@ -1,11 +1,11 @@
-//! What others keep about a task: its chance to be killed for memory, its security label, its
-//! autogroup, who logged in.
+//! Data that other subsystems keep about a task: its OOM score, security label, autogroup and
+//! login.
 
 use taskdiag_wire::{Group, Groups, Login};
 
 use super::super::*;
 
-/// A number of LOGIN, of which all ones mean that it is of no login.
+/// A number of LOGIN. All ones mean that the task belongs to no login.
 fn login(row: &Row<'_>, get: impl FnOnce(&Login) -> Option<u32>) -> Value<'static> {
     match row.login.map(get) {
         Some(Some(u32::MAX)) => Value::ABSENT,
@@ -27,16 +27,16 @@ pub const FIELDS: &[Field] = &[
         "The kernel's score for killing it when memory runs out, 0 to 2000", {"oom" "OOM"},
         uint!(Oom oom.score)),
     row!("oom_score_adj" "OOMADJ" 6 Right [OOM] Signed None Plain, "/proc/PID/oom_score_adj",
-        "What is added to that score, -1000 (never kill) to 1000", {"oomadj" "OOMADJ"},
+        "Adjustment of that score, -1000 (never kill) to 1000", {"oomadj" "OOMADJ"},
         member!(Oom oom.score_adj, |v| Value::Int(v.into()))),
     row!("label" "LABEL" 31 Left [LABEL] Text None Plain, "/proc/PID/attr/current",
-        "Security label, as SELinux, AppArmor or Smack has it", {"context" "CONTEXT"}, label),
+        "Security label of SELinux, AppArmor or Smack", {"context" "CONTEXT"}, label),
     row!("ag_id" "AGID" 5 Right [AUTOGROUP] Integer None Plain, "/proc/PID/autogroup",
-        "The autogroup with which it shares CPU time", {}, uint!(Autogroup autogroup.id)),
+        "Id of its autogroup, whose members share CPU time", {}, uint!(Autogroup autogroup.id)),
     row!("ag_nice" "AGNI" 4 Right [AUTOGROUP] Signed None Plain, "/proc/PID/autogroup",
         "Nice value of its autogroup", {}, member!(Autogroup autogroup.nice, |v| Value::Int(v.into()))),
     row!("luid" "LUID" 5 Right [LOGIN] Integer None Plain, "/proc/PID/loginuid",
-        "Uid of who logged in, whatever uid it has now; - if nobody did", {"loginuid" "LUID"},
+        "Uid of the login, even if its uid has changed; - if there is none", {"loginuid" "LUID"},
         |_, row| login(row, Login::uid)),
     row!("audit_session" "AUDSESS" 7 Right [LOGIN] Integer None Plain, "/proc/PID/sessionid",
         "Audit session of that login; - if there is none", {"sessionid" "AUDSESS"},

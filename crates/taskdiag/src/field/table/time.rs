@@ -27,14 +27,13 @@ fn time_all(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// CPU time over the time since the start, as procps has it.
+/// CPU time over the time since the start, as in procps.
 fn pcpu(cx: &Context, row: &Row<'_>) -> Value<'static> {
     let threads = if cx.threads { Some(1) } else { row.stat.and_then(|s| s.num_threads()) };
     cpu_ns(row).map_or_else(|missing| missing, |ns| share(cx, row, ns, threads))
 }
 
-/// The same with the CPU time of children that it has waited for, of which nobody knows how many threads they
-/// had.
+/// The same with the CPU time of reaped children. The number of their threads is not known.
 fn pcpu_with_children(cx: &Context, row: &Row<'_>) -> Value<'static> {
     let own = match cpu_ns(row) {
         Ok(ns) => ns,
@@ -44,32 +43,33 @@ fn pcpu_with_children(cx: &Context, row: &Row<'_>) -> Value<'static> {
     children.map_or(Value::UNKNOWN, |ns| share(cx, row, own.saturating_add(ns), None))
 }
 
-/// What so much CPU time is of the time since the start. `threads`: how many can have used it.
+/// This CPU time as a share of the time since the start. `threads`: the number of threads that can
+/// have used it.
 fn share(cx: &Context, row: &Row<'_>, cpu_ns: u64, threads: Option<u32>) -> Value<'static> {
     let Some(base) = row.base else { return row.missing(Group::Base) };
     let Some(start) = base.start_time_ns() else { return Value::UNKNOWN };
-    // A machine that does not say how many CPUs it has, has any number.
+    // If the number of CPUs is not known, there is no limit.
     let cpus = if cx.info.ncpus == 0 { u32::MAX } else { cx.info.ncpus };
     let most = threads.map_or(cpus, |n| n.max(1).min(cpus));
     let share = Share { cpu_ns, age_ns: cx.age_ns(start), took_ns: cx.took_ns };
     Value::Percent(share.percent(most).min(100.0 * f64::from(cpus)))
 }
 
-/// CPU time of a task whose age is known for the beginning of the answer only, while the CPU time was read
-/// some time later in it.
+/// CPU time of a task. It was read some time after the start of the answer, for which the age of
+/// the task is known.
 struct Share {
     cpu_ns: u64,
     age_ns: u64,
     took_ns: Option<u64>,
 }
 
-/// What a saved answer may have taken, which it does not say.
+/// The assumed time to make a saved answer, because the answer does not have it.
 const MAY_TAKE_NS: u64 = 1_000_000_000;
 
 impl Share {
-    /// In percent: as if it was read in the middle of the answer, but no more than so many threads can have
-    /// used, and no less than it is if it was read at the end. (Threads that have ended may have used more
-    /// than those that are left.)
+    /// In percent, as if it was read in the middle of the answer. It is at most what this many
+    /// threads can have used, and at least the value for a read at the end. (Threads that have
+    /// ended may have used more than the remaining ones.)
     fn percent(&self, threads: u32) -> f64 {
         let of = |age: u64| match (self.cpu_ns, age) {
             (0, _) => 0.0,
@@ -98,7 +98,7 @@ fn class(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// Nice means something for SCHED_OTHER and SCHED_BATCH only.
+/// Nice only has an effect for SCHED_OTHER and SCHED_BATCH.
 fn nice(_: &Context, row: &Row<'_>) -> Value<'static> {
     match row.stat.map(|s| (s.policy(), s.nice())) {
         Some((Some(0 | 3) | None, Some(n))) => Value::Int(i64::from(n)),
@@ -117,7 +117,7 @@ fn rtprio(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// The stream has the processor, and only this machine knows in which node it is.
+/// The stream has the processor; its node is only known on the same machine.
 fn numa(cx: &Context, row: &Row<'_>) -> Value<'static> {
     let Some(stat) = row.stat else { return row.missing(Group::Stat) };
     let node = stat.processor().and_then(|cpu| cx.numa_node(cpu));
@@ -149,13 +149,13 @@ pub const FIELDS: &[Field] = &[
     row!("bsdtime" "TIME" 6 Right [STAT(utime_ns stime_ns)] Number Seconds Minutes, "/proc/PID/stat 14+15",
         "CPU time, M:SS", {}, time),
     row!("bsdtime_all" "TIME" 6 Right [STAT(utime_ns stime_ns cutime_ns cstime_ns)] Number Seconds Minutes, "/proc/PID/stat 14+15+16+17",
-        "CPU time with that of children that were waited for, M:SS", {}, time_all),
+        "CPU time including reaped children, M:SS", {}, time_all),
     row!("cputimes" "TIME" 8 Right [STAT(utime_ns stime_ns)] Number Seconds Seconds, "/proc/PID/stat 14+15",
         "CPU time in seconds", {"times" "TIME"}, time),
     ns!("usertime" "UTIME" "/proc/PID/stat 14" "CPU time in user mode" utime_ns),
     ns!("systime" "STIME" "/proc/PID/stat 15" "CPU time in the kernel" stime_ns),
-    ns!("cutime" "CUTIME" "/proc/PID/stat 16" "User CPU time of waited-for children" cutime_ns),
-    ns!("cstime" "CSTIME" "/proc/PID/stat 17" "System CPU time of waited-for children" cstime_ns),
+    ns!("cutime" "CUTIME" "/proc/PID/stat 16" "User CPU time of reaped children" cutime_ns),
+    ns!("cstime" "CSTIME" "/proc/PID/stat 17" "System CPU time of reaped children" cstime_ns),
     row!("pcpu" "%CPU" 4 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent, "/proc/PID/stat 14+15 and 22",
         "CPU time over the time since the start", {"%cpu" "%CPU"}, pcpu),
     row!("c" "C" 2 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent99, "/proc/PID/stat 14+15 and 22",
@@ -165,13 +165,13 @@ pub const FIELDS: &[Field] = &[
     row!("cuu" "%CUU" 6 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent3, "/proc/PID/stat 14+15 and 22",
         "As pcpu, with three decimals", {}, pcpu),
     row!("cuc" "%CUC" 7 Right [BASE(start_time_ns) STAT(utime_ns stime_ns cutime_ns cstime_ns)] Number Percent Percent3, "/proc/PID/stat 14 to 17 and 22",
-        "As cuu, with the CPU time of waited-for children", {}, pcpu_with_children),
+        "As cuu, including the CPU time of reaped children", {}, pcpu_with_children),
     faults!("minflt" "MINFLT" "/proc/PID/stat 10" "Minor faults" minflt {"min_flt" "MINFL"}),
     faults!("majflt" "MAJFLT" "/proc/PID/stat 12" "Major faults" majflt
         {"maj_flt" "MAJFL", "pagein" "PAGEIN"}),
-    faults!("cminflt" "CMINFLT" "/proc/PID/stat 11" "Minor faults of waited-for children" cminflt
+    faults!("cminflt" "CMINFLT" "/proc/PID/stat 11" "Minor faults of reaped children" cminflt
         {"cmin_flt" "CMINFL"}),
-    faults!("cmajflt" "CMAJFLT" "/proc/PID/stat 13" "Major faults of waited-for children" cmajflt
+    faults!("cmajflt" "CMAJFLT" "/proc/PID/stat 13" "Major faults of reaped children" cmajflt
         {"cmaj_flt" "CMAJFL"}),
     pri!("pri" "PRI" "Priority, higher is more" {} |p| 39 - p),
     pri!("opri" "PRI" "Priority, 60 more than the kernel's" {"intpri" "PRI"} |p| 60 + p),
@@ -179,11 +179,11 @@ pub const FIELDS: &[Field] = &[
     pri!("pri_foo" "FOO" "Priority around 0" {} |p| p - 20),
     pri!("pri_bar" "BAR" "Priority from 1, real time below" {} |p| p + 1),
     pri!("pri_baz" "BAZ" "The kernel's own number, from 0" {} |p| p + 100),
-    pri!("pri_api" "API" "Priority, real time as sched_setscheduler(2) has it" {} |p: i64| -1 - p),
+    pri!("pri_api" "API" "Priority, for real time as in sched_setscheduler(2)" {} |p: i64| -1 - p),
     row!("ni" "NI" 3 Right [STAT(policy nice)] Signed None Plain, "/proc/PID/stat 19",
-        "Nice value; - where the policy has none", {"nice" "NI"}, nice),
+        "Nice value; - if the policy has none", {"nice" "NI"}, nice),
     row!("rtprio" "RTPRIO" 6 Right [STAT(policy rt_priority)] Integer None Plain, "/proc/PID/stat 40",
-        "Real-time priority; - where the policy has none", {}, rtprio),
+        "Real-time priority; - if the policy has none", {}, rtprio),
     row!("cls" "CLS" 3 Right [STAT(policy)] Text None Plain, "/proc/PID/stat 41",
         "Policy: TS other, FF fifo, RR round robin, B batch, IDL idle, DLN deadline, EXT sched_ext",
         {}, class),
@@ -233,7 +233,7 @@ mod tests {
             assert_eq!(percent(S / 50, 0, took, 1), of_the_walk);
             assert_eq!(percent(0, 0, took, 1), 0.0);
         }
-        // All of its threads but one have ended.
+        // All of its threads except for one have ended.
         assert_eq!(percent(S / 50, 0, Some(S / 100), 1), 200.0);
     }
 }

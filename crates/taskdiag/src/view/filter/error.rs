@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::field::escape;
 
-/// Why an expression is not accepted. The text has three lines: what is wrong and what to write instead, the line of the
-/// expression, and a mark under the place.
+/// Why an expression is not accepted. The text has three lines: the error and a hint, the line of
+/// the expression, and a mark under the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterError {

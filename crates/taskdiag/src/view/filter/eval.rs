@@ -15,7 +15,7 @@ pub enum Truth {
     True,
     /// It is false.
     False,
-    /// It is not known, because the value of this field is missing for this reason.
+    /// Not known, because the value of this field is missing for this reason.
     Unknown(&'static Field, Missing),
 }
 
@@ -24,7 +24,7 @@ impl Truth {
     pub fn is_true(self) -> bool {
         matches!(self, Truth::True)
     }
-    /// The opposite. If it is not known, neither is the opposite.
+    /// The negation, which is not known if the value is not known.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "an operator would need an import")]
     pub fn not(self) -> Truth {
@@ -67,14 +67,14 @@ pub(super) struct Test {
     pub how: How,
 }
 
-/// What is tested of the value.
+/// The kind of test.
 #[derive(Clone, Debug)]
 pub(super) enum How {
     /// Is the value missing?
     Missing,
     /// Is it true?
     True,
-    /// Does its order to this number, in billionths, satisfy the function?
+    /// Does the function accept its ordering relative to this number, in billionths?
     Number(fn(Ordering) -> bool, i128),
     /// Is it one of these numbers, in billionths?
     Numbers(Vec<i128>),
@@ -180,7 +180,8 @@ impl Numbers {
     }
 }
 
-/// Is `test` true for one of the texts of a value? The second argument of `test` tells whether the text is cut.
+/// Is `test` true for one of the texts of a value? The second argument of `test` says whether the
+/// text is cut.
 fn each_text(cx: &Context, value: &Value<'_>, test: &mut dyn FnMut(&[u8], bool) -> Truth) -> Truth {
     let number = |id: u32| id.to_string().into_bytes();
     match value {

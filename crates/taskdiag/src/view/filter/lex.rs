@@ -1,5 +1,5 @@
-//! Reads the words of an expression one by one. A word after a column is read as a value, which may have
-//! more kinds of characters than a name.
+//! Reads the words of an expression one by one. A word after a column is read as a value, which may
+//! have more kinds of characters than a name.
 
 use std::ops::Range;
 
@@ -45,12 +45,14 @@ const OPS: &[(&str, Op)] = &[
     ("~", Op::Match),
 ];
 
-/// May this character be in the name of a column? These are letters, digits, and the signs in `%cpu`, `task.rss`, `rss_anon`.
+/// May this character be in the name of a column? These are letters, digits, and the signs in
+/// `%cpu`, `task.rss`, `rss_anon`.
 fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '%')
 }
 
-/// May this character be in a value without quotes, such as `www-data`, `pts/0`, `kworker/0:1`, `1.5G`, `-20`?
+/// May this character be in a value without quotes, such as `www-data`, `pts/0`, `kworker/0:1`,
+/// `1.5G`, `-20`?
 fn in_value(c: char) -> bool {
     in_name(c) || matches!(c, '-' | '/' | ':' | '@' | '+') || !c.is_ascii() && c.is_alphanumeric()
 }

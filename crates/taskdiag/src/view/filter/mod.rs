@@ -1,9 +1,10 @@
 //! A filter: an expression over any column, as in `rss > 1G and user == "web" and args ~ "java.*kafka"`.
 //! `docs/where.md` is the reference of the language.
 //!
-//! An expression is checked against the table of fields before anything is read. So a wrong one costs
-//! nothing, and the error points at the place. If a value is not known, a test of it is neither true nor
-//! false. The row is then left out, and [`Sieve::left`] tells for how many tasks that was so, and why.
+//! An expression is checked against the table of fields before anything is read. So a wrong one
+//! costs nothing, and the error points at the place. If a value is not known, a test of it is
+//! neither true nor false. Then the row is left out, and [`Sieve::left`] returns the number of such
+//! tasks, and the reason.
 
 mod error;
 mod eval;
@@ -37,7 +38,7 @@ pub struct Filter {
 pub(in crate::view) struct Part {
     expr: Expr,
     fields: Vec<&'static Field>,
-    /// Is it about the task only, so that it is true for all entries of the task or for none?
+    /// Does it depend on the task only, so that it is true for all entries of the task or for none?
     about_task: bool,
 }
 
@@ -80,7 +81,7 @@ impl Filter {
     /// If it is not one word: letters, digits and `_ . % - / : @ +`.
     pub fn word(set: &'static Set, word: &str, except: Option<u32>) -> Result<Filter, FilterError> {
         if !lex::is_word(word) {
-            // The expression language says what is wrong with it.
+            // Parsing it as an expression gives the error message.
             return Filter::parse(set, word);
         }
         let word = regex::escape(word);
@@ -90,7 +91,7 @@ impl Filter {
         };
         Filter::parse(set, &text)
     }
-    /// This expression and that one. Both must be about the same set.
+    /// Joins two expressions by "and". Both must be about the same set.
     #[must_use]
     pub fn and(mut self, other: Filter) -> Filter {
         self.text = format!("({}) and ({})", self.text, other.text);
@@ -124,7 +125,7 @@ impl Part {
     pub(super) fn members(&self) -> Members {
         field::members_of(self.fields.iter().copied())
     }
-    /// Is it likely to be true for few rows only? A negation is likely to be true for most.
+    /// Is it likely to be true for only a few rows? A negation is likely to be true for most.
     pub(super) fn is_narrow(&self) -> bool {
         !matches!(self.expr, Expr::Not(_))
     }

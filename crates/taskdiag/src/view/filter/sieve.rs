@@ -1,4 +1,4 @@
-//! The use of a filter: which rows pass, and for which tasks that is not known.
+//! Applies a filter to rows, and counts the tasks for which the result is not known.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -19,12 +19,12 @@ pub struct Left {
     pub tasks: u64,
 }
 
-/// Lets those rows pass for which an expression is true.
+/// Selects the rows for which an expression is true.
 #[derive(Debug)]
 pub struct Sieve<'f> {
     filter: Option<&'f Filter>,
-    /// The missing field, the reason, and the tasks. A task is counted once, however many of its rows are tested, and
-    /// however often.
+    /// The missing field, the reason, and the tasks. A task is counted once, however many of its
+    /// rows are tested, and however often.
     left: RefCell<Vec<(&'static Field, Missing, HashSet<u32>)>>,
 }
 
@@ -73,8 +73,8 @@ impl<'f> Sieve<'f> {
             None => left.push((field, why, HashSet::from([pid]))),
         }
     }
-    /// The tasks that are left out so far. A task does not count if it simply has no such value, as a kernel thread has no
-    /// memory.
+    /// The tasks that are left out so far. A task does not count if it cannot have such a value,
+    /// such as memory of a kernel thread.
     pub fn left(&self) -> Vec<Left> {
         let left = self.left.borrow();
         left.iter()

@@ -7,7 +7,8 @@ use taskdiag_wire::{
 use super::*;
 use crate::field::{FILES, MAPS, Missing};
 
-/// A task with all values that are tested, without these groups, which are missing for these reasons.
+/// A task with all values that are tested, without these groups, which are missing for these
+/// reasons.
 fn stream(without: &[(Group, Reason)]) -> Stream<AlignedBuf> {
     let groups = Groups::BASE
         | Groups::CRED
@@ -123,7 +124,7 @@ fn known_values() {
 }
 
 #[test]
-fn what_is_missing_is_neither() {
+fn tests_of_missing_values_are_neither_true_nor_false() {
     let stream = stream(&[
         (Group::Statm, Reason::Denied),
         (Group::Cmdline, Reason::Truncated),
@@ -193,7 +194,7 @@ fn limits_that_are_not_set_are_larger_than_all() {
 }
 
 #[test]
-fn what_is_wrong_is_shown() {
+fn errors_mark_their_place() {
     for (text, what, mark) in [
         ("", "empty", "^"),
         ("rsss > 1G", "no column 'rsss' (did you mean 'rss'?)", "^^^^"),

@@ -1,4 +1,5 @@
-//! One instruction of a program: its parts, where it leads, and which registers it reads and writes.
+//! One instruction of a program: its parts, its targets, and the registers that it reads and
+//! writes.
 
 #[derive(Clone, Copy)]
 pub(in crate::engine::bpf) struct Insn {
@@ -54,7 +55,8 @@ impl Insn {
     pub(in crate::engine::bpf) fn is_wide(&self) -> bool {
         self.code == WIDE
     }
-    /// Is it known where the instruction leads? It is not for gotol, gotox, may_goto and unknown ones.
+    /// Is the target of the instruction known? It is not for gotol, gotox, may_goto and unknown
+    /// ones.
     pub(in crate::engine::bpf) fn is_known(&self) -> bool {
         match (self.class(), self.code & 0xf0) {
             (JMP, 0x00) => self.code == JA,
@@ -65,7 +67,7 @@ impl Insn {
             _ => true,
         }
     }
-    /// The target of this jump at `pc`, or `None` if it is no jump.
+    /// The target of this jump at `pc`, or `None` if it is not a jump.
     pub(in crate::engine::bpf) fn target(&self, pc: usize) -> Option<usize> {
         match self.code {
             CALL | EXIT => None,
@@ -75,7 +77,8 @@ impl Insn {
             _ => None,
         }
     }
-    /// Does it do more than compute a value? An instruction that names a function counts, because it keeps the function.
+    /// Does it have side effects? An instruction that names a function counts, because the function
+    /// must be kept.
     pub(in crate::engine::bpf) fn has_effect(&self) -> bool {
         match self.class() {
             LD => self.src == PSEUDO_FUNC,
@@ -104,7 +107,7 @@ impl Insn {
             STX => dst | src | 1,
             ALU | ALU64 if self.code & 0xf0 == 0xb0 => operand,
             ALU | ALU64 => dst | operand,
-            // It is not known which arguments a helper or a function takes, so all count.
+            // The number of arguments of a helper or function is not known, so all count.
             _ if self.code == CALL => SCRATCH & !1,
             _ if self.code == EXIT => 1,
             _ => dst | operand,

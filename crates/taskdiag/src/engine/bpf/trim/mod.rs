@@ -1,16 +1,17 @@
-//! Removes code that is never run from a program, before the kernel sees it. The program's read-only data tell
-//! which code that is.
+//! Removes dead code from a program before the kernel sees it. The program's read-only data decide
+//! which code is dead.
 //!
-//! The verifier removes dead code, too, but only after passes over the whole program, and one range at a time: each
-//! removal moves and corrects all that follows. A request needs between a tenth and a half of a program. This module
-//! follows the values of registers from loads of the read-only data through plain arithmetic to jumps. Where a value
-//! is not known, both ways stay. So it may find less dead code than the verifier does, but never more. Instructions
-//! whose result is not used afterwards are removed, too, since the verifier would follow their values.
+//! The verifier removes dead code, too, but only after passes over the whole program, and one range
+//! at a time: each removal moves and corrects all instructions after it. A request needs between a
+//! tenth and a half of a program. This module follows the values of registers from loads of the
+//! read-only data through plain arithmetic to jumps. If a value is not known, both branches stay.
+//! So it may find less dead code than the verifier does, but never more. Instructions whose result
+//! is not used afterwards are removed, too, since the verifier would follow their values.
 //!
 //! This module is pure. A program with instructions that it does not know is left unchanged.
 //!
-//! `insn.rs` knows one instruction, `walk.rs` finds those that may be run, and this file writes the program without
-//! the others.
+//! `insn.rs` describes single instructions, `walk.rs` finds the reachable ones, and this file
+//! writes the program without the others.
 
 pub(super) mod insn;
 mod walk;
@@ -18,7 +19,7 @@ mod walk;
 use self::insn::{ALL, Insn, JA, SIZE, decode};
 use self::walk::{FALLS, JUMPS, RUN, Walk};
 
-/// A program without the code that is never run.
+/// A program without dead code.
 #[derive(Debug)]
 pub struct Trimmed {
     /// Its instructions.
@@ -38,7 +39,7 @@ pub struct Data<'a> {
     pub value: &'a [u8],
 }
 
-/// Trim a program. `None` if it is not understood.
+/// Trims a program. `None` if it has unknown instructions.
 pub fn trim(insns: &[u8], data: Data<'_>) -> Option<Trimmed> {
     let all: Vec<Insn> = insns.chunks_exact(SIZE).map(decode).collect::<Option<_>>()?;
     let mut walk = Walk::new(&all, data)?;
@@ -47,16 +48,17 @@ pub fn trim(insns: &[u8], data: Data<'_>) -> Option<Trimmed> {
 }
 
 impl Trimmed {
-    /// The new number of an instruction that begins a function, or `None` if it is never run.
+    /// The new number of the first instruction of a function, or `None` if it is dead.
     pub fn place(&self, old: u32) -> Option<u32> {
         let is_run = self.seen.get(old as usize)? & RUN != 0;
         is_run.then(|| self.after[0] - self.after[old as usize])
     }
 }
 
-/// The instructions that are run, with their jumps and calls corrected.
+/// The reachable instructions, with corrected jumps and calls.
 fn emit(insns: &[u8], all: &[Insn], seen: Vec<u8>) -> Option<Trimmed> {
-    // For each instruction, and one past the last, the kept one at or after it, counted from the end.
+    // For each instruction, and one past the last, the kept one at or after it, counted from the
+    // end.
     let mut after = vec![0u32; all.len() + 1];
     let mut keep = vec![false; all.len()];
     let mut kept = 0;
@@ -126,7 +128,8 @@ mod tests {
         let (o, i) = (off.to_ne_bytes(), imm.to_ne_bytes());
         [code, dst | src << 4, o[0], o[1], i[0], i[1], i[2], i[3]]
     }
-    /// dst = the number of `size` at this place of the read-only data. dst holds the address before.
+    /// dst = the number of `size` at this place of the read-only data. dst holds the address
+    /// before.
     fn read(dst: u8, at: i16, size: u8) -> Vec<[u8; 8]> {
         let base = i32::from(at / 2);
         vec![
@@ -164,17 +167,19 @@ mod tests {
     fn values_that_nobody_looks_at_go() {
         let store = insn(0x7b, 10, 2, -8, 0);
         let load = insn(0x79, 3, 10, -8, 0);
-        // First a stored and loaded value of which a part is used, then another value.
+        // First a value that is stored, loaded and partly used, then another value.
         let mut p = vec![mov(2, 4), store, load, insn(0x57, 3, 0, 0, 1), mov(3, 5)];
         p.extend([insn(0xbf, 0, 3, 0, 0), END]);
         let want = [mov(2, 4), store, mov(3, 5), insn(0xbf, 0, 3, 0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), want);
-        // An argument of a call and its result; a register that the call keeps, and one that it does not keep.
+        // An argument of a call and its result; a register that the call keeps, and one that it
+        // does not keep.
         let call = insn(CALL, 0, 0, 0, 5);
         let p = [mov(1, 1), mov(6, 6), mov(0, 2), call, insn(0x0f, 0, 6, 0, 0), END];
         let want = [mov(1, 1), mov(6, 6), call, insn(0x0f, 0, 6, 0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), want);
-        // A register that is read on one of two ways only, and one that is read in the next turn of a loop.
+        // A register that is read on only one of two paths, and one that is read in the next
+        // iteration of a loop.
         let p = [mov(2, 7), insn(0x15, 1, 0, 1, 0), mov(2, 8), insn(0xbf, 0, 2, 0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), p);
         let p = [mov(0, 0), insn(0x0f, 0, 2, 0, 0), mov(2, 3), insn(0xa5, 0, 0, -3, 9), END];
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_by_the_way_is_not_known() {
+    fn values_that_differ_by_path_are_unknown() {
         // r1 = the argument ? 1 : 2; if (r1 == 1) ...
         let p =
             [mov(2, 1), insn(0x15, 1, 0, 1, 0), mov(2, 2), insn(0x15, 2, 0, 1, 1), mov(0, 5), END];
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left() {
+    fn programs_with_unknown_instructions_are_unchanged() {
         for p in [
             vec![insn(0x06, 0, 0, 0, 1), mov(0, 0), END], // gotol
             vec![insn(0xe5, 0, 0, 0, 0), END],            // may_goto

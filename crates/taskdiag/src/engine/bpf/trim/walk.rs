@@ -1,4 +1,4 @@
-//! Finds the instructions of a program that may be run, by what is known of its registers.
+//! Finds the reachable instructions of a program from known values of its registers.
 
 use super::Data;
 use super::insn::{
@@ -12,7 +12,7 @@ pub(super) const JUMPS: u8 = 2;
 pub(super) const FALLS: u8 = 4;
 pub(super) const TARGET: u8 = 8;
 
-/// What is known of a register.
+/// The known value of a register.
 #[derive(Clone, Copy, PartialEq)]
 enum Known {
     Unknown,
@@ -28,14 +28,14 @@ type Registers = [Known; 11];
 /// In `Walk::state`: not reached yet.
 const NOT_REACHED: u32 = u32::MAX;
 
-/// A walk over all ways through the program that may be taken.
+/// A walk over all possible paths through the program.
 pub(super) struct Walk<'a> {
     all: &'a [Insn],
     data: Data<'a>,
     /// For each instruction, how it is reached and left.
     pub(super) seen: Vec<u8>,
-    /// For targets of jumps that were reached, the index of their registers in `states`. Most of a program is never
-    /// reached, and memory for it would cost page faults.
+    /// For targets of jumps that were reached, the index of their registers in `states`. Most of a
+    /// program is never reached, and memory for it would cost page faults.
     state: Vec<u32>,
     states: Vec<Registers>,
     todo: Vec<(usize, Registers)>,
@@ -74,7 +74,7 @@ impl<'a> Walk<'a> {
         }
         Some(())
     }
-    /// Follow the program from here to an end, or to a place where nothing new is known.
+    /// Follows the program from here to an end, or to a place where nothing new is learned.
     fn follow(&mut self, mut pc: usize, mut r: Registers) -> Option<()> {
         loop {
             let insn = *self.all.get(pc)?;
@@ -108,7 +108,8 @@ impl<'a> Walk<'a> {
             pc += 1 + usize::from(insn.is_wide());
         }
     }
-    /// Reduce the registers to what is known on all ways to `pc`. Returns false if that is the same as before.
+    /// Reduces the registers to the values that are known on all paths to `pc`. Returns false if
+    /// nothing changed.
     fn join(&mut self, pc: usize, r: &mut Registers) -> bool {
         let Some(known) = self.states.get_mut(self.state[pc] as usize) else {
             self.state[pc] = self.states.len() as u32;
@@ -127,7 +128,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The effect on the registers of an instruction that is no jump and no call.
+/// The effect on registers of an instruction that is neither a jump nor a call.
 fn step(insn: &Insn, next: Option<&Insn>, data: Data<'_>, r: &mut Registers) -> Option<()> {
     let size = [4, 2, 1, 8][usize::from(insn.code >> 3 & 3)];
     match insn.class() {

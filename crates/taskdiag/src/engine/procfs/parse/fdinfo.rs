@@ -131,7 +131,8 @@ pub fn fdinfo(bytes: &[u8], kind: FdType) -> FdInfo {
             }
         }
     }
-    // The first `needed` values must be there. The others are 0 where the kernel does not give them.
+    // The first `needed` values must be there. The others are 0 if the kernel does not provide
+    // them.
     let (kind, needed) = match kind {
         FdType::Eventfd => (FdDetailKind::Eventfd, 1),
         FdType::Timerfd => (FdDetailKind::Timerfd, 5),
@@ -167,7 +168,7 @@ fn watch(line: &[u8]) -> Option<[u64; 5]> {
     Some([word(line, b"wd:")?, ino, dev, word(line, b" mask:")?, 0])
 }
 
-/// A line that gives one of the values of a descriptor's only detail.
+/// A line with one of the values of a descriptor's only detail.
 fn member(line: &[u8], kind: FdType, to: &mut [Option<u64>; 5]) {
     let mut set = |i: usize, v: Option<u64>| {
         to[i] = v;
@@ -245,10 +246,10 @@ fn member(line: &[u8], kind: FdType, to: &mut [Option<u64>; 5]) {
     }
 }
 
-/// What a link of /proc/PID/fd says.
+/// The parsed link of /proc/PID/fd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdLink<'a> {
-    /// The type. `None` stands for a path, whose type follows from its mode.
+    /// The type. `None`: it is a path, whose type follows from its mode.
     pub kind: Option<FdType>,
     /// The name, if it says more than the type. It includes the mark of a deleted file.
     pub name: &'a [u8],
@@ -275,8 +276,8 @@ pub fn fd_link(text: &[u8]) -> FdLink<'_> {
             b"[io_uring]" => FdType::IoUring,
             b"bpf-map" => FdType::BpfMap,
             b"bpf-prog" => FdType::BpfProg,
-            // The first form is that of a link as it was made, the second that of one which was opened by id
-            // or path.
+            // The kernel uses the first form for a link that was created, and the second for one
+            // that was opened by id or path.
             b"bpf_link" | b"bpf-link" => FdType::BpfLink,
             b"[userfaultfd]" => FdType::Userfaultfd,
             b"[perf_event]" => FdType::PerfEvent,
@@ -312,7 +313,7 @@ mod tests {
         let text = format!("pos:\t7\nflags:\t02004002\nmnt_id:\t15\nino:\t9\n{text}");
         let i = fdinfo(text.as_bytes(), kind);
         assert_eq!((i.pos, i.flags, i.mnt_id), (Some(7), Some(0o2004002), Some(15)));
-        // A cut file must not give a value that the whole file does not have.
+        // A cut file must not yield a value that the complete file does not have.
         for n in 0..text.len() {
             let cut = fdinfo(&text.as_bytes()[..n], kind);
             assert!(cut.pos.is_none_or(|p| p == 7) && cut.mnt_id.is_none_or(|m| m == 15));

@@ -11,7 +11,7 @@ use super::small::complete_lines;
 /// The members of [`Vma`] that a line of maps does not have.
 pub const NOT_IN_MAPS: u32 = super::bit(Vma::MEMBERS, "flags");
 
-/// A line of maps: the whole record but `name`, `flags` and `kind`.
+/// A line of maps: the whole record except for `name`, `flags` and `kind`.
 #[derive(Clone, Copy, Debug)]
 pub struct MapLine<'a> {
     /// The record, with [`kind`](Vma::kind) set.
@@ -20,7 +20,7 @@ pub struct MapLine<'a> {
     pub text: &'a [u8],
 }
 
-/// The lines of a maps file that are complete and well formed.
+/// The complete and well-formed lines of a maps file.
 pub fn maps_lines(bytes: &[u8]) -> impl Iterator<Item = MapLine<'_>> {
     complete_lines(bytes).filter_map(map_line)
 }

@@ -1,5 +1,5 @@
-//! Turns the text of /proc files into wire records. It does no I/O, makes no allocation that outlives the
-//! caller's, and accepts any bytes.
+//! Turns the text of /proc files into wire records. It does no I/O, keeps no memory of its own, and
+//! accepts any bytes.
 //!
 //! A member is known only if its text is whole. A number that is cut by the end of the data, or that does
 //! not fit its type, leaves its `valid` bit clear. The text is never treated as UTF-8.

@@ -29,7 +29,8 @@ pub fn net_text<'a>(file: &str, text: &'a [u8]) -> impl Iterator<Item = Sock> + 
     super::small::complete_lines(text).filter_map(line)
 }
 
-/// `sl local remote st tx:rx tr:when retrnsmt uid timeout inode`, as tcp4_seq_show() and the like.
+/// `sl local remote st tx:rx tr:when retrnsmt uid timeout inode`, as written by tcp4_seq_show() and
+/// similar functions.
 fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
     let f = Words::new(line);
     let (local_addr, local, family) = address(f.at(1)?)?;
@@ -59,7 +60,7 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
     });
     let mut valid = ALL | PORTS | bits!(local_addr peer_addr recv_queue_bytes);
     record.recv_queue_bytes = hex(&queues[colon + 1..])?.into();
-    // Of a listening socket, the text has the connections that wait, but not how many may.
+    // For a listening socket, the text has the number of waiting connections, but not the limit.
     if state != TCP_LISTEN {
         record.send_queue_bytes = hex(&queues[..colon])?.into();
         valid |= bits!(send_queue_bytes);
@@ -67,8 +68,8 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
     Some(Sock { record, valid, name: None })
 }
 
-/// `sk: refcount protocol flags type st inode [path]`, as unix_seq_show() writes it. An abstract name begins
-/// with `@` and has another one for each NUL. The file does not tell the peer.
+/// `sk: refcount protocol flags type st inode [path]`, as unix_seq_show() writes it. An abstract
+/// name begins with `@` and has another one for each NUL. The file does not have the peer.
 fn unix(line: &[u8]) -> Option<Sock> {
     let f = Words::new(line);
     let listens = hex(f.at(3)?)? & ACCEPTS != 0;
@@ -138,7 +139,7 @@ impl<'a> Words<'a> {
     fn at(&self, n: usize) -> Option<&'a [u8]> {
         self.line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).nth(n)
     }
-    /// Where word number `n` ends.
+    /// The end of word number `n`.
     fn end(&self, n: usize) -> Option<usize> {
         let word = self.at(n)?;
         Some(word.as_ptr().addr() - self.line.as_ptr().addr() + word.len())

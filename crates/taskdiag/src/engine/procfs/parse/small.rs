@@ -38,7 +38,7 @@ const LIMITS: [&str; 16] = [
     "Max realtime timeout",
 ];
 
-/// Parses /proc/PID/limits. `None` if not all of it is known.
+/// Parses /proc/PID/limits. `None` if it is incomplete.
 pub fn limits(bytes: &[u8]) -> Option<Limits> {
     let mut limits = Limits::new();
     let mut seen = 0u32;
@@ -78,14 +78,15 @@ pub fn io(bytes: &[u8]) -> Option<Io> {
     (io.valid != 0).then_some(io)
 }
 
-/// Parses /proc/PID/schedstat: time on a CPU in ns, time waiting for one in ns, and the number of times that
-/// it got one.
+/// Parses /proc/PID/schedstat: time on a CPU in ns, time waiting for one in ns, and the number of
+/// times that it got one.
 pub fn schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
     let mut f = Fields::new(bytes);
     Some([f.u64()?, f.u64()?, f.u64()?])
 }
 
-/// A file that is one number, as oom_score_adj and loginuid: the kernel ends some with a newline.
+/// A file with a single number, such as oom_score_adj and loginuid. The kernel ends some with a
+/// newline.
 pub fn lone_number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
     std::str::from_utf8(bytes.strip_suffix(b"\n").unwrap_or(bytes)).ok()?.parse().ok()
 }
@@ -124,8 +125,8 @@ pub struct CgroupLine<'a> {
     pub path: &'a [u8],
 }
 
-/// The lines of /proc/PID/cgroup that are complete and well formed. The name of a cgroup has no newline in
-/// it.
+/// The complete and well-formed lines of /proc/PID/cgroup. The name of a cgroup contains no
+/// newline.
 pub fn cgroup_lines(bytes: &[u8]) -> impl Iterator<Item = CgroupLine<'_>> {
     complete_lines(bytes).filter_map(|line| {
         let colon = line.iter().position(|b| *b == b':')?;
@@ -136,12 +137,12 @@ pub fn cgroup_lines(bytes: &[u8]) -> impl Iterator<Item = CgroupLine<'_>> {
     })
 }
 
-/// A place where cgroup v2 is mounted.
+/// A mount of cgroup v2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupMount {
     /// Device number of the filesystem: major, minor.
     pub dev: (u32, u32),
-    /// The cgroup that lies at the mount point.
+    /// The cgroup at the mount point.
     pub root: Vec<u8>,
     /// The mount point.
     pub point: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Parses /proc/PID/smaps and /proc/PID/smaps_rollup: how much of each mapping, and of all, is in memory. A
-//! mapping has some 25 lines there, so this parser has the most to do.
+//! Parses /proc/PID/smaps and /proc/PID/smaps_rollup: how much of each mapping, and of all, is in
+//! memory. Each mapping has some 25 lines there, so this parser has the most work.
 
 use taskdiag_wire::{Plain, Rollup, VMA_FLAGS, VmaStat};
 use zerocopy::IntoBytes;
@@ -78,7 +78,7 @@ fn kib(text: &[u8]) -> Option<u64> {
 /// A mapping of smaps.
 #[derive(Clone, Copy, Debug)]
 pub struct SmapsEntry<'a> {
-    /// The line as in maps. Its flags are set if [`has_flags`](Self::has_flags) says so.
+    /// The line as in maps. Its flags are set if [`has_flags`](Self::has_flags) is true.
     pub line: MapLine<'a>,
     /// Whether there was a line of flags.
     pub has_flags: bool,
@@ -88,8 +88,8 @@ pub struct SmapsEntry<'a> {
     pub valid: u32,
 }
 
-/// The mappings of a smaps file, in order. A mapping that is cut by the end of the data has the values that
-/// are there.
+/// The mappings of a smaps file, in order. A mapping that is cut by the end of the data has the
+/// values before the cut.
 pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
     let mut rest = &bytes[..memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)];
     let mut following = None;
@@ -131,8 +131,8 @@ pub fn smaps_entries(bytes: &[u8]) -> impl Iterator<Item = SmapsEntry<'_>> {
     })
 }
 
-/// The length of the beginning of a smaps file whose mappings are complete, up to the last line that begins
-/// a mapping. It is 0 if no mapping is complete.
+/// The length of the beginning of a smaps file whose mappings are complete, up to the last line
+/// that begins a mapping. It is 0 if no mapping is complete.
 pub fn whole_smaps_entries(bytes: &[u8]) -> usize {
     let mut end = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
     while let Some(before) = end.checked_sub(1) {
@@ -154,8 +154,9 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(line)
 }
 
-/// The lines that a mapping has, learnt from the mapping before. The kernel writes the same lines for each
-/// mapping, with the same lengths. So the parser need not search for the end of a line or for its key.
+/// The lines of a mapping, learnt from the previous mapping. The kernel writes the same lines for
+/// each mapping, with the same lengths. So the parser need not search for the end of a line or for
+/// its key.
 #[derive(Debug, Default)]
 struct Layout(Vec<KnownLine>);
 
@@ -312,7 +313,8 @@ Rss:                   5 kB
         }
     }
 
-    /// A single mapping teaches nothing. After several mappings, all lines are expected, or none is.
+    /// A single mapping teaches nothing. After several mappings, all lines are expected, or none
+    /// is.
     #[test]
     fn parts_are_as_the_whole() {
         let shown =
@@ -331,7 +333,7 @@ Rss:                   5 kB
     }
 
     #[test]
-    fn what_is_learnt_changes_nothing() {
+    fn learnt_lines_do_not_change_the_result() {
         let (first, rest) = FILE.split_once("7000-9000").unwrap();
         let (second, third) = rest.split_once("ffffffffff").unwrap();
         let second = format!("7000-9000{second}");

@@ -5,12 +5,12 @@ use taskdiag_wire::{Socket, build};
 
 use super::bit;
 
-/// A socket, with the members that sock_diag gives.
+/// A socket, with the members that sock_diag provides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sock {
     /// The record. Its members `fd`, `netns` and `name` are not set.
     pub record: Socket,
-    /// The members of the record that are known.
+    /// The known members of the record.
     pub valid: u32,
     /// For AF_UNIX, the path, or `@` and the abstract name.
     pub name: Option<Box<[u8]>>,
@@ -21,7 +21,7 @@ macro_rules! bits {
 }
 pub(super) use bits;
 
-/// The members that are known of every socket that is found.
+/// The members that are known for every socket.
 pub(super) const ALL: u32 = bits!(inode family protocol state) | bit(Socket::MEMBERS, "type");
 const INET: u32 = ALL | bits!(ifindex local_addr peer_addr);
 pub(super) const PORTS: u32 = bits!(local_port peer_port);
@@ -120,7 +120,7 @@ pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
             send_queue_bytes: u32_at(b, 60)?.into(),
             ..Socket::default()
         }),
-        // Of a listening socket, the queues count connections: those that wait, and how many may.
+        // For a listening socket, the queues are the number of waiting connections, and its limit.
         valid: INET | PORTS | QUEUES,
         name: None,
     })
@@ -137,7 +137,7 @@ pub fn unix_diag(b: &[u8]) -> Option<Sock> {
             inode: u32_at(b, 4)?.into(),
             ..Socket::default()
         }),
-        // If the kernel gives no name or peer, the socket has none.
+        // If the kernel returns no name or peer, the socket has none.
         valid: ALL | NAME | bits!(peer_inode),
         name: None,
     };
@@ -193,7 +193,8 @@ pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
         name: None,
     };
     for (kind, data) in attrs(b.get(28..).unwrap_or(&[])) {
-        // The first and the third number of SK_MEMINFO_*: memory of what arrived and of what is to be sent.
+        // The first and the third number of SK_MEMINFO_*: the memory of received data and of data
+        // to send.
         if let (0, Some(r), Some(w)) = (kind, u32_at(data, 0), u32_at(data, 8)) {
             (s.record.recv_queue_bytes, s.record.send_queue_bytes) = (r.into(), w.into());
             s.valid |= QUEUES;

@@ -44,14 +44,14 @@ impl StatFile {
     pub fn has_no_memory(&self) -> bool {
         self.base.flags & (TASK_KTHREAD | TASK_EXITING) != 0
     }
-    /// STAT with the flag for locked pages, where the status file said how many there are.
+    /// STAT with the flag for locked pages, if the status file has their number.
     pub fn stat_with_locked(&self, locked_bytes: Option<u64>) -> Stat {
         let mut stat = self.stat;
         let locked = locked_bytes.or(self.has_never_memory().then_some(0));
         set!(stat, Stat.flags, locked.map(|bytes| if bytes > 0 { STAT_LOCKED } else { 0 }));
         stat
     }
-    /// STATM with what is known of it from here.
+    /// STATM with the members that this file has.
     pub fn statm(&self) -> Statm {
         let mut statm = Statm::new();
         set!(statm, Statm.size_bytes, self.size_bytes);
@@ -61,7 +61,7 @@ impl StatFile {
     pub fn has_never_memory(&self) -> bool {
         self.base.flags & TASK_KTHREAD != 0 || self.base.state == b'Z'
     }
-    /// Whether the task was reaped while the file was read. The kernel then shows a task without a process.
+    /// Was the task reaped while the file was read? Then the kernel shows a task without a process.
     pub fn is_reaped(&self) -> bool {
         self.stat.num_threads() == Some(0) && self.base.sid().is_none()
     }
@@ -69,8 +69,8 @@ impl StatFile {
 
 /// Parses a stat file. `tick_ns` is the length of a clock tick.
 ///
-/// Returns `None` if not even name and state are there. The name is between the first `(` and the last `)`,
-/// because it may itself hold brackets, blanks, newlines and bytes that are not text.
+/// Returns `None` if not even name and state are there. The name is between the first `(` and the
+/// last `)`, because it may itself contain brackets, blanks, newlines and invalid UTF-8.
 pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     let open = bytes.iter().position(|b| *b == b'(')?;
     let close = memchr::memrchr(b')', bytes).filter(|c| *c > open)?;
@@ -83,7 +83,7 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     let comm_len = name.len().min(COMM_MAX);
     let mut comm = [0; COMM_MAX];
     comm[..comm_len].copy_from_slice(&name[..comm_len]);
-    // -1 stands for a task that is being reaped.
+    // -1 means that the task is being reaped.
     set!(base, Base.ppid, f.u32());
     set!(base, Base.pgid, f.u32());
     set!(base, Base.sid, f.u32());
@@ -261,7 +261,7 @@ mod tests {
         let full = stat(&whole, TICK).unwrap();
         for n in 0..whole.len() {
             let Some(s) = stat(&whole[..n], TICK) else { continue };
-            // Whatever is said to be known must be right.
+            // Every value that is marked as known must be right.
             if s.comm() == b"a) b" {
                 for (known, value) in [
                     (s.base.ppid(), full.base.ppid),

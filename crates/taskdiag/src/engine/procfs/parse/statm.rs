@@ -4,12 +4,13 @@ use taskdiag_wire::Statm;
 
 use super::{Fields, set};
 
-/// Parses a statm file, whose numbers are pages. Where the task has no memory, all numbers are 0, and so are the
-/// members.
+/// Parses a statm file, whose numbers are pages. Where the task has no memory, all numbers are 0,
+/// and so are the members.
 ///
-/// The file has no own number for anonymous memory. The kernel adds it to the shared memory to get the resident
-/// memory, so the difference is that very number. The file's text and data are not those of `status`: the text is not
-/// cut to what is executable, and the data has the stack in it.
+/// The file has no number for anonymous memory. The kernel adds it to the shared memory to get the
+/// resident memory, so the difference is exactly that number. The file's text and data differ from
+/// those of `status`: the text is not limited to executable memory, and the data includes the
+/// stack.
 pub fn statm(bytes: &[u8], page_size: u64) -> Statm {
     let mut f = Fields::new(bytes);
     let mut statm = Statm::new();

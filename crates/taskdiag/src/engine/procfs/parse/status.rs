@@ -1,5 +1,5 @@
-//! Parses /proc/PID/status into CRED, STATM, SIGNALS, the context switches of SCHED, and the chain of pids
-//! of NS.
+//! Parses /proc/PID/status into CRED, STATM, SIGNALS, the context switches of SCHED, and the chain
+//! of pids of NS.
 
 use taskdiag_wire::{Cred, Groups, Signals, Statm};
 
@@ -8,28 +8,28 @@ use super::{Fields, hex, number, set};
 /// The content of a status file. It is reused from task to task, so that its lists allocate once.
 #[derive(Clone, Debug, Default)]
 pub struct StatusFile {
-    /// CRED. It is filled if it was asked for.
+    /// CRED. It is filled if it was requested.
     pub cred: Cred,
     /// The supplementary gids as `u32` in the host's byte order. They are filled with `cred`.
     pub gids: Vec<u8>,
-    /// STATM. It is filled if it was asked for. No member is known of a task without memory.
+    /// STATM. It is filled if it was requested. A task without memory has no known member.
     pub statm: Statm,
-    /// Bytes of pages that are locked into memory. They are filled if STAT was asked for.
+    /// Bytes of pages that are locked into memory. They are filled if STAT was requested.
     pub locked_bytes: Option<u64>,
-    /// Bytes of swapped anonymous memory. They are filled if SWAP was asked for.
+    /// Bytes of swapped anonymous memory. They are filled if SWAP was requested.
     pub swap_bytes: Option<u64>,
     /// The size of the table of open files. It is always filled.
     pub fd_size: Option<u32>,
-    /// SIGNALS. It is filled if it was asked for.
+    /// SIGNALS. It is filled if it was requested.
     pub signals: Signals,
-    /// Voluntary context switches of the thread. They are filled if SCHED was asked for.
+    /// Voluntary context switches of the thread. They are filled if SCHED was requested.
     pub nvcsw: Option<u64>,
-    /// Involuntary context switches of the thread. They are filled if SCHED was asked for.
+    /// Involuntary context switches of the thread. They are filled if SCHED was requested.
     pub nivcsw: Option<u64>,
-    /// The number of threads of the process. It is filled if SCHED was asked for.
+    /// The number of threads of the process. It is filled if SCHED was requested.
     pub threads: Option<u32>,
-    /// The ids in the nested pid namespaces, as `u32` in the host's byte order. They are filled if NS was
-    /// asked for, and are empty if they are not known.
+    /// The ids in the nested pid namespaces, as `u32` in the host's byte order. They are filled if
+    /// NS was requested, and are empty if they are not known.
     pub nspid: Vec<u8>,
 }
 
@@ -43,8 +43,8 @@ pub fn real_uid(bytes: &[u8]) -> Option<u32> {
     Lines { rest: bytes }.find_map(|line| numbers(line, "Uid:")?.u32())
 }
 
-/// The complete lines, each with its newline. This is written by hand because a status file has some 60
-/// short lines, and a call for each costs more than the search.
+/// The complete lines, each with its newline. This is written by hand because a status file has
+/// some 60 short lines, and a call for each costs more than the search.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -56,7 +56,8 @@ impl<'a> Iterator for Lines<'a> {
         const ONES: u64 = u64::MAX / 255;
         let mut at = 0;
         for chunk in self.rest.chunks_exact(8) {
-            // The top bit is set in the lowest byte that is a newline. Bytes above that one may be wrong.
+            // The top bit is set in the lowest byte that is a newline. Bytes above that one may be
+            // wrong.
             let x = u64::from_le_bytes(chunk.try_into().expect("8 bytes")) ^ (ONES * b'\n' as u64);
             let hit = x.wrapping_sub(ONES) & !x & (ONES * 0x80);
             if hit != 0 {
@@ -114,7 +115,7 @@ impl StatusFile {
         let signals = groups.contains(Groups::SIGNALS);
         let swap = groups.contains(Groups::SWAP);
         for line in (Lines { rest: bytes }) {
-            // Four bytes tell all keys apart. The code that takes a line compares the whole key.
+            // Four bytes distinguish all keys. The code that parses a line compares the whole key.
             match line.first_chunk() {
                 Some(b"Cpus") if !sched => return, // only the context switches come after it
                 Some(k @ (b"Uid:" | b"Gid:" | b"Grou" | b"Trac" | b"NoNe" | b"Secc")) if cred => {
@@ -252,7 +253,7 @@ impl StatusFile {
     }
 }
 
-/// Parses a list of ids. If one of the words is not an id, there is no list and the result is `false`.
+/// Parses a list of ids. If a word is not an id, the list is empty and the result is `false`.
 fn ids(mut f: Fields<'_>, out: &mut Vec<u8>) -> bool {
     out.clear();
     while let Some(word) = f.next() {
@@ -371,7 +372,7 @@ mod tests {
     fn lines_of_every_length() {
         for len in 0..40 {
             let line = vec![b'a'; len];
-            // Bytes whose values are next to that of a newline must not pass for one.
+            // Bytes with values next to that of a newline must not be mistaken for one.
             let text = [&line[..], b"\n\x0b\n\n", &line[..], b"\x09\x0b\n", &line[..]].concat();
             let got: Vec<_> = Lines { rest: &text }.map(<[u8]>::len).collect();
             assert_eq!(got, [len + 1, 2, 1, len + 3]);
