@@ -36,7 +36,8 @@ CONFIG ?= amd64
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
 
-# Not optimised, because the optimised command compiles three times as long. The tests use the same build.
+# Not optimised, because the optimised command compiles three times as long. The tests use the same
+# build.
 run: ## build the command quickly, and show this machine's processes (ARGS="-T -o pid,tid,comm")
 	@tools/setup build
 	$(CARGO) build --package taskdiag-cli
@@ -87,7 +88,8 @@ packages: ## would each crate build and be documented from its published package
 	@tools/setup check
 	$(RUST) tools/check-packages
 
-# The tool is several hundred crates and takes some ten minutes to build, so nothing here installs it.
+# The tool is several hundred crates and takes some ten minutes to build, so nothing here installs
+# it.
 semver: ## what changed in the public API since a commit (BASE=rev; needs cargo-semver-checks)
 	@[ -n "$(BASE)" ] || { echo "say since when: make semver BASE=<tag or commit>" >&2; exit 2; }
 	@$(CARGO) semver-checks --version >/dev/null 2>&1 || { \
@@ -195,7 +197,8 @@ release-check: ## make the release twice and compare; takes as long as two build
 	@tools/setup release
 	packaging/release-check
 
-# What a machine may want beside the program: a dashboard, alerts, and units that convert recordings.
+# What a machine may want beside the program: a dashboard, alerts, and units that convert
+# recordings.
 EXAMPLES = $(PREFIX)/share/doc/taskdiag/examples
 EXAMPLE_FILES := contrib/grafana contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer
 

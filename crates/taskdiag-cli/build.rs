@@ -1,5 +1,6 @@
-//! Links what walks up the stack (for the report of a panic) into the program, where the compiler has it as
-//! an archive: the shared library takes a tenth of the start of a short command to find and map.
+//! Links what walks up the stack (for the report of a panic) into the program, where the compiler
+//! has it as an archive: the shared library takes a tenth of the start of a short command to find
+//! and map.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +8,9 @@ use std::{env, str};
 
 const ARCHIVE: &str = "libgcc_eh.a";
 
-/// Names the commit for `taskdiag --version`. Builds for tests do not name it, because each commit would compile all again. A
-/// package has no repository, so whoever makes it may set `TASKDIAG_COMMIT`.
+/// Names the commit for `taskdiag --version`. Builds for tests do not name it, because each commit
+/// would compile all again. A package has no repository, so whoever makes it may set
+/// `TASKDIAG_COMMIT`.
 fn name_commit() {
     println!("cargo:rerun-if-env-changed=TASKDIAG_COMMIT");
     let git = |args: &[&str]| {

@@ -140,7 +140,8 @@ pub struct Ask {
     limits: Limits,
     /// The process that must exist.
     one: Option<u32>,
-    /// An empty list of processes was given, which selects none. An empty list in `query.select` selects all.
+    /// An empty list of processes was given, which selects none. An empty list in `query.select`
+    /// selects all.
     of_none: bool,
     proc: Option<PathBuf>,
 }
@@ -301,7 +302,8 @@ pub struct Made {
     pub shared: Arc<Shared>,
     /// Why values are missing, for each column.
     pub lacks: Vec<Lacks>,
-    /// Tasks that the filter leaves out since it is not known whether they match: the column, why, and how many.
+    /// Tasks that the filter leaves out since it is not known whether they match: the column, why,
+    /// and how many.
     pub left: Vec<(&'static str, Missing, u64)>,
     /// Requested pids that do not exist.
     pub nobody: Vec<u32>,

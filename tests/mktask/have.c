@@ -368,7 +368,8 @@ static void files(int argc, char **argv)
 	hold();
 }
 
-/* elsewhere UID: a user's process with sockets in a network namespace that the user may not enter. */
+/* elsewhere UID: a user's process with sockets in a network namespace that the user may not enter.
+ * */
 static void elsewhere(int argc, char **argv)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States with names that are hard to read: with what is special to the kernel's text files, to terminals, or to our own output. */
+/* States with names that are hard to read: with what is special to the kernel's text files, to
+ * terminals, or to our own output. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -62,9 +63,9 @@ static void *named(void *name)
 }
 
 /*
- * odd-names DIR: for each name, a file in DIR that is open and mapped, and one that is deleted; memory with that name; and a
- * thread. Two names of one file look the same in maps. With `elsewhere`, all of it is in another mount namespace, with
- * another file system at DIR.
+ * odd-names DIR: for each name, a file in DIR that is open and mapped, and one that is deleted;
+ * memory with that name; and a thread. Two names of one file look the same in maps. With
+ * `elsewhere`, all of it is in another mount namespace, with another file system at DIR.
  */
 static void odd_names(int argc, char **argv)
 {
@@ -113,7 +114,8 @@ static void odd_names(int argc, char **argv)
 	hold();
 }
 
-/* odd-places DIR: its working directory, a mount, the program and unix sockets have odd names; in a mount namespace of its own. */
+/* odd-places DIR: its working directory, a mount, the program and unix sockets have odd names; in a
+ * mount namespace of its own. */
 static void odd_places(int argc, char **argv)
 {
 	static const char odd[] = "m\n\\012\\ \t#\xff\u202e\xc2\x9b" "1";

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * walk DIR PROPERTY=N...: a process with all of these properties, of which N chooses the variant. They are made in the order of
- * the table below, because some take away what others need. A property that this machine or the others do not let it have is left
- * out, and the fact no_PROPERTY says so. What the properties are compared with is in tests/tests/walk.rs.
+ * walk DIR PROPERTY=N...: a process with all of these properties, of which N chooses the variant.
+ * They are made in the order of the table below, because some take away what others need. A
+ * property that this machine or the others do not let it have is left out, and the fact no_PROPERTY
+ * says so. What the properties are compared with is in tests/tests/walk.rs.
  */
 #include "mktask.h"
 
@@ -67,7 +68,8 @@ char *fresh(unsigned int n)
 
 /* ---- before all others: a new program ---- */
 
-/* It is executed again, from a copy with an odd name, with odd arguments. The properties come in the environment. */
+/* It is executed again, from a copy with an odd name, with odd arguments. The properties come in
+ * the environment. */
 static int walk_exec(unsigned int n)
 {
 	char *args[] = { (char *)odd(n >> 3), (char *)odd(n >> 8), n & 1 ? "" : NULL, n & 1 ? "last" : NULL, NULL };

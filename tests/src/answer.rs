@@ -1,5 +1,5 @@
-//! Answers as plain values: one map of named fields for each task, from any engine. A member that is
-//! added to the format is then compared without a change here.
+//! Answers as plain values: one map of named fields for each task, from any engine. A member that
+//! is added to the format is then compared without a change here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -178,8 +178,8 @@ impl Task {
     }
 }
 
-/// An engine's answer to a request. A task becomes values only when it is asked for, because a machine has
-/// many tasks that a test does not need.
+/// An engine's answer to a request. A task becomes values only when it is asked for, because a
+/// machine has many tasks that a test does not need.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The engine that gave it.
@@ -235,7 +235,8 @@ pub enum Source {
     Engine(EngineId),
     /// The bpf engine with its program for kernels before 6.8, which newer ones accept too.
     LegacyBpf,
-    /// The second answer of a bpf engine that keeps its program loaded, as in a session. It looks ahead, as in a long list.
+    /// The second answer of a bpf engine that keeps its program loaded, as in a session. It looks
+    /// ahead, as in a long list.
     KeptBpf,
 }
 
@@ -251,8 +252,8 @@ impl Source {
             Source::LegacyBpf | Source::KeptBpf => EngineId::Bpf,
         }
     }
-    /// Does it find this group of other tasks at all? The BPF programs know page tables of x86-64 only, so texts in the memory
-    /// of a task are BLOCKED on other processors.
+    /// Does it find this group of other tasks at all? The BPF programs know page tables of x86-64
+    /// only, so texts in the memory of a task are BLOCKED on other processors.
     pub fn finds(self, group: Group) -> bool {
         let is_text = matches!(group, Group::Cmdline | Group::Environ);
         cfg!(target_arch = "x86_64") || !is_text || self.id() != EngineId::Bpf
@@ -287,8 +288,8 @@ impl fmt::Display for Source {
 /// Ask one engine.
 ///
 /// # Panics
-/// If the answer has a task twice. Pids are unique at a moment, and a walk that was resumed must not return a
-/// task again.
+/// If the answer has a task twice. Pids are unique at a moment, and a walk that was resumed must
+/// not return a task again.
 pub fn read(source: Source, req: &Request) -> Result<Answer, Error> {
     Ok(indexed(source, req.strategy, source.query(req)?))
 }
@@ -308,12 +309,13 @@ pub fn indexed(source: Source, strategy: Strategy, snapshot: Snapshot) -> Answer
     Answer { source, strategy, done, snapshot, index }
 }
 
-/// The engines that work here, the slowest last. An engine that does not work is a loud skip, or a failure
-/// if `TASKDIAG_REQUIRE` names it.
+/// The engines that work here, the slowest last. An engine that does not work is a loud skip, or a
+/// failure if `TASKDIAG_REQUIRE` names it.
 pub fn engines() -> &'static [Source] {
     static ENGINES: OnceLock<Vec<Source>> = OnceLock::new();
     ENGINES.get_or_init(|| {
-        // Kernels before Linux 6.1 accept the BPF code for BASE, but not that for other groups. So more is asked for.
+        // Kernels before Linux 6.1 accept the BPF code for BASE, but not that for other groups. So
+        // more is asked for.
         let some = Groups::BASE | Groups::CMDLINE | Groups::PATHS;
         let works = |source: &Source| match read(*source, &Request::one(std::process::id(), some)) {
             Ok(_) => true,
@@ -339,9 +341,9 @@ pub fn engines() -> &'static [Source] {
     })
 }
 
-/// Is this way to use BPF tested in addition? `TASKDIAG_LEGACY_BPF=0` and `TASKDIAG_KEPT_BPF=0` leave the older program and
-/// kept programs out. Slow virtual machines set them, because other ones and the host test these. The older program is
-/// also left out where every request uses it.
+/// Is this way to use BPF tested in addition? `TASKDIAG_LEGACY_BPF=0` and `TASKDIAG_KEPT_BPF=0`
+/// leave the older program and kept programs out. Slow virtual machines set them, because other
+/// ones and the host test these. The older program is also left out where every request uses it.
 fn worth_it(source: &Source) -> bool {
     let wanted = |name| std::env::var_os(name).is_none_or(|v| v != "0");
     match source {

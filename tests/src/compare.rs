@@ -1,5 +1,5 @@
-//! Compares answers about a task. A reading of one engine is compared with two readings of another one,
-//! before and after it, so that counters may rise.
+//! Compares answers about a task. A reading of one engine is compared with two readings of another
+//! one, before and after it, so that counters may rise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use taskdiag::{Group, Reason};
 use crate::rows::{Row, differences};
 use crate::{Task, Value};
 
-/// Fields that not every engine can ever have, and why. They are compared if both engines have them. Any other field that one
-/// engine knows and another does not is a difference.
+/// Fields that not every engine can ever have, and why. They are compared if both engines have
+/// them. Any other field that one engine knows and another does not is a difference.
 const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("cred.securebits", "not in /proc"),
     ("stat.flags", "not in /proc/PID/stat"),
@@ -56,9 +56,10 @@ fn is_time(key: &str) -> bool {
     key == "base.start_time_ns" || key.starts_with("stat.") && key.ends_with("_ns")
 }
 
-/// The two parts of a task's CPU time. The kernel knows their sum exactly, but divides it by what its timer ticks have
-/// met. While a task runs, the division changes, and time that was in one part may be in the other at the next reading.
-/// Only /proc remembers what it has shown, and lets no part decrease.
+/// The two parts of a task's CPU time. The kernel knows their sum exactly, but divides it by what
+/// its timer ticks have met. While a task runs, the division changes, and time that was in one part
+/// may be in the other at the next reading. Only /proc remembers what it has shown, and lets no
+/// part decrease.
 const PARTS: [&str; 2] = ["stat.utime_ns", "stat.stime_ns"];
 
 /// CPU time in ticks, each part rounded down.
@@ -70,14 +71,14 @@ fn cpu_ticks(t: &Task) -> Option<i128> {
     PARTS.iter().map(part).sum()
 }
 
-/// Is this memory that is divided by the number of its users? It is not a whole number of pages, and /proc rounds it down
-/// to KiB.
+/// Is this memory that is divided by the number of its users? It is not a whole number of pages,
+/// and /proc rounds it down to KiB.
 fn is_share(key: &str) -> bool {
     key.contains("pss") || key.ends_with("locked_bytes") && !key.starts_with("statm.")
 }
 
-/// The value with the precision that every engine has: times in ticks of 10 ms, shares of memory in KiB. The name of a
-/// kworker loses the work that it does, which is different at each reading.
+/// The value with the precision that every engine has: times in ticks of 10 ms, shares of memory in
+/// KiB. The name of a kworker loses the work that it does, which is different at each reading.
 fn common(key: &str, v: &Value) -> Value {
     match v {
         Value::Bytes(name) if key == "base.comm" && name.starts_with(b"kworker/") => {
@@ -120,8 +121,8 @@ impl Outcome {
 
 /// Compare `b` with the readings `a1` before and `a2` after it, all of the same task.
 ///
-/// If a field is the same before and after, `b` must have the same value. If it has risen, the value of `b` must lie
-/// between. If it has changed otherwise, it is not compared.
+/// If a field is the same before and after, `b` must have the same value. If it has risen, the
+/// value of `b` must lie between. If it has changed otherwise, it is not compared.
 pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
     let mut out = Outcome { tasks: 1, ..Outcome::default() };
     for group in Group::ALL {
@@ -182,8 +183,8 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
     out
 }
 
-/// A list of `b` must have the same entries as before and after it, as far as both know them. A list that has changed
-/// meanwhile is not compared.
+/// A list of `b` must have the same entries as before and after it, as far as both know them. A
+/// list that has changed meanwhile is not compared.
 fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out: &mut Outcome) {
     let get = |t: &Task| t.lists.get(&key).map(|rows| steady(rows));
     let (before, here, after) = (get(a1), get(b), get(a2));
@@ -220,7 +221,8 @@ fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out
     }
 }
 
-/// The entries of a list without values that change by themselves, and with the precision that every engine has.
+/// The entries of a list without values that change by themselves, and with the precision that
+/// every engine has.
 fn steady(rows: &[Row]) -> Vec<Row> {
     let is = |row: &Row, kind: FdDetailKind| {
         row.get("kind") == Some(&Value::Num(i128::from(kind as u32)))
@@ -245,7 +247,8 @@ fn fewer_threads_counted(key: &str, a: &Task, b: &Task) -> bool {
     key.starts_with("sched.") && a.get("sched.flags") != b.get("sched.flags")
 }
 
-/// Is this a part of a text that the BPF programs do not find on this processor (see [`crate::Source::finds`])?
+/// Is this a part of a text that the BPF programs do not find on this processor (see
+/// [`crate::Source::finds`])?
 fn is_unread_text(key: &str, a: &Task, b: &Task) -> bool {
     let group = key.split('.').next().unwrap_or(key);
     let is_blocked = |t: &Task| t.missing(group) == Some(Reason::Blocked);
@@ -259,8 +262,8 @@ fn is_of_running(key: &str) -> bool {
     matches!(key, "base.state" | "stat.processor")
 }
 
-/// Has the task run between two readings? Kernel threads that free BPF programs run because of a reader, so every reading
-/// by BPF may meet them while they run.
+/// Has the task run between two readings? Kernel threads that free BPF programs run because of a
+/// reader, so every reading by BPF may meet them while they run.
 fn has_run(a1: &Task, a2: &Task) -> bool {
     ["sched.nvcsw", "sched.nivcsw"].iter().any(|key| a1.get(key) != a2.get(key))
 }

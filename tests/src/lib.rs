@@ -1,7 +1,7 @@
-//! The parts that the tests of the whole project share: tasks in known states ([`mktask`]), answers of each engine
-//! as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]), file systems ([`mounts`]), waits with an end ([`busy`]), the memory of programs ([`peak`]),
-//! storms of tasks ([`storm`]), and loud skips ([`skips`]).
-//! The tests are in `tests/`.
+//! The parts that the tests of the whole project share: tasks in known states ([`mktask`]), answers
+//! of each engine as plain values ([`answer`]), their comparison ([`compare`]), lists ([`rows`]),
+//! file systems ([`mounts`]), waits with an end ([`busy`]), the memory of programs ([`peak`]),
+//! storms of tasks ([`storm`]), and loud skips ([`skips`]). The tests are in `tests/`.
 
 /// The example of the README, which is built and run with the examples in the documentation.
 #[cfg(doctest)]

@@ -1,5 +1,5 @@
-//! A control group with a limit of memory, as systemd makes one for a unit with `MemoryMax=`. A process that needs more is
-//! killed, which the group counts.
+//! A control group with a limit of memory, as systemd makes one for a unit with `MemoryMax=`. A
+//! process that needs more is killed, which the group counts.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A group below that of this process. It goes away with the value, when all its processes have ended.
+/// A group below that of this process. It goes away with the value, when all its processes have
+/// ended.
 pub struct Memcg {
     dir: PathBuf,
     /// Is it one of the first version of control groups?
@@ -42,7 +43,8 @@ impl Memcg {
             }
         } else if let Some(own) = path(&|names| names.is_empty()) {
             let root = Path::new("/sys/fs/cgroup");
-            // A group that has processes of its own gives its children no memory to limit. One above it may.
+            // A group that has processes of its own gives its children no memory to limit. One
+            // above it may.
             let start = root.join(own.trim_start_matches('/'));
             let gives = |dir: &&Path| {
                 let file = fs::read_to_string(dir.join("cgroup.subtree_control"));
@@ -64,7 +66,8 @@ impl Memcg {
         let group = Memcg { dir, is_v1 };
         let limit = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
         group.write(limit, bytes)?;
-        // A limit that is not kept without swap would be none. Where there is no swap, the file may be missing.
+        // A limit that is not kept without swap would be none. Where there is no swap, the file may
+        // be missing.
         if is_v1 {
             let _ = group.write("memory.memsw.limit_in_bytes", bytes);
         } else {
@@ -141,8 +144,8 @@ fn directive(unit: &str, name: &str) -> String {
     value.unwrap_or_else(|| panic!("{unit} has no {name}")).to_owned()
 }
 
-/// Whether the kernel kills a process of the group that takes 512 MiB. A test that finds nobody killed would hold nothing
-/// where it does not.
+/// Whether the kernel kills a process of the group that takes 512 MiB. A test that finds nobody
+/// killed would hold nothing where it does not.
 pub fn limits_memory(group: &Memcg) -> bool {
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "of=/dev/null", "bs=512M", "count=1"]);

@@ -1,5 +1,5 @@
-//! Runs `mktask` and reads its facts. The task and all of its children end when the value is dropped,
-//! or when the test is killed.
+//! Runs `mktask` and reads its facts. The task and all of its children end when the value is
+//! dropped, or when the test is killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -55,9 +55,9 @@ impl Mktask {
         m.settle();
         Ok(m)
     }
-    /// Waits until the task no longer runs: it has said that it is there, and then sleeps or stops, which takes a moment on
-    /// a busy machine. A task that always runs is waited for until it has used some CPU time, because time says little where it
-    /// has no processor.
+    /// Waits until the task no longer runs: it has said that it is there, and then sleeps or stops,
+    /// which takes a moment on a busy machine. A task that always runs is waited for until it has
+    /// used some CPU time, because time says little where it has no processor.
     fn settle(&self) {
         if !self.has("pid") {
             return;

@@ -1,4 +1,5 @@
-//! File systems that only a test sees: it runs in a thread with a mount namespace of its own, and so does all that it starts.
+//! File systems that only a test sees: it runs in a thread with a mount namespace of its own, and
+//! so does all that it starts.
 
 use std::path::Path;
 use std::process::Command;
@@ -64,8 +65,8 @@ pub fn tmpfs(dir: &Path, name: &str) -> Result<String, String> {
     Ok(at)
 }
 
-/// An overlay of these directories, in the order of the kernel: what is written goes to `upper`, which is on one file system with
-/// its neighbour for the work.
+/// An overlay of these directories, in the order of the kernel: what is written goes to `upper`,
+/// which is on one file system with its neighbour for the work.
 ///
 /// # Errors
 /// If there is no overlay.

@@ -1,6 +1,6 @@
-//! The command under the name lsof, after the cases that lsof 4.99.7 tests itself with: by both engines, on files of this
-//! process and of its children, whose state is known. `peers` compares the rest with the lsof that is installed, which is often
-//! an older one.
+//! The command under the name lsof, after the cases that lsof 4.99.7 tests itself with: by both
+//! engines, on files of this process and of its children, whose state is known. `peers` compares
+//! the rest with the lsof that is installed, which is often an older one.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};

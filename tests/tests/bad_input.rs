@@ -1,9 +1,9 @@
-//! Tests odd requests, odd surroundings and missing rights: there must be a clear answer or a clear error,
-//! never a hang or a wrong 0. The library is asked directly if that is enough, and the program `taskdiag` if
-//! the surroundings of a whole process are needed.
+//! Tests odd requests, odd surroundings and missing rights: there must be a clear answer or a clear
+//! error, never a hang or a wrong 0. The library is asked directly if that is enough, and the
+//! program `taskdiag` if the surroundings of a whole process are needed.
 //!
-//! The exit codes are 0 for what the caller may see, 1 if nothing matched, 2 for wrong usage, 3 if something that was named
-//! could not be shown, and 4 for no answer.
+//! The exit codes are 0 for what the caller may see, 1 if nothing matched, 2 for wrong usage, 3 if
+//! something that was named could not be shown, and 4 for no answer.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,8 @@ fn a_pid_that_does_not_exist() {
             for pid in [4_194_304, i32::MAX as u32, u32::MAX] {
                 assert_eq!(ask(pid), None);
             }
-            // Beside tests that start very many processes, another one may have got this pid meanwhile.
+            // Beside tests that start very many processes, another one may have got this pid
+            // meanwhile.
             let mut patience = Patience::new(Duration::from_secs(5));
             while let Some(other) = ask(reaped_pid()) {
                 assert!(!patience.is_over(), "{other}");
@@ -222,7 +223,8 @@ fn no_locked_memory() {
 #[test]
 fn little_memory() {
     let mut said = 0;
-    // The limits go from a size at which the program cannot be loaded to one at which it has enough.
+    // The limits go from a size at which the program cannot be loaded to one at which it has
+    // enough.
     for kib in (3_000..36_000).step_by(600) {
         for args in [PS, &["files"]] {
             let ran = Sandbox::new().limit(libc::RLIMIT_AS, kib << 10).run(args);
@@ -349,8 +351,9 @@ fn hidepid() {
     assert_eq!(ran.code, Some(1), "{ran}");
 }
 
-/// kcmp(2) may not be asked whether these threads share their files. Each table is listed once all the same,
-/// threads whose descriptors differ have tables of their own, and the answer says that this is not certain.
+/// kcmp(2) may not be asked whether these threads share their files. Each table is listed once all
+/// the same, threads whose descriptors differ have tables of their own, and the answer says that
+/// this is not certain.
 #[test]
 fn sharing_that_may_not_be_asked() {
     let sandbox = Sandbox::new().deny(libc::SYS_kcmp, libc::EPERM);
@@ -378,8 +381,8 @@ fn sharing_that_may_not_be_asked() {
     }
 }
 
-/// A socket without an address is in no list of its network namespace, so it is asked itself. If that is
-/// refused, text and JSON both say that something is not known.
+/// A socket without an address is in no list of its network namespace, so it is asked itself. If
+/// that is refused, text and JSON both say that something is not known.
 #[test]
 fn sockets_in_no_list() {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,6 +1,7 @@
-//! An answer has a bound, whatever the processes do. Any user can have hundreds of processes with megabytes of arguments
-//! each, because fork() shares them. No engine and no face takes the memory that they have together, the arguments of
-//! everybody else stay whole, and the lengths of those that were cut are known.
+//! An answer has a bound, whatever the processes do. Any user can have hundreds of processes with
+//! megabytes of arguments each, because fork() shares them. No engine and no face takes the memory
+//! that they have together, the arguments of everybody else stay whole, and the lengths of those
+//! that were cut are known.
 
 use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};

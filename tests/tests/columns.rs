@@ -1,7 +1,8 @@
 //! Compares every column of the field table between the engines, on scenes that are hard to read.
 //!
-//! `parity` compares the members of the format. A column may be made of several of them, of what the caller finds beside them, or
-//! of one that is known on some file systems only. So here each column of tasks, mappings and files is compared as it is shown.
+//! `parity` compares the members of the format. A column may be made of several of them, of what
+//! the caller finds beside them, or of one that is known on some file systems only. So here each
+//! column of tasks, mappings and files is compared as it is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -27,8 +28,8 @@ const NOT_THE_SAME: &[(&str, &str, &str)] = &[
     ("maps", "vmflags", "in smaps, which is read for VMA_STAT only"),
 ];
 
-/// The same of some files. No list of the kernel has sockets of these families, only their protocol's name; and only /proc shows the
-/// memory of a BPF map.
+/// The same of some files. No list of the kernel has sockets of these families, only their
+/// protocol's name; and only /proc shows the memory of a BPF map.
 fn need_not_be_the_same(row: &Cells, column: &str) -> bool {
     let is = |column: &str, start: &str| row.get(column).is_some_and(|v| v.starts_with(start));
     match column {
@@ -179,7 +180,8 @@ fn compare(scene: &str, m: &Mktask, pair: [Source; 2], known: Groups) -> BTreeSe
     all
 }
 
-/// The engines, and the groups that both have. The kernel's stack of a task that wakes up is not the same for long.
+/// The engines, and the groups that both have. The kernel's stack of a task that wakes up is not
+/// the same for long.
 static PAIR: LazyLock<Option<([Source; 2], Groups)>> = LazyLock::new(|| {
     let ids = [EngineId::Procfs, EngineId::Bpf];
     let of = |g: Group| ids.map(|id| engines_with(g).into_iter().find(|s| s.id() == id));
@@ -275,8 +277,9 @@ fn of_lower(lower: &str) -> std::io::Result<()> {
     std::fs::write(dir.join("file"), "text")
 }
 
-/// What stat(2) says of the descriptors and mappings of a state, beside the answers of each engine. The device of a mapping is that
-/// of the file system, as maps has it; its inode is that of stat(2).
+/// What stat(2) says of the descriptors and mappings of a state, beside the answers of each engine.
+/// The device of a mapping is that of the file system, as maps has it; its inode is that of
+/// stat(2).
 fn as_stat(state: &str, dir: &Path) -> (usize, BTreeSet<String>) {
     let own = dir.join(format!("stat-{state}"));
     std::fs::create_dir(&own).expect("a new directory");
@@ -339,7 +342,8 @@ fn on(scene: &str, make: impl FnOnce(&Path) -> Result<String, String> + Send) {
             for state in ["links", "locks", "files", "mappings", "odd-names"] {
                 add(as_stat(state, Path::new(&at)));
             }
-            // A file of a lower layer, before and after it is copied to the upper one, and a directory of it.
+            // A file of a lower layer, before and after it is copied to the upper one, and a
+            // directory of it.
             let lower = Path::new(&at).join(OF_LOWER);
             if lower.exists() {
                 let read = File::open(lower.join("file")).expect("a file");

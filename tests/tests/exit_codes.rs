@@ -1,5 +1,5 @@
-//! Tests when the command fails for what it could not show: an ordinary user's scripts work, and no user can make the scripts of
-//! others fail.
+//! Tests when the command fails for what it could not show: an ordinary user's scripts work, and no
+//! user can make the scripts of others fail.
 
 use taskdiag_tests::cli::{Ran, Sandbox};
 use taskdiag_tests::{Mktask, skip};

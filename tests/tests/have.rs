@@ -1,5 +1,5 @@
-//! Tests a mapping of each kind and an open file of each type on every engine: against the values that
-//! mktask made, and the engines against each other.
+//! Tests a mapping of each kind and an open file of each type on every engine: against the values
+//! that mktask made, and the engines against each other.
 
 use std::collections::BTreeMap;
 
@@ -600,7 +600,8 @@ fn a_zombie_has_nothing() {
         (Group::FileStat, "exe"),
         (Group::Layout, "stat"),
     ] {
-        // The files of a process without memory belong to root, and others may not open some of them.
+        // The files of a process without memory belong to root, and others may not open some of
+        // them.
         let path = format!("/proc/{}/{file}", m.pid());
         let why = match std::fs::File::open(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Reason::Denied,

@@ -1,5 +1,5 @@
-//! Tests names that are hard to read, of files, mappings, threads, mounts, sockets and control groups: each engine must tell
-//! them to the byte, and so must the faces that promise it.
+//! Tests names that are hard to read, of files, mappings, threads, mounts, sockets and control
+//! groups: each engine must tell them to the byte, and so must the faces that promise it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -225,7 +225,8 @@ fn as_pmap_odd_names_are_those_of_maps() {
     assert_eq!(same, 2, "{ran}");
 }
 
-/// Linux before 6.11 cannot be asked for a name without escapes, and only root may read the links in map_files.
+/// Linux before 6.11 cannot be asked for a name without escapes, and only root may read the links
+/// in map_files.
 #[test]
 fn names_of_mappings_are_exact_where_the_kernel_cannot_be_asked_for_them() {
     let (_dir, path) = dir();

@@ -1,6 +1,7 @@
-//! Compares the values of every group between all engines that answer it here. The list of groups is that of
-//! the registry, and each engine says which of them it answers. A new group fails here if none of its values
-//! was compared. It cannot fail where an engine does not name the group in its GROUPS, nor where a value is 0 in every state.
+//! Compares the values of every group between all engines that answer it here. The list of groups
+//! is that of the registry, and each engine says which of them it answers. A new group fails here
+//! if none of its values was compared. It cannot fail where an engine does not name the group in
+//! its GROUPS, nor where a value is 0 in every state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +90,8 @@ fn every_group_has_the_same_values_on_all_engines() {
                 without.insert(*group, format!("{} and {}", pair[0], pair[1]));
             }
             let name = |d| format!("{} and {}: {d}", pair[0], pair[1]);
-            // The series lacks some members of lists, such as the queues of listeners. Values that both know are compared.
+            // The series lacks some members of lists, such as the queues of listeners. Values that
+            // both know are compared.
             let is_gap = |d: &String| d.contains(": one does not know it of ");
             let (gaps, differ): (Vec<_>, Vec<_>) = out
                 .differences

@@ -1,9 +1,9 @@
 //! Tests of the BPF programs themselves, on the kernel that runs.
 //!
 //! The newest one loads for every request, if it loads at all. A group whose code the
-//! verifier of this kernel refuses would be answered by the program for older kernels. That answer would be
-//! right, but that program steps through all threads. The test has a process of its own, because the choice
-//! is remembered.
+//! verifier of this kernel refuses would be answered by the program for older kernels. That answer
+//! would be right, but that program steps through all threads. The test has a process of its own,
+//! because the choice is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -53,7 +53,8 @@ fn the_newest_program_loads_for_every_request() {
     }
 }
 
-/// With TASKDIAG_TRIM=0, which a program of its own gets, because the environment is that of all threads here.
+/// With TASKDIAG_TRIM=0, which a program of its own gets, because the environment is that of all
+/// threads here.
 #[test]
 fn programs_as_compiled_give_the_same_answers() {
     if !is_newest("programs_as_compiled_give_the_same_answers") {
@@ -81,19 +82,22 @@ fn programs_as_compiled_give_the_same_answers() {
     }
 }
 
-/// A walk that loses its place, because all tasks that it remembers have ended, begins anew. No task is lost or twice.
+/// A walk that loses its place, because all tasks that it remembers have ended, begins anew. No
+/// task is lost or twice.
 #[test]
 fn a_walk_that_loses_its_place_begins_anew() {
     // The program for older kernels remembers no tasks.
     if !is_newest("a_walk_that_loses_its_place_begins_anew") {
         return;
     }
-    // On an idle machine it takes less than a second. On an emulator, threads may take longer to begin than a walk rests.
+    // On an idle machine it takes less than a second. On an emulator, threads may take longer to
+    // begin than a walk rests.
     const LONG: Duration = Duration::from_secs(200);
     let (repeats, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let stable = Mktask::start(&["threads", "20"]).expect("a process");
     std::thread::scope(|scope| {
-        // Each of 64 threads is another one after a moment. A walk that rests behind them finds that all it remembers have ended.
+        // Each of 64 threads is another one after a moment. A walk that rests behind them finds
+        // that all it remembers have ended.
         for _ in 0..64 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
@@ -173,8 +177,8 @@ fn reads() -> BTreeMap<String, u32> {
     all
 }
 
-/// A read that is wider than the member also has what lies beside it. Linux 7.3 made a byte of the int that tells whether a
-/// task runs, and all tasks seemed to run.
+/// A read that is wider than the member also has what lies beside it. Linux 7.3 made a byte of the
+/// int that tells whether a task runs, and all tasks seemed to run.
 #[test]
 fn reads_by_offset_are_not_wider_than_members() {
     const NAME: &str = "reads_by_offset_are_not_wider_than_members";

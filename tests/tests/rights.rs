@@ -1,5 +1,5 @@
-//! Tests who may answer, and with whose rights: the brake of a machine, the environment, a start with more
-//! rights than the caller has, and the process ids in a namespace or a sandbox.
+//! Tests who may answer, and with whose rights: the brake of a machine, the environment, a start
+//! with more rights than the caller has, and the process ids in a namespace or a sandbox.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -49,8 +49,8 @@ const COMMANDS: &[&[&str]] = &[
 
 const FEW: &[&[&str]] = &[COMMANDS[0], COMMANDS[1]];
 
-/// Where bpf(2) ends the process. The program would ask a child first, which is made by a call that ends it here, too. Threads are
-/// made by another one.
+/// Where bpf(2) ends the process. The program would ask a child first, which is made by a call that
+/// ends it here, too. Threads are made by another one.
 fn without_bpf(sandbox: &Sandbox) -> Sandbox {
     sandbox.clone().deadly(libc::SYS_bpf).deadly(libc::SYS_clone)
 }
@@ -82,15 +82,16 @@ fn bpf_is_noticed() {
     assert_eq!(ran.code, None, "killed: {ran}");
 }
 
-/// A security module refuses a call of bpf(2) with the same error as the verifier refuses a program. Only where the verifier has
-/// looked at the program is it said to have refused it.
+/// A security module refuses a call of bpf(2) with the same error as the verifier refuses a
+/// program. Only where the verifier has looked at the program is it said to have refused it.
 #[test]
 fn a_refusal_by_a_security_module_is_not_the_verifiers() {
     const NAME: &str = "a_refusal_by_a_security_module_is_not_the_verifiers";
     if !is_root(NAME) || !has_bpf(NAME) {
         return;
     }
-    // BPF_MAP_CREATE, BPF_MAP_UPDATE_ELEM, BPF_PROG_LOAD, BPF_BTF_LOAD, BPF_LINK_CREATE, BPF_ITER_CREATE
+    // BPF_MAP_CREATE, BPF_MAP_UPDATE_ELEM, BPF_PROG_LOAD, BPF_BTF_LOAD, BPF_LINK_CREATE,
+    // BPF_ITER_CREATE
     let some = [0, 2, 5, 18, 28, 33].map(|command| {
         (command, Sandbox::new().deny_command(libc::SYS_bpf, command, libc::EACCES))
     });
@@ -128,7 +129,8 @@ fn the_environment() {
         assert!(ran.stderr.contains("TASKDIAG_ENGINE=bfp"), "{ran}");
         assert!(ran.stderr.contains("auto, kernel, bpf, service, procfs"), "{ran}");
     }
-    // A process of a test beside this one may make readers of its arguments wait, so arguments are not asked for.
+    // A process of a test beside this one may make readers of its arguments wait, so arguments are
+    // not asked for.
     let ran = wrong.run(&["ps", "--engine", "procfs", "-o", "pid,comm"]);
     assert_eq!(ran.code, Some(0), "{ran}");
 }
@@ -198,8 +200,8 @@ fn copy(mode: u32) -> tempfile::TempDir {
     dir
 }
 
-/// Gives a file the capability to trace anyone, as setcap(8) does. `false` if files have no capabilities
-/// here.
+/// Gives a file the capability to trace anyone, as setcap(8) does. `false` if files have no
+/// capabilities here.
 fn set_capability(path: &Path) -> bool {
     const REVISION_2_EFFECTIVE: u32 = 0x0200_0001;
     const SYS_PTRACE: u32 = 1 << 19;
@@ -250,8 +252,8 @@ fn a_start_with_more_rights() {
     }
 }
 
-/// A caller who may use BPF and trace nobody sees through BPF what /proc denies, although procfs is cheaper for
-/// one process. Others get what /proc shows, and nobody tries BPF for them.
+/// A caller who may use BPF and trace nobody sees through BPF what /proc denies, although procfs is
+/// cheaper for one process. Others get what /proc shows, and nobody tries BPF for them.
 #[test]
 fn groups_denied_by_proc_come_from_bpf() {
     let test = "groups_denied_by_proc_come_from_bpf";
@@ -287,7 +289,8 @@ fn groups_denied_by_proc_come_from_bpf() {
         let ran = run("+bpf,+perfmon", args);
         assert!(ran.code == Some(0) && engine_of(&ran).contains(&"bpf"), "{ran}");
     }
-    // Newer kernels show mappings to holders of CAP_PERFMON. Sums over their pages are from /proc only.
+    // Newer kernels show mappings to holders of CAP_PERFMON. Sums over their pages are from /proc
+    // only.
     let ran = run("+bpf,+perfmon", &["maps", &pid]);
     assert!(ran.code == Some(0) && ran.stdout.contains("mktask"), "{ran}");
     let ran = run("+bpf,+perfmon", &["maps", &pid, "-o", "address,rss"]);
@@ -305,8 +308,8 @@ fn groups_denied_by_proc_come_from_bpf() {
     }
 }
 
-/// If /proc belongs to another pid namespace, all answers have its process ids, and say so. BPF alone has
-/// those of the reader's namespace.
+/// If /proc belongs to another pid namespace, all answers have its process ids, and say so. BPF
+/// alone has those of the reader's namespace.
 #[test]
 fn a_proc_of_another_pid_namespace() {
     if !is_root("a_proc_of_another_pid_namespace") {
@@ -355,8 +358,8 @@ fn a_proc_of_another_pid_namespace() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
-/// Some sandboxes hide process 1 from BPF. If no other engine may be asked about it, the answer says so, and
-/// does not say that the process does not exist.
+/// Some sandboxes hide process 1 from BPF. If no other engine may be asked about it, the answer
+/// says so, and does not say that the process does not exist.
 #[test]
 fn a_hidden_first_process() {
     if !has_bpf("a_hidden_first_process") {

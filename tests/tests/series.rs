@@ -1,6 +1,7 @@
-//! Tests the patches of the kernel series as text. The copy of the ABI header in them must be that of this repository, which BPF
-//! programs and the Rust crates use, or an older one that is still valid. Each series must be fit to be sent: it has a cover
-//! letter that names its patches, and each patch continues with the files as the one before it left them. The series for a newer
+//! Tests the patches of the kernel series as text. The copy of the ABI header in them must be that
+//! of this repository, which BPF programs and the Rust crates use, or an older one that is still
+//! valid. Each series must be fit to be sent: it has a cover letter that names its patches, and
+//! each patch continues with the files as the one before it left them. The series for a newer
 //! kernel are made from these and from the differences that are kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -126,8 +127,8 @@ fn cover_letters_name_their_patches() {
     }
 }
 
-/// `git am -3` looks for the file that a patch was made from. So each patch must name the blob that the patch before it
-/// has left, and series that apply alone must name the same blob of the base.
+/// `git am -3` looks for the file that a patch was made from. So each patch must name the blob that
+/// the patch before it has left, and series that apply alone must name the same blob of the base.
 #[test]
 fn blobs_of_a_series_chain() {
     let mut base: HashMap<String, String> = HashMap::new();
@@ -162,7 +163,8 @@ fn blobs_of_a_series_chain() {
     }
 }
 
-/// Runs `kernel/newer` of a copy of `kernel/`, with the directory of the patches for Linux 7.3. Returns what it said if it failed.
+/// Runs `kernel/newer` of a copy of `kernel/`, with the directory of the patches for Linux 7.3.
+/// Returns what it said if it failed.
 fn newer(kernel: &Path, verb: &str, dir: &Path) -> Result<(), String> {
     let done = Command::new(kernel.join("newer")).arg(verb).arg(dir).output();
     let done = done.expect("kernel/newer runs; it needs python3");
@@ -172,7 +174,8 @@ fn newer(kernel: &Path, verb: &str, dir: &Path) -> Result<(), String> {
     Err(String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
-/// The patches for Linux 7.3 in their order, as (name, text), and the names of those that differ from the older ones.
+/// The patches for Linux 7.3 in their order, as (name, text), and the names of those that differ
+/// from the older ones.
 fn made() -> (Vec<(String, String)>, BTreeSet<String>) {
     let (dir, kernel) = (tempfile::tempdir().expect("a directory"), root().join("kernel"));
     newer(&kernel, "make", dir.path()).unwrap_or_else(|e| panic!("{e}"));
@@ -217,8 +220,8 @@ fn the_newer_kernel_has_the_same_patches_in_the_same_order() {
     assert!(own.len() > 20 && own.iter().all(|n| due.contains(&n.as_str())), "{own:?}");
 }
 
-/// A patch for the newer kernel has the number, title, author and date of the one that it is in the place of, and differs from it
-/// in what it does; or it would need no difference.
+/// A patch for the newer kernel has the number, title, author and date of the one that it is in the
+/// place of, and differs from it in what it does; or it would need no difference.
 #[test]
 fn patches_for_the_newer_kernel_stand_for_older_ones() {
     let (patches, own) = made();
@@ -231,8 +234,8 @@ fn patches_for_the_newer_kernel_stand_for_older_ones() {
     }
 }
 
-/// Between two patches for the newer kernel that touch a file, `git am -3` finds what it needs, unless one that is shared is
-/// between them: its blobs are those of the older kernel.
+/// Between two patches for the newer kernel that touch a file, `git am -3` finds what it needs,
+/// unless one that is shared is between them: its blobs are those of the older kernel.
 #[test]
 fn blobs_of_the_newer_series_chain() {
     let (patches, own) = made();
@@ -272,7 +275,8 @@ fn keeping_made_patches_writes_the_same_differences() {
     );
 }
 
-/// A line of the message holds for both kernels, and the blob of a file is another one on Linux 7.3.
+/// A line of the message holds for both kernels, and the blob of a file is another one on Linux
+/// 7.3.
 #[test]
 fn a_change_of_an_older_patch_reaches_the_newer_one_or_is_a_conflict() {
     let name = "readdir/0004-pid-mark-the-pids-of-thread-group-leaders.patch";

@@ -28,8 +28,8 @@ fn idle() {
     });
 }
 
-/// Members of BASE, CRED, STAT and STATM that nobody wants may be left out. Everything that is there is as in a
-/// whole answer, from whichever file of /proc it comes.
+/// Members of BASE, CRED, STAT and STATM that nobody wants may be left out. Everything that is
+/// there is as in a whole answer, from whichever file of /proc it comes.
 #[test]
 fn members() {
     for state in ["idle", "creds", "zombie", "leader-gone"] {
@@ -59,9 +59,9 @@ fn member(named: &Named) -> Members {
     Members::of(group_of(named.0), &[named.1])
 }
 
-/// The requests with few members: each member alone. Verifying a BPF program takes long in an emulator, and the other ways to
-/// use BPF run the same code. There, each member is in half of a dozen requests, so that each one is without each other
-/// one in some request.
+/// The requests with few members: each member alone. Verifying a BPF program takes long in an
+/// emulator, and the other ways to use BPF run the same code. There, each member is in half of a
+/// dozen requests, so that each one is without each other one in some request.
 fn parts(engine: Source, wanted: &[Named]) -> Vec<(Groups, Vec<Named>)> {
     let is_emulated = std::env::var_os("TASKDIAG_EMULATED").is_some();
     if engine.id() == EngineId::Bpf && (is_emulated || engine != Source::Engine(EngineId::Bpf)) {
@@ -245,8 +245,8 @@ fn pids_wrap() {
     });
 }
 
-/// There are 4,000 threads, or `TASKDIAG_THREADS`. All files of each are read several times, which takes
-/// minutes in software emulation.
+/// There are 4,000 threads, or `TASKDIAG_THREADS`. All files of each are read several times, which
+/// takes minutes in software emulation.
 #[test]
 fn many_threads() {
     let given = std::env::var("TASKDIAG_THREADS").ok();
@@ -311,14 +311,15 @@ fn whole_cmdline(m: &Mktask, a: &Answer, t: &Task) {
 
 #[test]
 fn long_cmdlines() {
-    // The sizes are around a page, the 32 KiB of one attribute, the 64 KiB of an nlattr, and a megabyte.
+    // The sizes are around a page, the 32 KiB of one attribute, the 64 KiB of an nlattr, and a
+    // megabyte.
     for n in [4095, 4096, 4097, 8192, 32767, 32768, 32769, 65536, 65537, 200_000, 1 << 20] {
         parity_near("long_cmdlines", &["cmdline", &n.to_string()], whole_cmdline);
     }
 }
 
-/// A process can name any range of its memory as its arguments. No reader takes more of it than execve() allows, and none says that
-/// it is all.
+/// A process can name any range of its memory as its arguments. No reader takes more of it than
+/// execve() allows, and none says that it is all.
 #[test]
 fn arguments_beyond_all_memory() {
     for len in [8u64 << 20, 3 << 30] {

@@ -1,6 +1,7 @@
-//! The programs that run for long stay alive in the memory of their units (`MemoryMax=` in contrib/systemd) beside a crowd of
-//! processes with long arguments, and need far less. Otherwise any user could end the recorder before doing anything else.
-//! The service has its test beside the others of it.
+//! The programs that run for long stay alive in the memory of their units (`MemoryMax=` in
+//! contrib/systemd) beside a crowd of processes with long arguments, and need far less. Otherwise
+//! any user could end the recorder before doing anything else. The service has its test beside the
+//! others of it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,4 +1,5 @@
-//! Gets the answer to a query, which is a saved one or one of this machine, and checks whether it is complete.
+//! Gets the answer to a query, which is a saved one or one of this machine, and checks whether it
+//! is complete.
 
 use std::fs::File;
 use std::io::Read;
@@ -58,7 +59,8 @@ fn asked(select: &Selection) -> Asked {
 }
 
 impl Source {
-    /// How exactly the caller says what the answer is to be about, by this selection and `--strict`.
+    /// How exactly the caller says what the answer is to be about, by this selection and
+    /// `--strict`.
     pub fn asked(&self, select: &Selection) -> Asked {
         if self.strict { Asked::Strict } else { asked(select) }
     }
@@ -105,7 +107,8 @@ fn say_missing(pids: &[u32]) {
     }
 }
 
-/// The largest possible pid, which procps also uses for the width of columns. For a saved answer, the largest pid in it.
+/// The largest possible pid, which procps also uses for the width of columns. For a saved answer,
+/// the largest pid in it.
 pub fn largest_pid(snapshot: &Snapshot, saved: bool) -> u32 {
     match if saved { None } else { pid_max() } {
         Some(limit) => u32::saturating_sub(limit, 1),

@@ -93,7 +93,8 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["json", "csv", "jsonl"], "the form of the output is chosen with --json, --jsonl or --csv"),
 ];
 
-/// The error about a column that rows of another command have, if there is one with this name or spelling.
+/// The error about a column that rows of another command have, if there is one with this name or
+/// spelling.
 pub fn elsewhere(set: &Set, name: &str, spelling: &str) -> Option<Exit> {
     let other = set.elsewhere(spelling)?;
     let text =
@@ -137,7 +138,8 @@ fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     })
 }
 
-/// The name that a column has, whatever the case that was typed. A name that is a column as it was typed stays so.
+/// The name that a column has, whatever the case that was typed. A name that is a column as it was
+/// typed stays so.
 pub fn in_any_case<'n>(set: &Set, name: &'n str) -> Cow<'n, str> {
     let lower = name.to_lowercase();
     match set.find(name).is_none() && set.find(&lower).is_some() {
@@ -146,8 +148,8 @@ pub fn in_any_case<'n>(set: &Set, name: &'n str) -> Cow<'n, str> {
     }
 }
 
-/// A list of columns with the names that they have, whatever the case that was typed, and without blanks beside its commas. A
-/// format of AIX, such as `%p, %U`, is left as it is.
+/// A list of columns with the names that they have, whatever the case that was typed, and without
+/// blanks beside its commas. A format of AIX, such as `%p, %U`, is left as it is.
 pub fn tidied(set: &Set, list: &str) -> String {
     if list.contains('%') {
         return list.to_owned();
@@ -222,8 +224,8 @@ fn exactly(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     Ok(out)
 }
 
-/// The key of a field, which does not depend on the alias that was typed. A field of the task has `task.` before it if the
-/// rows of a list have another field with that name.
+/// The key of a field, which does not depend on the alias that was typed. A field of the task has
+/// `task.` before it if the rows of a list have another field with that name.
 fn key(name: &str, field: &Field) -> String {
     match name.starts_with("task.") {
         true => format!("task.{}", field.name),

@@ -36,11 +36,12 @@ pub enum Exit {
     Failed(String),
 }
 
-/// How exactly the caller said what the answer is to be about. An answer that lacks something is a failure only for a caller
-/// who asked at least as exactly as the lack demands.
+/// How exactly the caller said what the answer is to be about. An answer that lacks something is a
+/// failure only for a caller who asked at least as exactly as the lack demands.
 ///
-/// Without this rule any user could make the scripts of others fail, by a process that nobody may read or that takes all the
-/// room, and a script of an ordinary user would fail wherever there are processes of others.
+/// Without this rule any user could make the scripts of others fail, by a process that nobody may
+/// read or that takes all the room, and a script of an ordinary user would fail wherever there are
+/// processes of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     /// About what there is.
@@ -101,7 +102,8 @@ impl Partial {
         let new = self.lacks.iter().filter(|lack| !self.said.contains(lack));
         say_all(new.map(|lack| &lack.line));
     }
-    /// The exit code. This is the only place that decides whether an answer that lacks something is a failure.
+    /// The exit code. This is the only place that decides whether an answer that lacks something is
+    /// a failure.
     fn code(&self) -> u8 {
         match self.lacks.iter().any(|lack| lack.from <= self.asked) {
             true => 3,

@@ -1,6 +1,6 @@
-//! The `taskdiag` command as a library, for its own program and for tests that run it in their own process:
-//! arguments in, text out. Everything that knows about tasks is in the library `taskdiag`; everything here
-//! is made from its field table and this crate's option tables.
+//! The `taskdiag` command as a library, for its own program and for tests that run it in their own
+//! process: arguments in, text out. Everything that knows about tasks is in the library `taskdiag`;
+//! everything here is made from its field table and this crate's option tables.
 
 mod answer;
 mod args;
@@ -57,7 +57,8 @@ pub fn refuse(why: &str) -> u8 {
     ))))
 }
 
-/// Run the command with these arguments. The first is the name of the program, as in C. Returns the exit code.
+/// Run the command with these arguments. The first is the name of the program, as in C. Returns the
+/// exit code.
 pub fn run(argv: Vec<OsString>) -> u8 {
     let code = exit::report(subcommands::parse(&argv).and_then(|job| job.run()));
     // An error here can no longer be reported.
@@ -65,8 +66,8 @@ pub fn run(argv: Vec<OsString>) -> u8 {
     code
 }
 
-/// A command that makes the text of saved answers from memory but writes nothing. It is for fuzzing, since it goes the
-/// whole way from bytes to text.
+/// A command that makes the text of saved answers from memory but writes nothing. It is for
+/// fuzzing, since it goes the whole way from bytes to text.
 #[cfg(feature = "testing")]
 #[derive(Debug)]
 pub struct Shows(subcommands::Job);
@@ -81,7 +82,8 @@ impl Shows {
         let argv: Vec<OsString> = ["taskdiag"].iter().chain(args).map(OsString::from).collect();
         Shows(subcommands::parse(&argv).unwrap_or_else(|e| panic!("{args:?}: {e:?}")))
     }
-    /// Make the text of this answer, and return the exit code. From now on this process writes nothing.
+    /// Make the text of this answer, and return the exit code. From now on this process writes
+    /// nothing.
     pub fn show(&self, bytes: &[u8]) -> u8 {
         output::sink::be_silent();
         saved::stand_in(bytes);

@@ -23,7 +23,8 @@ pub struct PageLimits {
     pub list_bytes: Option<u64>,
 }
 
-/// The most bytes of the arguments of a process for commands that keep or send many answers, or show one line of them.
+/// The most bytes of the arguments of a process for commands that keep or send many answers, or
+/// show one line of them.
 pub const SHORT_TEXT: u32 = 4096;
 
 /// The space for lists in commands that keep many answers, or put one into a page.

@@ -90,7 +90,8 @@ pub fn run(args: &MapsArgs) -> Result<(), Exit> {
     )
 }
 
-/// Writes the default view directly from the records. Only unusual rows go through values and cells.
+/// Writes the default view directly from the records. Only unusual rows go through values and
+/// cells.
 fn by_hand(
     sink: &mut Sink,
     table: &Table<'_>,
@@ -181,7 +182,8 @@ fn query(args: &MapsArgs, columns: &[Column], titled: bool) -> Result<Query, Exi
     Ok(query)
 }
 
-/// Does the path of the mapping contain one of these texts, and is the file deleted if that is asked for?
+/// Does the path of the mapping contain one of these texts, and is the file deleted if that is
+/// asked for?
 fn is_wanted(row: &Row<'_>, paths: &[Vec<u8>], deleted: bool) -> bool {
     let Part::Map(map) = row.part else { return false };
     let named = |m: &Map<'_>| {

@@ -117,7 +117,8 @@ const BAR: usize = 12;
 /// The field of the bar, which is drawn in the column before the last one.
 static BAR_FIELD: Field = Field::drawn("bar", " ", BAR, "pss, else rss", "Share of the largest");
 
-/// Rows with a bar in each. It shows the share of the largest value, in the column that the rows are sorted by.
+/// Rows with a bar in each. It shows the share of the largest value, in the column that the rows
+/// are sorted by.
 struct Barred<'a> {
     inner: Table<'a>,
     columns: Vec<Column>,

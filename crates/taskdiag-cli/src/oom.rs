@@ -27,11 +27,13 @@ fn end() -> ! {
     }
 }
 
-/// The most that the stack of the main thread takes, with room to spare: a build without optimisation takes a quarter of it.
+/// The most that the stack of the main thread takes, with room to spare: a build without
+/// optimisation takes a quarter of it.
 const STACK: usize = 512 << 10;
 
-/// Grows the stack to the size that the program needs, if address space is limited (`ulimit -v`). The kernel ends a
-/// program with SIGSEGV if its stack cannot grow, which would look like a fault, too.
+/// Grows the stack to the size that the program needs, if address space is limited (`ulimit -v`).
+/// The kernel ends a program with SIGSEGV if its stack cannot grow, which would look like a fault,
+/// too.
 pub fn grow_stack() {
     let limit = |of| {
         let mut limit =

@@ -291,7 +291,8 @@ impl Detail {
     }
 }
 
-/// The size of a page in KiB. It is not read for each mapping: this is the machine's, which is right except for hugetlbfs.
+/// The size of a page in KiB. It is not read for each mapping: this is the machine's, which is
+/// right except for hugetlbfs.
 fn page_kib(cx: &Context, _: &Row<'_>) -> u64 {
     u64::from(cx.info.page_size) / 1024
 }

@@ -164,8 +164,8 @@ fn in_order<'v>(args: &PsArgs, view: &'v View<'_>, snapshot: &Snapshot) -> Cow<'
     Cow::Owned(as_listed(view.tasks(), &args.select.pids, pid))
 }
 
-/// The rows in the order of a list of pids. If a pid is in the list twice, its first place counts. The places are a table, because
-/// the list may have as many pids as the machine has processes.
+/// The rows in the order of a list of pids. If a pid is in the list twice, its first place counts.
+/// The places are a table, because the list may have as many pids as the machine has processes.
 fn as_listed(rows: &[u32], listed: &[u32], mut pid: impl FnMut(&u32) -> Option<u32>) -> Vec<u32> {
     let mut places = HashMap::with_capacity(listed.len());
     for (place, pid) in listed.iter().enumerate() {

@@ -15,7 +15,8 @@ use crate::saved;
 /// The largest number of damaged places that are named.
 const NAMED: usize = 3;
 
-/// The saved answer of a file, or an answer of a recording: the last one, or the last one up to a time.
+/// The saved answer of a file, or an answer of a recording: the last one, or the last one up to a
+/// time.
 pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
     if path.extension().is_some_and(|e| e == "tdr") {
         return Ok(frame(path, at)?.snapshot);
@@ -40,7 +41,8 @@ pub fn read_heads(path: &Path) -> Result<Recording, Exit> {
     Recording::open(path).map_err(|e| Exit::Failed(format!("{e}{}", saved::rights(&e))))
 }
 
-/// Opens a recording, and says which parts of it cannot be read. A recording without answers is an error.
+/// Opens a recording, and says which parts of it cannot be read. A recording without answers is an
+/// error.
 pub fn open(path: &Path) -> Result<Recording, Exit> {
     let recording = read_heads(path)?;
     if recording.is_empty() && saved::read(path).is_ok() {

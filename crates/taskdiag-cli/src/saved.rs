@@ -10,8 +10,8 @@ use crate::aside;
 use crate::exit::{Exit, shown};
 use crate::interrupt;
 
-/// What commands show, by their names. The sets are written by hand, because they are what the commands show, and not what
-/// the groups are.
+/// What commands show, by their names. The sets are written by hand, because they are what the
+/// commands show, and not what the groups are.
 pub const COMMANDS: [(&str, Groups); 5] = {
     // Which process, and whose.
     let identity = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);
@@ -27,7 +27,8 @@ pub const COMMANDS: [(&str, Groups); 5] = {
     ]
 };
 
-/// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what costs little.
+/// The groups that are recorded without `--groups` and `-o`: what ps, tree and top show, and what
+/// costs little.
 pub const RECORDED: Groups = Groups::CHEAP;
 
 /// The groups that are saved by default.

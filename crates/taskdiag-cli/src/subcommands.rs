@@ -1,5 +1,6 @@
-//! The subcommands, one row each, and the programs that this one can stand in for. The parser, the help, the man page and the
-//! completions take them from here, so a new one needs its row and its own files, and nothing else.
+//! The subcommands, one row each, and the programs that this one can stand in for. The parser, the
+//! help, the man page and the completions take them from here, so a new one needs its row and its
+//! own files, and nothing else.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -39,7 +40,8 @@ struct Subcommand {
     parse: fn(&[OsString]) -> Result<Job, Exit>,
 }
 
-/// A row: its name, its options, its arguments from what clap found, or from what was typed, and what runs with them.
+/// A row: its name, its options, its arguments from what clap found, or from what was typed, and
+/// what runs with them.
 macro_rules! row {
     ($name:literal, $command:expr, matches $from:expr, $run:expr) => {
         row!($name, $command, typed |typed: &[OsString]| $from(&matched($name, $command(), typed)?), $run)
@@ -83,7 +85,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     row!("generate", generate::command, matches generate::from_matches, |what: &str| generate::run(what, command())),
 ];
 
-/// Parses what follows the name of a program that this one can stand in for, and says what to do then.
+/// Parses what follows the name of a program that this one can stand in for, and says what to do
+/// then.
 type StandIn = fn(&[OsString]) -> Result<Job, Exit>;
 
 /// The programs that this one can stand in for.

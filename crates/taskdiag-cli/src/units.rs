@@ -1,5 +1,5 @@
-//! How sizes look as text: with a letter, in KiB or in bytes. Every command with sizes has `--units` and `--human`, and a person may
-//! choose a default for all of them in a file.
+//! How sizes look as text: with a letter, in KiB or in bytes. Every command with sizes has
+//! `--units` and `--human`, and a person may choose a default for all of them in a file.
 //!
 //! Programs are not concerned: JSON, CSV and the like have bytes.
 
@@ -48,14 +48,16 @@ impl Units {
             Units::Bytes => Some(TextForm::Plain),
         }
     }
-    /// The form of a column on a screen, where people look, so sizes have a letter if nobody says otherwise.
+    /// The form of a column on a screen, where people look, so sizes have a letter if nobody says
+    /// otherwise.
     #[cfg(feature = "top")]
     pub fn of_screen(self, column: &Column) -> TextForm {
         let is_size = column.field.unit == Unit::Bytes
             && matches!(column.form, TextForm::Kib | TextForm::Plain | TextForm::Human);
         if is_size { self.form().unwrap_or(TextForm::Human) } else { column.form }
     }
-    /// Give the columns with sizes this form. Columns in pages, and those that show something else for some rows, stay as they are.
+    /// Give the columns with sizes this form. Columns in pages, and those that show something else
+    /// for some rows, stay as they are.
     pub fn apply(self, columns: &mut [Column]) {
         let Some(form) = self.form() else { return };
         // The size or offset of a file is text, because an offset has letters before it.
@@ -127,8 +129,9 @@ fn said_in(path: &Path) -> Result<Option<Units>, Exit> {
     parse(text).map_err(|why| wrong(&why))
 }
 
-/// The bytes of a file. A file that is not there or may not be read has none. The home of a user may be on a file system that does
-/// not answer. So the file is opened here only if all of its path is in memory, and else by a child that is not waited for long.
+/// The bytes of a file. A file that is not there or may not be read has none. The home of a user
+/// may be on a file system that does not answer. So the file is opened here only if all of its path
+/// is in memory, and else by a child that is not waited for long.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -194,7 +197,8 @@ fn content(file: File) -> Result<Vec<u8>, Refused> {
         return wrong(String::from("it is not a regular file: remove it, or make it one"));
     }
     let me = rustix::process::geteuid().as_raw();
-    // With sudo, HOME may still be that of the caller. Root must not do what a file of somebody else says.
+    // With sudo, HOME may still be that of the caller. Root must not do what a file of somebody
+    // else says.
     if meta.uid() != 0 && meta.uid() != me {
         return Err(Refused::Foreign(meta.uid()));
     }
@@ -209,8 +213,8 @@ fn content(file: File) -> Result<Vec<u8>, Refused> {
     Ok(bytes)
 }
 
-/// What such a text says of units. It is TOML with one key, `units = "human"`. A whole parser of TOML would be larger than all of
-/// this, and a key that nobody knows is an error in any case.
+/// What such a text says of units. It is TOML with one key, `units = "human"`. A whole parser of
+/// TOML would be larger than all of this, and a key that nobody knows is an error in any case.
 fn parse(text: &str) -> Result<Option<Units>, String> {
     let mut units = None;
     for (n, line) in text.lines().enumerate() {

@@ -1,10 +1,12 @@
-//! What clap finds wrong with arguments, in the words of this program: one sentence that says what to type instead.
+//! What clap finds wrong with arguments, in the words of this program: one sentence that says what
+//! to type instead.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::nearest;
 
-/// Options and words that people type, and what this command has for it: the command (empty: any), what was typed, and the hint.
+/// Options and words that people type, and what this command has for it: the command (empty: any),
+/// what was typed, and the hint.
 const HINTS: &[(&str, &str, &str)] = &[
     ("files", "--port", "'taskdiag files -i :PORT' shows who has a port open"),
     (
@@ -33,7 +35,8 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("", "-V", "'taskdiag --version' prints the version"),
 ];
 
-/// The sentence about an error. The first line is the error, further ones are of the kind that clap makes.
+/// The sentence about an error. The first line is the error, further ones are of the kind that clap
+/// makes.
 pub fn sentence(e: &clap::Error) -> String {
     let get = |kind| e.get(kind);
     let text = |kind| match get(kind) {

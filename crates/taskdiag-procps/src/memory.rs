@@ -1,13 +1,14 @@
 //! Memory for a library that must not end its host.
 //!
-//! Rust ends the process where an allocation fails. Here a failure makes the real library answer instead, which needs much less
-//! memory. There are three kinds of allocation:
+//! Rust ends the process where an allocation fails. Here a failure makes the real library answer
+//! instead, which needs much less memory. There are three kinds of allocation:
 //!
 //! - An engine runs in a separate thread (see `guard`) if allocations can fail. If one fails, that
 //!   thread and the other threads of the engine stop for ever, and the caller is notified. On most
 //!   machines no allocation fails, and a thread costs half a millisecond, so there is none then.
 //! - Large allocations in the threads of the host use `tried`, and may fail.
-//! - All the rest in these threads is small. It comes from a reserve, and the caller looks at [`is_short`] for each row.
+//! - All the rest in these threads is small. It comes from a reserve, and the caller looks at
+//!   [`is_short`] for each row.
 //!
 //! After a failure, all calls are passed to the real library.
 
@@ -65,7 +66,8 @@ impl Drop for InPlace {
     }
 }
 
-/// Says that this thread is in a call of the host. Each function that the host calls begins with it.
+/// Says that this thread is in a call of the host. Each function that the host calls begins with
+/// it.
 #[must_use]
 pub fn host() -> InPlace {
     InPlace(PLACE.replace(Place::Host))
@@ -85,8 +87,9 @@ pub fn grow<T>(list: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
     tried(|| list.try_reserve(more))
 }
 
-/// The size of the reserve. The largest values that are made in one piece are the supplementary groups of a task, of which
-/// there are at most 65,536. Nothing is in its pages until they are used.
+/// The size of the reserve. The largest values that are made in one piece are the supplementary
+/// groups of a task, of which there are at most 65,536. Nothing is in its pages until they are
+/// used.
 const RESERVE: usize = 1 << 20;
 
 #[repr(align(4096))]
@@ -107,7 +110,8 @@ fn is_reserve(at: *mut u8) -> bool {
     (reserve() as usize..reserve() as usize + RESERVE).contains(&(at as usize))
 }
 
-/// A piece of the reserve. It is never given back: when the first one is handed out, this library stops its work in this process.
+/// A piece of the reserve. It is never given back: when the first one is handed out, this library
+/// stops its work in this process.
 fn piece(layout: Layout) -> *mut u8 {
     let end = |taken: usize| {
         let begin = taken.next_multiple_of(layout.align());
@@ -173,7 +177,8 @@ unsafe impl GlobalAlloc for Memory {
             // SAFETY: both have as many bytes, and one was handed out just now.
             unsafe { to.copy_from_nonoverlapping(at, layout.size().min(size)) };
             if !is_ours {
-                // SAFETY: it was taken with this layout, and a call that failed has left it as it was.
+                // SAFETY: it was taken with this layout, and a call that failed has left it as it
+                // was.
                 unsafe { release(at, layout) };
             }
         }
@@ -181,8 +186,9 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// From this size on, memory comes from the kernel in pages of its own and goes back there at once. The C library would keep
-/// such memory after the first time, and the buffers of answers, which grow, would leave holes in its heap.
+/// From this size on, memory comes from the kernel in pages of its own and goes back there at once.
+/// The C library would keep such memory after the first time, and the buffers of answers, which
+/// grow, would leave holes in its heap.
 const LARGE: usize = 256 << 10;
 
 fn has_pages(layout: Layout) -> bool {
@@ -221,7 +227,8 @@ unsafe fn release(at: *mut u8, layout: Layout) {
     }
 }
 
-/// Gives memory another size, which is large if it was large before. Null: it could not, and the memory is as it was.
+/// Gives memory another size, which is large if it was large before. Null: it could not, and the
+/// memory is as it was.
 ///
 /// # Safety
 /// It was [taken](take) with this layout.

@@ -1,5 +1,5 @@
-//! Divides the processes into parts, each of which is asked for when the rows before are made. So the answer about a part is in
-//! memory, and not that about all.
+//! Divides the processes into parts, each of which is asked for when the rows before are made. So
+//! the answer about a part is in memory, and not that about all.
 
 use std::collections::TryReserveError;
 
@@ -12,7 +12,8 @@ const TASKS: usize = 1_000;
 /// The most parts. The BPF programs look at all processes for each part.
 const MOST: usize = 20;
 
-/// The parts of a list of all processes, in the order of their ids, and about how many processes there are.
+/// The parts of a list of all processes, in the order of their ids, and about how many processes
+/// there are.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parts {
     pub parts: Vec<Processes>,
@@ -20,8 +21,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of what is there now. There is only one if there are few tasks, or if `divides` says that they cannot be
-    /// divided.
+    /// The parts of what is there now. There is only one if there are few tasks, or if `divides`
+    /// says that they cannot be divided.
     ///
     /// # Errors
     /// There is no memory for the ids.
@@ -41,7 +42,8 @@ impl Parts {
     }
 }
 
-/// So many ranges with about the same number of these ids, which have all that there can be between them.
+/// So many ranges with about the same number of these ids, which have all that there can be between
+/// them.
 fn divided(ids: &[u32], count: usize) -> Vec<Processes> {
     let mut parts = Vec::new();
     let mut first = Processes::ALL.first;

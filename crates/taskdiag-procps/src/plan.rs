@@ -5,7 +5,8 @@ use taskdiag::{Groups, Members, Processes, Request};
 use crate::item::{File, Item};
 use crate::real::Version;
 
-/// The longest text that an engine is asked for. A longer one is read when its row is made, see [`crate::proctext`].
+/// The longest text that an engine is asked for. A longer one is read when its row is made, see
+/// [`crate::proctext`].
 const TEXT_BYTES: u32 = 4 << 10;
 /// The limit for all texts in requests.
 const ALL_TEXT_BYTES: u64 = 2 << 20;

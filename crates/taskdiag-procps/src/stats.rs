@@ -1,4 +1,5 @@
-//! What this library did in a process, printed at its end if `TASKDIAG_STATS=1` is in the environment.
+//! What this library did in a process, printed at its end if `TASKDIAG_STATS=1` is in the
+//! environment.
 //!
 //! A program that has more rights than its caller does not look at the environment.
 
@@ -38,7 +39,8 @@ fn wanted() -> bool {
         let is_elevated = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
         let is_set = !is_elevated && std::env::var_os("TASKDIAG_STATS").is_some_and(|v| v == "1");
         if is_set {
-            // SAFETY: a function without arguments, which this library has as long as the process lives.
+            // SAFETY: a function without arguments, which this library has as long as the process
+            // lives.
             unsafe { libc::atexit(print) };
         }
         is_set
@@ -113,6 +115,7 @@ extern "C" fn print() {
     for (why, n) in &c.passed {
         say(format_args!("{n} calls passed to the real library: {why}"));
     }
-    // SAFETY: the bytes of a string. Standard error may be closed, and then nobody wants to read it.
+    // SAFETY: the bytes of a string. Standard error may be closed, and then nobody wants to read
+    // it.
     unsafe { libc::write(2, out.as_ptr().cast(), out.len()) };
 }

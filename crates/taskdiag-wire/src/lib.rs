@@ -63,8 +63,9 @@ pub use view::{Blob, TaskView};
 
 /// Makes a struct of the format from some of its members, like a struct expression with `..`.
 ///
-/// Structs that may get more members are `#[non_exhaustive]`, so that a struct expression works in this crate only.
-/// Members that are not named are those of the base, or of [`Default`] without one.
+/// Structs that may get more members are `#[non_exhaustive]`, so that a struct expression works in
+/// this crate only. Members that are not named are those of the base, or of [`Default`] without
+/// one.
 ///
 /// ```
 /// use taskdiag_wire::{Done, Info, StreamWriter, Vma, build};
@@ -139,7 +140,8 @@ pub const BLOB_CUT: u16 = 1;
 pub const BLOB_REWRITTEN: u16 = 2;
 /// The file is no longer in the directory tree.
 pub const BLOB_DELETED: u16 = 4;
-/// What d_path() of the kernel appends to the path of such a file. A text with [`BLOB_DELETED`] ends with it.
+/// What d_path() of the kernel appends to the path of such a file. A text with [`BLOB_DELETED`]
+/// ends with it.
 pub const DELETED: &[u8] = b" (deleted)";
 
 /// A kernel thread.

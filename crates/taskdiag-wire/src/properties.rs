@@ -1,8 +1,10 @@
-//! What each group is: its form, who has its value, how it is read, who may see it and what it costs.
+//! What each group is: its form, who has its value, how it is read, who may see it and what it
+//! costs.
 //!
-//! The properties stand in the group's row of the [registry](crate::registry!). Whoever needs a set of groups, such as all
-//! lists, takes one of the sets in this file, so that a new group is in the right sets as soon as it has its row. No other
-//! place lists groups by what they are; the test `sets` of this crate finds one that does.
+//! The properties stand in the group's row of the [registry](crate::registry!). Whoever needs a set
+//! of groups, such as all lists, takes one of the sets in this file, so that a new group is in the
+//! right sets as soon as it has its row. No other place lists groups by what they are; the test
+//! `sets` of this crate finds one that does.
 
 use crate::names::{Group, Groups};
 
@@ -32,7 +34,8 @@ pub enum Owner {
     Memory,
     /// The `files_struct`. Threads share it unless one has called `unshare(CLONE_FILES)`.
     Files,
-    /// The `fs_struct`, with the executable of the memory. Threads share it unless one has called `unshare(CLONE_FS)`.
+    /// The `fs_struct`, with the executable of the memory. Threads share it unless one has called
+    /// `unshare(CLONE_FS)`.
     Directories,
 }
 
@@ -44,7 +47,8 @@ pub enum Walk {
     Nothing,
     /// Every mapping.
     Mappings,
-    /// Every page. Such a walk may take seconds, counts against the budget of a request, and is not done twice.
+    /// Every page. Such a walk may take seconds, counts against the budget of a request, and is not
+    /// done twice.
     Pages,
 }
 
@@ -72,7 +76,8 @@ pub enum Program {
     Rare,
 }
 
-/// In which lists the service shows a group to every user. Such a group needs a row in `service/shown.rs` of `taskdiag`.
+/// In which lists the service shows a group to every user. Such a group needs a row in
+/// `service/shown.rs` of `taskdiag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Public {
@@ -94,10 +99,11 @@ pub struct Properties {
     pub form: Form,
     /// Which object has the value.
     pub owner: Owner,
-    /// Whether an answer has the value once, and refers to it ([`Shared`](crate::Shared)) for the other tasks with the same
-    /// object.
+    /// Whether an answer has the value once, and refers to it ([`Shared`](crate::Shared)) for the
+    /// other tasks with the same object.
     pub shared: bool,
-    /// Whether there may be data of any length beside the record: ids of groups, pids of nested namespaces, paths.
+    /// Whether there may be data of any length beside the record: ids of groups, pids of nested
+    /// namespaces, paths.
     pub list_beside: bool,
     /// Whether the value of a process is a sum over its threads.
     pub sums: bool,
@@ -111,7 +117,8 @@ pub struct Properties {
     pub in_status: bool,
     /// Whether the value changes seldom, other than by an exec.
     pub steady: bool,
-    /// Whether it is in a usual table of processes. Each engine answers these groups on every kernel that it supports.
+    /// Whether it is in a usual table of processes. Each engine answers these groups on every
+    /// kernel that it supports.
     pub usual: bool,
     /// Whom /proc shows it.
     pub guard: Guard,
@@ -119,7 +126,8 @@ pub struct Properties {
     pub public: Public,
     /// Which BPF program has it.
     pub program: Program,
-    /// What it costs. Only the ratios matter; `engine/auto/cost.rs` of `taskdiag` says how they were measured.
+    /// What it costs. Only the ratios matter; `engine/auto/cost.rs` of `taskdiag` says how they
+    /// were measured.
     pub price: Price,
 }
 
@@ -127,7 +135,8 @@ pub struct Properties {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Price {
-    /// Time to read its file of one task in /proc. Groups that are read from one file each have the price of that file.
+    /// Time to read its file of one task in /proc. Groups that are read from one file each have the
+    /// price of that file.
     pub procfs_ns: u64,
     /// Time for one task in BPF, or in the kernel engine.
     pub bpf_ns: u64,
@@ -139,8 +148,8 @@ pub struct Price {
 
 /// Time to open, read and close one file of /proc, in ns.
 pub const FILE: u64 = 4_500;
-/// The same for `status`, for which the kernel collects more. Measured was `ps --engine procfs -o pid,comm` of 5,000
-/// processes, with and without sizes from each of them.
+/// The same for `status`, for which the kernel collects more. Measured was `ps --engine procfs -o
+/// pid,comm` of 5,000 processes, with and without sizes from each of them.
 pub const STATUS_FILE: u64 = 7_000;
 /// To verify the code of a group with text or paths.
 const LOAD_TEXT: u64 = 1_000_000;
@@ -282,9 +291,11 @@ sets! {
     SHARED_FILES = |p| p.shared && matches!(p.owner, Owner::Files);
     /// The groups about the memory of a task: tasks that share it have the same values.
     OF_MEMORY = |p| matches!(p.owner, Owner::Memory);
-    /// The groups whose values all threads of a process have together, unless one has called `unshare(2)`.
+    /// The groups whose values all threads of a process have together, unless one has called
+    /// `unshare(2)`.
     OF_PROCESS = |p| !matches!(p.owner, Owner::Task);
-    /// As [`OF_PROCESS`](Groups::OF_PROCESS), without the open files, which a thread of its own table often differs in.
+    /// As [`OF_PROCESS`](Groups::OF_PROCESS), without the open files, which a thread of its own
+    /// table often differs in.
     OF_ALL_THREADS = |p| !matches!(p.owner, Owner::Task | Owner::Files);
     /// The groups that are text in the memory of the task, which may have been swapped out.
     TEXTS = |p| matches!(p.form, Form::Text) && matches!(p.owner, Owner::Memory);

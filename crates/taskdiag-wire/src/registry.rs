@@ -1,14 +1,14 @@
-//! The one declaration of everything that a task's message can hold: groups and the attributes beside
-//! them, with their numbers, and whether each is a record, a list or a blob.
+//! The one declaration of everything that a task's message can hold: groups and the attributes
+//! beside them, with their numbers, and whether each is a record, a list or a blob.
 //!
-//! The row of a group also says what the group is: [`properties`](crate::properties) lists what it may say, and has the
-//! usual value of whatever a row does not mention.
+//! The row of a group also says what the group is: [`properties`](crate::properties) lists what it
+//! may say, and has the usual value of whatever a row does not mention.
 //!
-//! Everything that must know all of them is made from it by a macro that [`registry!`](crate::registry!) calls: the
-//! types [`Group`] and [`Groups`](crate::Groups), the `A_*` constants, the decoder's
-//! checks, the crate's exports, the tests of the layout and of the columns, the comparison of
-//! engines, the fuzzer, and the BPF programs' constants. So none of these can miss one: a group without its
-//! struct, or a struct without its group, does not compile.
+//! Everything that must know all of them is made from it by a macro that
+//! [`registry!`](crate::registry!) calls: the types [`Group`] and [`Groups`](crate::Groups), the
+//! `A_*` constants, the decoder's checks, the crate's exports, the tests of the layout and of the
+//! columns, the comparison of engines, the fuzzer, and the BPF programs' constants. So none of
+//! these can miss one: a group without its struct, or a struct without its group, does not compile.
 //!
 //! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
 
@@ -208,8 +208,8 @@ macro_rules! for_each_list {
     };
 }
 
-// `for_each_record!` and `for_each_list!` call these two in the crate that uses them, so they must be exported, too. They are
-// nothing to call by hand.
+// `for_each_record!` and `for_each_list!` call these two in the crate that uses them, so they must
+// be exported, too. They are nothing to call by hand.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __only_records {
@@ -286,8 +286,8 @@ macro_rules! shapes {
             const TABLE: &'static CStruct = &crate::$al::C;
         })*
 
-        /// What an attribute of this type is made of. `None` if the type is not known, or is MISSING, which is a list of
-        /// another kind.
+        /// What an attribute of this type is made of. `None` if the type is not known, or is
+        /// MISSING, which is a list of another kind.
         pub const fn shape(kind: u16) -> Option<Shape> {
             Some(match kind {
                 $($rn => Shape::Record(&crate::$r::C),)*
@@ -300,8 +300,9 @@ macro_rules! shapes {
             })
         }
 
-        /// The group whose value an attribute of this type is, or is a part of. `None`: the type is not known, or the
-        /// attribute says something about values (MISSING, SHARED) or about the stream (NAME).
+        /// The group whose value an attribute of this type is, or is a part of. `None`: the type is
+        /// not known, or the attribute says something about values (MISSING, SHARED) or about the
+        /// stream (NAME).
         pub const fn group_of(kind: u16) -> Option<Group> {
             match kind {
                 $($rn => Some(Group::$r),)*

@@ -57,7 +57,8 @@ impl<'a> TaskView<'a> {
     fn find(&self, kind: u16) -> Option<&'a [u8]> {
         self.attrs().find(|a| a.0 == kind).map(|a| a.1)
     }
-    /// The record of a fixed-size group, or `None` if it is not in the answer ([`reason`](Self::reason) says why).
+    /// The record of a fixed-size group, or `None` if it is not in the answer
+    /// ([`reason`](Self::reason) says why).
     pub fn record<T: GroupRecord>(&self) -> Option<&'a T> {
         T::ref_from_prefix(self.find(T::TYPE)?).map(|(r, _)| r)
     }
@@ -83,13 +84,15 @@ impl<'a> TaskView<'a> {
     pub fn name(&self, number: u32) -> Option<Blob<'a>> {
         self.index.name(self.bytes, number)
     }
-    /// Thread id of the task in this stream whose message has the value of this group, which both share.
+    /// Thread id of the task in this stream whose message has the value of this group, which both
+    /// share.
     pub fn shared(&self, group: Group) -> Option<u32> {
         let all = self.attrs().filter(|a| a.0 == A_SHARED);
         all.filter_map(|(_, attr)| Shared::read_from_prefix(attr))
             .find_map(|(s, _)| (s.group == group as u32).then_some(s.pid))
     }
-    /// The task whose message has the value of this group: this task, or the one that it shares the value with.
+    /// The task whose message has the value of this group: this task, or the one that it shares the
+    /// value with.
     pub fn owner(&self, group: Group) -> Option<TaskView<'a>> {
         match self.shared(group) {
             None => Some(*self),
@@ -115,7 +118,8 @@ impl<'a> TaskView<'a> {
             .find_map(|(list, _)| list.iter().find(|e| e.group == g as u32))
             .map(|e| Reason::from_number(e.reason).unwrap_or(Reason::Unsupported))
     }
-    /// A value of variable length, which is borrowed if it is in one piece. `None` if it is not in the answer.
+    /// A value of variable length, which is borrowed if it is in one piece. `None` if it is not in
+    /// the answer.
     pub fn blob(&self, attr: u16, kind: u32) -> Option<Blob<'a>> {
         let mut pieces = self.blobs(attr).filter(|(h, _)| h.kind == kind);
         let (first, data) = pieces.next()?;

@@ -1,5 +1,6 @@
-//! Looks for sets of groups that are written by hand. What a group is stands in its row of the registry, and sets follow from
-//! that (`properties.rs`). A list of groups elsewhere lacks each group that is added later, and nothing says so.
+//! Looks for sets of groups that are written by hand. What a group is stands in its row of the
+//! registry, and sets follow from that (`properties.rs`). A list of groups elsewhere lacks each
+//! group that is added later, and nothing says so.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use taskdiag_wire::Group;
 
-/// The sets that are written by hand, each with a comment that says why. They say what one place reads or shows, not what the
-/// groups are. To add one, remove one.
+/// The sets that are written by hand, each with a comment that says why. They say what one place
+/// reads or shows, not what the groups are. To add one, remove one.
 const BY_HAND: [(&str, &str); 5] = [
     ("crates/taskdiag/src/engine/auto/cost.rs", "MAPPED"),
     ("crates/taskdiag/src/files/mod.rs", "GROUPS"),
@@ -17,7 +18,8 @@ const BY_HAND: [(&str, &str); 5] = [
     ("crates/taskdiag-cli/src/saved.rs", "COMMANDS"),
 ];
 
-/// The constants of this source that name at least two groups, and whose type is made of groups. Its tests are left out.
+/// The constants of this source that name at least two groups, and whose type is made of groups.
+/// Its tests are left out.
 fn sets_in(text: &str) -> Vec<(String, String)> {
     let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
@@ -29,7 +31,8 @@ fn sets_in(text: &str) -> Vec<(String, String)> {
             continue;
         }
         let Some(name) = words.next().and_then(|w| w.strip_suffix(':')) else { continue };
-        // The item ends with the first `;` at the end of a line that is not indented deeper, or of a chain of calls.
+        // The item ends with the first `;` at the end of a line that is not indented deeper, or of
+        // a chain of calls.
         let is_end = |l: &str| {
             let depth = l.len() - l.trim_start().len();
             l.ends_with(';') && (depth <= indent || !l.trim_start().starts_with("let "))

@@ -137,10 +137,12 @@ impl Held {
         Ok(Held { proc: proc.to_owned(), pid, dir })
     }
 
-    /// The process that has this pid in `/proc`, if it is the one that started at this time, in nanoseconds since boot.
+    /// The process that has this pid in `/proc`, if it is the one that started at this time, in
+    /// nanoseconds since boot.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`NotDone::Ended`] if another process has the pid, or if it is a zombie.
+    /// As [`open`](Self::open), and [`NotDone::Ended`] if another process has the pid, or if it is
+    /// a zombie.
     pub fn open_started(pid: u32, start_ns: u64) -> Result<Held, NotDone> {
         let held = Held::open(pid)?;
         match is_task(held.dir.as_fd(), start_ns)? && !held.has_ended() {
@@ -149,7 +151,8 @@ impl Held {
         }
     }
 
-    /// The process that has this pid in `/proc`, if it has a thread with this id that started at this time.
+    /// The process that has this pid in `/proc`, if it has a thread with this id that started at
+    /// this time.
     ///
     /// # Errors
     /// As [`open_started`](Self::open_started).
@@ -172,7 +175,8 @@ impl Held {
         Ok(stat(self.dir.as_fd())?.start_ticks)
     }
 
-    /// Has the process ended? A zombie has. A process whose first thread has ended, and whose other threads live, has not.
+    /// Has the process ended? A zombie has. A process whose first thread has ended, and whose other
+    /// threads live, has not.
     pub fn has_ended(&self) -> bool {
         stat(self.dir.as_fd()).map_or(true, |s| matches!(s.state, b'Z' | b'X') && s.threads <= 1)
     }
@@ -193,8 +197,8 @@ impl Held {
     /// Sends it a signal. 0 sends nothing, and only checks whether a signal could be sent.
     ///
     /// # Errors
-    /// Any [`NotDone`]; nothing was sent then. [`io::ErrorKind::Unsupported`] in [`NotDone::Refused`]: the kernel or a
-    /// sandbox has no pidfd_send_signal(2).
+    /// Any [`NotDone`]; nothing was sent then. [`io::ErrorKind::Unsupported`] in
+    /// [`NotDone::Refused`]: the kernel or a sandbox has no pidfd_send_signal(2).
     pub fn send_signal(&self, signal: i32) -> Result<(), NotDone> {
         let Err(e) = signal_by(self.dir.as_raw_fd(), signal) else { return Ok(()) };
         Err(match e.raw_os_error() {
@@ -207,7 +211,8 @@ impl Held {
         })
     }
 
-    /// Gives all threads of the process, or the one with this id that started then, this nice value.
+    /// Gives all threads of the process, or the one with this id that started then, this nice
+    /// value.
     ///
     /// # Errors
     /// Any [`NotDone`].
@@ -215,8 +220,8 @@ impl Held {
         self.each(thread, |tid| rustix::process::setpriority_process(Some(tid), value))
     }
 
-    /// Lets all threads of the process, or the one with this id that started then, run on these CPUs only. Numbers of CPUs from
-    /// 1024 on are refused.
+    /// Lets all threads of the process, or the one with this id that started then, run on these
+    /// CPUs only. Numbers of CPUs from 1024 on are refused.
     ///
     /// # Errors
     /// Any [`NotDone`].
@@ -359,7 +364,8 @@ fn stat(dir: BorrowedFd<'_>) -> Result<Stat, NotDone> {
     }
 }
 
-/// proc_pid_stat(5): the name is in parentheses, and may have any bytes in it. After it come the fields from 3 on.
+/// proc_pid_stat(5): the name is in parentheses, and may have any bytes in it. After it come the
+/// fields from 3 on.
 fn parse(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|b| *b == b'(')?;
     let close = text.iter().rposition(|b| *b == b')').filter(|close| *close > open)?;

@@ -47,8 +47,8 @@ impl Stayed<'_> {
         };
         Some(Duration::from_nanos(of(&self.new)?.saturating_sub(of(&self.old)?)))
     }
-    /// CPUs used on average: 1.0 is one CPU all the time. `None`: as [`cpu_time`](Self::cpu_time), or no time has
-    /// passed.
+    /// CPUs used on average: 1.0 is one CPU all the time. `None`: as [`cpu_time`](Self::cpu_time),
+    /// or no time has passed.
     pub fn cpus(&self, interval: Duration) -> Option<f64> {
         let seconds = interval.as_secs_f64();
         (seconds > 0.0).then_some(self.cpu_time()?.as_secs_f64() / seconds)
@@ -69,7 +69,8 @@ impl Stayed<'_> {
         })
         .map(|(old, new)| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1)))
     }
-    /// Context switches meanwhile: voluntary and involuntary ones. `None`: SCHED is not known in both.
+    /// Context switches meanwhile: voluntary and involuntary ones. `None`: SCHED is not known in
+    /// both.
     pub fn switches(&self) -> Option<(u64, u64)> {
         self.both::<(u64, u64)>(|t| {
             let sched = t.record::<Sched>()?;
@@ -86,7 +87,8 @@ impl Snapshot {
     /// What changed since an older snapshot of the same request. Both need BASE, because it has the
     /// start time of a task.
     ///
-    /// A counter that is lower than before, which only a counter of the kernel that wrapped can be, counts as 0.
+    /// A counter that is lower than before, which only a counter of the kernel that wrapped can be,
+    /// counts as 0.
     pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
         let same = |id: &TaskId, other: Option<TaskView<'a>>| {
             other.filter(|o| TaskId::of(o).is_some_and(|o| o.is_same(id)))
@@ -117,7 +119,8 @@ impl Snapshot {
             match TaskId::of(&gone) {
                 None => changes.unknown.push(gone),
                 Some(id) if same(&id, self.task(gone.pid())).is_none() => {
-                    // A pid that another task has by now is free, so the task that had it has ended.
+                    // A pid that another task has by now is free, so the task that had it has
+                    // ended.
                     let is_missing = self.task(gone.pid()).is_none();
                     match is_cut(self) && is_missing {
                         true => changes.unknown.push(gone),

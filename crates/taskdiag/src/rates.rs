@@ -119,7 +119,8 @@ impl Rates {
         }
         self.answers += 1;
     }
-    /// Where the task is in the old answer. Tasks mostly keep their order, so `next` is the likely place.
+    /// Where the task is in the old answer. Tasks mostly keep their order, so `next` is the likely
+    /// place.
     fn find(&mut self, id: &TaskId, next: usize) -> Option<usize> {
         const AHEAD: usize = 8;
         let (pid, start) = (id.pid(), id.start_ns());
@@ -200,7 +201,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Tasks by pid, start time in ms, CPU time in s and state; the answer was begun at this second.
+    /// Tasks by pid, start time in ms, CPU time in s and state; the answer was begun at this
+    /// second.
     fn snapshot(at: u64, tasks: &[(u32, u64, u64, u8)]) -> Snapshot {
         answer(at, tasks, 0)
     }

@@ -11,12 +11,12 @@ use crate::watch::Watch;
 
 /// Which tasks, and which groups of attributes of each.
 ///
-/// A request is made with [`Request::all`], [`Request::one`] and so on. The `with_*` methods give one that differs in
-/// one respect, and members can be set. Later versions may have more members, so a request cannot be written out as a
-/// struct outside of this crate.
+/// A request is made with [`Request::all`], [`Request::one`] and so on. The `with_*` methods give
+/// one that differs in one respect, and members can be set. Later versions may have more members,
+/// so a request cannot be written out as a struct outside of this crate.
 ///
-/// A request owns what it holds and is `Send`, so it can be asked in another thread and [stopped](Watch::stop) from
-/// this one:
+/// A request owns what it holds and is `Send`, so it can be asked in another thread and
+/// [stopped](Watch::stop) from this one:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -54,10 +54,12 @@ pub struct Request {
     pub members: Members,
     /// Limits for data that any user can make large.
     pub limits: ByteLimits,
-    /// Which processes of a strategy that lists them, by their ids. Only the bpf and procfs engines can leave out others.
+    /// Which processes of a strategy that lists them, by their ids. Only the bpf and procfs engines
+    /// can leave out others.
     pub processes: Processes,
-    /// How old an answer of the service may be, so that callers who ask at about the same time share one. Zero, which is
-    /// the default, asks for an answer that was begun after the request. Other engines make a new answer for each request.
+    /// How old an answer of the service may be, so that callers who ask at about the same time
+    /// share one. Zero, which is the default, asks for an answer that was begun after the request.
+    /// Other engines make a new answer for each request.
     pub max_age: Duration,
     /// Counts the finished tasks, and may end the answer early. Several requests may share one
     /// watch.
@@ -68,8 +70,8 @@ pub struct Request {
 /// value keeps its true length, and DONE counts the task as truncated. All other values of the
 /// answer are complete.
 ///
-/// Arguments and environments cost a process nothing, because fork() shares them: without limits, a user with 6 MB of memory
-/// could make each answer about all processes take gigabytes.
+/// Arguments and environments cost a process nothing, because fork() shares them: without limits, a
+/// user with 6 MB of memory could make each answer about all processes take gigabytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ByteLimits {
@@ -96,7 +98,8 @@ impl ByteLimits {
     pub const ONE: ByteLimits = ByteLimits { text_bytes: 6 << 20, ..ByteLimits::LIST };
 }
 
-/// A range of process ids. A long list can be asked for in parts, so that no more than one of them is in memory.
+/// A range of process ids. A long list can be asked for in parts, so that no more than one of them
+/// is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processes {
     /// The smallest id.
@@ -120,9 +123,10 @@ impl Processes {
     }
 }
 
-/// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel has those of the first three in
-/// many places of its memory, and /proc has those of STATM in several files. A long list costs less where
-/// some need not be read. Supplementary groups are in the answer if `ngroups` of CRED is wanted.
+/// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel has those of the
+/// first three in many places of its memory, and /proc has those of STATM in several files. A long
+/// list costs less where some need not be read. Supplementary groups are in the answer if `ngroups`
+/// of CRED is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Members {
@@ -205,8 +209,8 @@ impl PartialEq for Request {
 impl Eq for Request {}
 
 impl Request {
-    /// A request for whole groups, with [`ByteLimits::ONE`] for ONE and THREAD, otherwise [`ByteLimits::LIST`]. `pid` is for ONE,
-    /// CHILDREN and THREAD, otherwise 0.
+    /// A request for whole groups, with [`ByteLimits::ONE`] for ONE and THREAD, otherwise
+    /// [`ByteLimits::LIST`]. `pid` is for ONE, CHILDREN and THREAD, otherwise 0.
     pub fn new(strategy: Strategy, pid: u32, groups: Groups) -> Request {
         let limits = match strategy {
             Strategy::One | Strategy::Thread => ByteLimits::ONE,
@@ -266,8 +270,8 @@ impl Request {
     pub fn with_all_list_bytes(self, all_list_bytes: u64) -> Request {
         Request { limits: ByteLimits { all_list_bytes, ..self.limits }, ..self }
     }
-    /// The same request for the processes with these ids only, with their threads if the request lists threads. It is for
-    /// requests about all tasks.
+    /// The same request for the processes with these ids only, with their threads if the request
+    /// lists threads. It is for requests about all tasks.
     #[must_use]
     pub fn with_processes(self, processes: Processes) -> Request {
         Request { processes, ..self }

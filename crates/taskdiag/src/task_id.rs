@@ -1,8 +1,8 @@
 //! Which task it is: a pid alone is only a number, which a later task may have.
 //!
-//! A task is known by its pid and its start time. /proc rounds start times down to a clock tick and BPF does not, so two
-//! start times that differ by a tick at most are the same: no pid is used twice within one. How long a tick is stands in
-//! the head of each stream.
+//! A task is known by its pid and its start time. /proc rounds start times down to a clock tick and
+//! BPF does not, so two start times that differ by a tick at most are the same: no pid is used
+//! twice within one. How long a tick is stands in the head of each stream.
 
 use taskdiag_wire::{Base, Info, TaskView};
 
@@ -56,7 +56,8 @@ pub struct TaskId {
 }
 
 impl TaskId {
-    /// That of a task of an answer. `None`: its start time is not known, because the answer has no BASE of it.
+    /// That of a task of an answer. `None`: its start time is not known, because the answer has no
+    /// BASE of it.
     pub fn of(task: &TaskView<'_>) -> Option<TaskId> {
         let start_ns = task.record::<Base>()?.start_time_ns()?;
         Some(TaskId::new(task.pid(), start_ns, Tick::of(task.info())))
@@ -85,12 +86,14 @@ impl TaskId {
         let between = since_boot(self.start_ns).abs_diff(since_boot(other.start_ns));
         self.pid == other.pid && between <= self.tick_ns(other)
     }
-    /// Did it begin before the other task, or at the same time as far as can be told? Parents, and processes of threads, did.
+    /// Did it begin before the other task, or at the same time as far as can be told? Parents, and
+    /// processes of threads, did.
     pub fn is_no_younger(&self, other: &TaskId) -> bool {
         let later = since_boot(other.start_ns).saturating_add_unsigned(self.tick_ns(other));
         since_boot(self.start_ns) <= later
     }
-    /// May it have begun at this time in ns since boot, or later? A start time of /proc is that of the last tick before.
+    /// May it have begun at this time in ns since boot, or later? A start time of /proc is that of
+    /// the last tick before.
     pub fn may_have_begun_since(&self, ns: u64) -> bool {
         since_boot(self.start_ns).saturating_add_unsigned(self.tick.ns()) >= since_boot(ns)
     }

@@ -120,8 +120,8 @@ fn this_process() {
     assert_eq!(t.cgroups().count(), text.iter().filter(|b| **b == b'\n').count());
 }
 
-/// What a file says of a task, without the newline or NUL at its end; `None`: there is no such file,
-/// or it says nothing.
+/// What a file says of a task, without the newline or NUL at its end; `None`: there is no such
+/// file, or it says nothing.
 fn word(pid: u32, file: &str) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/{file}")).ok()?;
     let text = String::from_utf8(text).expect("text");
@@ -328,8 +328,8 @@ fn without_rights() {
         scope.spawn(body).join().unwrap()
     });
     let t = denied.tasks().next().unwrap();
-    // The guard of each group in the registry is what /proc does. The number of files is the size of a directory since Linux 6.2
-    // only; before, the directory had to be read.
+    // The guard of each group in the registry is what /proc does. The number of files is the size
+    // of a directory since Linux 6.2 only; before, the directory had to be read.
     for g in (all_groups() - Groups::FD_COUNT).iter() {
         let is_denied = t.reason(g) == Some(Reason::Denied);
         assert_eq!(is_denied, Groups::GUARDED.has(g), "{g}: {:?}", t.reason(g));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables that osquery gets, and the types of their columns. What the columns are is in the field table of the library.
+//! The tables that osquery gets, and the types of their columns. What the columns are is in the
+//! field table of the library.
 
 use osquery_rust_ng::plugin::{ColumnDef, ColumnOptions, ColumnType};
 use taskdiag::columns::{Spec, Type};

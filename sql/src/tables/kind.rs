@@ -94,14 +94,16 @@ impl Kind {
             Kind::Maps => Some(Group::Vma),
         }
     }
-    /// The columns: those of the rows, and then those of the process. One whose name the rows have, too, is `task_NAME`.
+    /// The columns: those of the rows, and then those of the process. One whose name the rows have,
+    /// too, is `task_NAME`.
     pub fn columns(self) -> Vec<Column> {
         let set = self.set();
         let is_task = |f: &Field| TASKS.own().any(|t| std::ptr::eq(t, f));
         let has = |f: &&Field| match self {
             _ if SUMMED.contains(&f.name) => false,
             Kind::Memory => true,
-            // A walk over the mappings or pages of each process would do harm in `select * from processes`.
+            // A walk over the mappings or pages of each process would do harm in `select * from
+            // processes`.
             _ if is_task(f) => !f.groups.intersects(Groups::WALKS),
             Kind::Sockets => OF_SOCKETS.contains(&f.name),
             Kind::Files => !OF_THREADS.contains(&f.name),

@@ -1,8 +1,8 @@
-//! Asks for tasks with one of the BPF programs, over and over, beside the storm of `tests/vm/storm`, and checks the answers.
-//! `tests/vm/lab storm` runs it in virtual machines.
+//! Asks for tasks with one of the BPF programs, over and over, beside the storm of
+//! `tests/vm/storm`, and checks the answers. `tests/vm/lab storm` runs it in virtual machines.
 //!
-//! The exit code is 1 if a value is wrong, a sentinel is missing, an answer is malformed or has a task twice, or if nothing
-//! was compared. It is 2 if an argument is wrong.
+//! The exit code is 1 if a value is wrong, a sentinel is missing, an answer is malformed or has a
+//! task twice, or if nothing was compared. It is 2 if an argument is wrong.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +47,8 @@ impl FromStr for Program {
 }
 
 impl Program {
-    /// A choice of groups for which this program is loaded. The program for older kernels answers any groups.
+    /// A choice of groups for which this program is loaded. The program for older kernels answers
+    /// any groups.
     fn groups(self, rnd: &mut Random) -> Groups {
         let (all, one_of) = match self {
             // The groups decide which program is loaded, see engine/bpf/mod.rs.
@@ -58,8 +59,8 @@ impl Program {
         };
         // BASE has the command name, by which a child of a sentinel is recognised.
         let mut groups = Groups::BASE | rnd.one(one_of.iter()).into();
-        // All groups are rarely asked for, because most of the time goes to the load of the program, which takes longer with more
-        // groups.
+        // All groups are rarely asked for, because most of the time goes to the load of the
+        // program, which takes longer with more groups.
         if rnd.below(12) == 0 {
             return all;
         }
@@ -128,8 +129,8 @@ fn options() -> Result<Options, String> {
 /// # Panics
 /// If there is no such processor.
 fn stay_on(processor: usize) {
-    // SAFETY: a set of processors is plain bits, and all zeros is the empty set. CPU_SET stays within it, and the system call
-    // reads a set of the given size.
+    // SAFETY: a set of processors is plain bits, and all zeros is the empty set. CPU_SET stays
+    // within it, and the system call reads a set of the given size.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert!(
@@ -170,7 +171,8 @@ impl Asker {
     fn new(o: &Options, rnd: &mut Random, strategy: Strategy, pid: u32) -> Asker {
         let (engine, source) = match o.program {
             Program::Legacy => (Bpf::legacy(), Source::LegacyBpf),
-            // A list of so few tasks would not look ahead, and a walk over them would not lose its place.
+            // A list of so few tasks would not look ahead, and a walk over them would not lose its
+            // place.
             _ => match rnd.below(8) {
                 0 => (Bpf::untried(), Source::KeptBpf),
                 1 => (Bpf::untried().forgetful(), Source::KeptBpf),
@@ -185,7 +187,8 @@ impl Asker {
         Asker { engine, source, req, times }
     }
 
-    /// Ask once, and compare the answer with the facts of the storm. `Err` if the wrong program answered.
+    /// Ask once, and compare the answer with the facts of the storm. `Err` if the wrong program
+    /// answered.
     fn ask(&mut self, truth: &Truth, must: &[u32]) -> Result<Found, String> {
         let (mut found, strategy, source) = (Found::default(), self.req.strategy, self.source);
         match self.engine.run(&self.req).and_then(|a| Snapshot::parse(a.stream)) {

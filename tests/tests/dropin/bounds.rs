@@ -1,4 +1,5 @@
-//! What the drop-in takes of memory, and what it does where there is too little: the same as without it.
+//! What the drop-in takes of memory, and what it does where there is too little: the same as
+//! without it.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -136,13 +137,14 @@ fn memory_is_that_of_procps_beside_a_crowd_with_long_arguments() {
     }
 }
 
-/// So many processes with arguments of a page each. `TASKDIAG_LONG=1` has as many as were measured for docs/dropin.md, which
-/// takes half of the ids that a machine has without a change.
+/// So many processes with arguments of a page each. `TASKDIAG_LONG=1` has as many as were measured
+/// for docs/dropin.md, which takes half of the ids that a machine has without a change.
 fn many() -> usize {
     if std::env::var_os("TASKDIAG_LONG").is_some() { 20_000 } else { 5_000 }
 }
 
-/// The answer about all of them is not in memory at once, and has the same processes in the same order.
+/// The answer about all of them is not in memory at once, and has the same processes in the same
+/// order.
 #[test]
 fn memory_is_that_of_procps_beside_many_processes() {
     let _alone = alone();
@@ -180,7 +182,8 @@ fn memory_is_that_of_procps_beside_many_processes() {
     }
 }
 
-/// The address space begins with as much as the libraries of the programs take, with the drop-in among them.
+/// The address space begins with as much as the libraries of the programs take, with the drop-in
+/// among them.
 #[test]
 fn programs_end_in_the_same_way_where_memory_is_short() {
     let _alone = alone();
@@ -236,8 +239,8 @@ fn programs_end_in_the_same_way_without_threads_and_descriptors() {
     }
 }
 
-/// Runs the program without the drop-in and with it, three times at most, as a crowd of another test may
-/// come or go between the two.
+/// Runs the program without the drop-in and with it, three times at most, as a crowd of another
+/// test may come or go between the two.
 fn ends_alike(program: &str, engine: &str, limit: Limit) -> Result<(), (Ended, Ended)> {
     let both = || (run(program, None, limit), run(program, Some(engine), limit));
     let near = |(without, with): &(Ended, Ended)| is_near(without, with);
@@ -254,7 +257,8 @@ fn is_near(a: &Ended, b: &Ended) -> bool {
     (a.code, &a.error) == (b.code, &b.error) && a.lines.abs_diff(b.lines) <= 40 + a.lines / 4
 }
 
-/// procps takes 32 MiB there. What is read for the programs counts besides: BPF programs and their maps.
+/// procps takes 32 MiB there. What is read for the programs counts besides: BPF programs and their
+/// maps.
 #[test]
 fn programs_live_in_a_control_group_of_64_mib() {
     let _alone = alone();

@@ -1,4 +1,5 @@
-//! How each invocation is run with either tool, and which of them differ on purpose. `typed.rs` has the invocations.
+//! How each invocation is run with either tool, and which of them differ on purpose. `typed.rs` has
+//! the invocations.
 
 use super::typed::*;
 
@@ -65,7 +66,8 @@ const MAIN_THREAD: &str = "procps 4.0.2 has the CPU time of the whole process in
 
 const BOUND: &str = "a unix socket that is bound in the directory is in use there, which lsof 4.95 finds by its full name only";
 
-/// CPU time in clock ticks, as procps prints it; BPF counts nanoseconds, so that %CPU of young processes differs.
+/// CPU time in clock ticks, as procps prints it; BPF counts nanoseconds, so that %CPU of young
+/// processes differs.
 const CLOCK: &str = "TASKDIAG_ENGINE=procfs";
 
 /// The cases of a tool.

@@ -1,4 +1,5 @@
-//! The command beside the tools whose habits it takes over: procps `ps` and `pmap`, lsof, psmisc `pstree`.
+//! The command beside the tools whose habits it takes over: procps `ps` and `pmap`, lsof, psmisc
+//! `pstree`.
 //!
 //! Some forty processes stand still in a pid namespace of their own ([`World`]). Each invocation
 //! runs once with the peer and once with taskdiag, from the same shell with the same terminal, and
@@ -18,11 +19,12 @@ use std::time::Duration;
 use taskdiag_tests::skip;
 use world::{Ran, World};
 
-/// How often a pair that differs is run again: someone else may have mapped the same library, which changes Pss.
+/// How often a pair that differs is run again: someone else may have mapped the same library, which
+/// changes Pss.
 const TRIES: usize = 4;
-/// How often, a second apart, it is run again after all others: procps counts CPU time in clock ticks, taskdiag
-/// in nanoseconds, which shows in the share of the CPU that young processes used, and no longer when they are
-/// older.
+/// How often, a second apart, it is run again after all others: procps counts CPU time in clock
+/// ticks, taskdiag in nanoseconds, which shows in the share of the CPU that young processes used,
+/// and no longer when they are older.
 const LATER: usize = 12;
 
 /// Rows of the tool itself are not compared: it is another program.
@@ -40,8 +42,8 @@ fn others_rows(case: &cases::Case, out: &str) -> String {
     lines.map(|l| with_narrow_descriptors(&mut user_ends, l)).collect()
 }
 
-/// lsof before 4.99 has room for four digits in the column FD of its table, and newer ones have as much as is needed. So blanks
-/// on both sides of the descriptor are one.
+/// lsof before 4.99 has room for four digits in the column FD of its table, and newer ones have as
+/// much as is needed. So blanks on both sides of the descriptor are one.
 fn with_narrow_descriptors(user_ends: &mut Option<usize>, line: String) -> String {
     if line.starts_with("COMMAND ") && line.contains(" FD ") {
         *user_ends = line.find("USER ").map(|at| at + "USER".len());
@@ -125,7 +127,8 @@ fn show(case: &cases::Case, theirs: &Ran, own: &Ran) -> String {
     out
 }
 
-/// Does a reason speak of another version of procps than is installed? What one version does need not differ in others.
+/// Does a reason speak of another version of procps than is installed? What one version does need
+/// not differ in others.
 fn is_of_another_version(why: &str) -> bool {
     let Some(version) = why.split("procps ").nth(1).and_then(|w| w.split(' ').next()) else {
         return false;
@@ -214,7 +217,8 @@ fn threads_as_procps_ps() {
     });
 }
 
-/// Processes of user 4243 with odd names, and without arguments, and one of a user with a wide number.
+/// Processes of user 4243 with odd names, and without arguments, and one of a user with a wide
+/// number.
 fn odd_names(world: &mut World) -> Result<(), String> {
     let start = "run bash -c 'cd $SCRATCH && chmod 755 . || exit 1; \
          as() { setpriv --reuid $1 --regid 4243 --clear-groups \"${@:2}\" >/dev/null 2>&1 & }; number=7041; \

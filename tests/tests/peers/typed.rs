@@ -51,7 +51,8 @@ pub const PS_OF_A_KERNEL_THREAD: &[&str] = &[
     "-p 2 -o pid,ag_id,ag_nice",
 ];
 
-/// Processes of two users: one whose names and arguments have odd characters or none, and one whose number is wide.
+/// Processes of two users: one whose names and arguments have odd characters or none, and one whose
+/// number is wide.
 pub const PS_OF_ODD_NAMES: &[&str] = &[
     "-u 4243 -o fname",
     "-u 4243 -o fname,pid",
@@ -412,8 +413,8 @@ pub const PMAP_BY_BPF: &[&str] = &[
     "99999",
 ];
 
-// Not here: r and axr. procps finds itself running, so that it never finds nothing; our readers may be threads for
-// which the process waits.
+// Not here: r and axr. procps finds itself running, so that it never finds nothing; our readers may
+// be threads for which the process waits.
 pub const PS: &[&str] = &[
     // No argument, and the bare letters.
     "",

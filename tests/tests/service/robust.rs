@@ -89,7 +89,8 @@ fn the_service_is_killed() {
         for client in clients {
             let out = client.wait_with_output().expect("it ends");
             let said = text(&out.stdout);
-            // Some process of this machine may make readers of its arguments wait, or have very many, which is exit 3.
+            // Some process of this machine may make readers of its arguments wait, or have very
+            // many, which is exit 3.
             let err = text(&out.stderr);
             let is_whole = match out.status.code() {
                 Some(0) => true,

@@ -1,5 +1,5 @@
-//! Compares what the commands show with what the kernel says by system calls about the processes and about duplicates of their
-//! open files, which no code of ours reads in the same way.
+//! Compares what the commands show with what the kernel says by system calls about the processes
+//! and about duplicates of their open files, which no code of ours reads in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::zeroed;
@@ -225,7 +225,8 @@ fn of_socket(raw: i32, family: i32, check: &mut Check<'_>) {
         _ => None,
     };
     check.is("protocol", name.map(|n| json!(n)));
-    // SAFETY: the struct is ours, and large enough for both families, of which each has the port in one place.
+    // SAFETY: the struct is ours, and large enough for both families, of which each has the port in
+    // one place.
     let port = unsafe {
         let mut a: libc::sockaddr_in6 = zeroed();
         let mut len = size_of::<libc::sockaddr_in6>() as u32;

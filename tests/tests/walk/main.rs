@@ -1,9 +1,11 @@
-//! A random walk: makes processes with random properties (`tests/mktask/walk.c`), and compares what the engines, the faces and
-//! the kernel itself say about them. A difference is printed with its seed and the smallest list of properties that still has it.
+//! A random walk: makes processes with random properties (`tests/mktask/walk.c`), and compares what
+//! the engines, the faces and the kernel itself say about them. A difference is printed with its
+//! seed and the smallest list of properties that still has it.
 //!
-//! It goes on for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed seeds and then a new one. Without one of
-//! them only the scenes that differed once are looked at, because no long walk has ended without a difference yet.
-//! `TASKDIAG_WALK_SCENE="file=9 end=3"` looks at one scene only.
+//! It goes on for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
+//! seeds and then a new one. Without one of them only the scenes that differed once are looked at,
+//! because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9 end=3"`
+//! looks at one scene only.
 
 mod faces;
 mod kernel;
@@ -73,7 +75,8 @@ impl Scene {
         };
         Scene(text.split_whitespace().map(one).collect())
     }
-    /// The smallest scene that still differs in one of these ways, which is looked for within a bounded time.
+    /// The smallest scene that still differs in one of these ways, which is looked for within a
+    /// bounded time.
     fn shrunk(&self, found: &[String]) -> (Scene, Vec<String>) {
         let mut best = (self.clone(), found.to_vec());
         let begin = Instant::now();
@@ -197,7 +200,8 @@ fn look_at(scene: &Scene, attempts: u64, how: How) -> Result<Vec<String>, String
     Ok(last.into_iter().collect())
 }
 
-/// The engines that are compared, each with the one after it. Two ways of asking BPF are for some scenes only.
+/// The engines that are compared, each with the one after it. Two ways of asking BPF are for some
+/// scenes only.
 fn pairs(every: bool) -> Vec<[Source; 2]> {
     let mut all = engines().to_vec();
     all.retain(|s| every || matches!(s, Source::Engine(_)));

@@ -68,7 +68,8 @@ class Bench(suites.Suite):
             "echo 1000000 >/proc/sys/vm/max_map_count; ulimit -n 1048576; ulimit -u unlimited",
         ]
         if self.counting:
-            # A random layout has now and then a page table more or less to copy at each fork, which is not the patches' doing.
+            # A random layout has now and then a page table more or less to copy at each fork, which
+            # is not the patches' doing.
             lines.append("echo 0 >/proc/sys/kernel/randomize_va_space")
         for p in self.chosen:
             run = f"/lab/{p.stem}" if p.suffix == ".c" else f"sh /lab/{p.stem}"
@@ -76,7 +77,8 @@ class Bench(suites.Suite):
                 run += " " + self.arguments
             elif self.counting:
                 run += " " + setting(p, "instructions", "")
-            # The clock of a machine that counts is not that of the host, which ends it after `timeout`.
+            # The clock of a machine that counts is not that of the host, which ends it after
+            # `timeout`.
             limit = "" if self.counting else f"timeout {self.limits[p]} "
             lines.append(f'echo "@@program {p.stem}"; {limit}{run}; echo "@@status $?"')
         return lines

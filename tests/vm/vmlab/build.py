@@ -32,18 +32,20 @@ class Base:
 
 KERNEL = common.ROOT / "kernel"
 V6_12 = Base("linux-source-6.12")
-# Backports come first in time: sid has had an older version than they have. Experimental has the release candidates of the next one.
+# Backports come first in time: sid has had an older version than they have. Experimental has the
+# release candidates of the next one.
 V7_3 = Base("linux-source-7.3", True, ("trixie-backports", "sid", "experimental"))
 # The series in the order in which they go on top of each other. Each of them also applies alone.
 SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
-# The first patches of a series that can be sent without the rest, as kernel/README.md says: name → (series, how many).
+# The first patches of a series that can be sent without the rest, as kernel/README.md says: name →
+# (series, how many).
 PARTS = {"procdirs-2": ("procdirs", 2), "smaps-2": ("smaps", 2), "task_diag-8": ("task_diag", 8)}
 ALL = "all"
-# What else could be done than a series does, to be measured beside it: kernel/alternatives/NAME/series lists the patches, those of
-# kernel/series and its own.
+# What else could be done than a series does, to be measured beside it:
+# kernel/alternatives/NAME/series lists the patches, those of kernel/series and its own.
 ALTERNATIVES = KERNEL / "alternatives"
-# The tree that a new one begins as a copy of, so that only what its patches touch is built. Its config must be the same: KUnit, for one,
-# changes task_struct.
+# The tree that a new one begins as a copy of, so that only what its patches touch is built. Its
+# config must be the same: KUnit, for one, changes task_struct.
 SEEDED_FROM = "base"
 
 

@@ -24,15 +24,16 @@ MODELS = ("none", "voluntary", "full", "lazy")
 PROCESSES = 2000
 # Each request is repeated for this time, in seconds.
 SECONDS = 20
-# A request may keep a real-time task waiting for this long, in microseconds. The bar on a machine of its own is 5 ms. Here the host
-# adds a time slice of its own.
+# A request may keep a real-time task waiting for this long, in microseconds. The bar on a machine
+# of its own is 5 ms. Here the host adds a time slice of its own.
 LATE_US = 10_000
-# The same in a machine that counts instructions, where the host adds nothing. Its microsecond is a thousand instructions, which a
-# processor does in a third of a microsecond to one.
+# The same in a machine that counts instructions, where the host adds nothing. Its microsecond is a
+# thousand instructions, which a processor does in a third of a microsecond to one.
 COUNTED_LATE_US = 5_000
 # Each request is repeated for this time of such a machine, in seconds. It is several times slower.
 COUNTED_SECONDS = 5
-# How often what runs is noted, in microseconds: in a machine that counts instructions, and in another one, which would do nothing else.
+# How often what runs is noted, in microseconds: in a machine that counts instructions, and in
+# another one, which would do nothing else.
 STACKS_US = {True: 100, False: 2_000}
 
 SPINS = "nothing but user mode"

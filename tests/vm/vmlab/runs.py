@@ -5,20 +5,22 @@ from . import build, common, each as each_patch, kernels, late, machine, selftes
 
 # Seconds for the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
-# Seconds of a storm beside readers: for each BPF program; in the short run, which has no time to build a kernel with all
-# checks; and until the kernel must have complained about wrong programs.
+# Seconds of a storm beside readers: for each BPF program; in the short run, which has no time to
+# build a kernel with all checks; and until the kernel must have complained about wrong programs.
 STORM = 600
 STORM_FAST = 60
 STORM_KNOWN_BAD = 300
 # How much longer tests may take with all checks of the kernel on.
 SLOWER = 4
-# The test programs of the short run on a stock kernel. They test a live machine, odd surroundings, and what is left behind. Linux
-# 6.1 takes a second to verify a BPF program in software emulation, so all programs would take long.
+# The test programs of the short run on a stock kernel. They test a live machine, odd surroundings,
+# and what is left behind. Linux 6.1 takes a second to verify a BPF program in software emulation,
+# so all programs would take long.
 FAST = ("usage", "live", "bad_input", "large", "leftover")
-# The test programs for each step of the series. Such a kernel has no types, so BPF does not work, and only /proc and the files of
-# the series are tested.
+# The test programs for each step of the series. Such a kernel has no types, so BPF does not work,
+# and only /proc and the files of the series are tested.
 EACH = ("have", "live", "oracle")
-# In most steps /proc/task_diag does not have all groups that the tests ask for. So it is read once and then hidden.
+# In most steps /proc/task_diag does not have all groups that the tests ask for. So it is read once
+# and then hidden.
 HALF_DONE = "cat /proc/task_diag 2>/dev/null; mount --bind /dev/null /proc/task_diag 2>/dev/null"
 
 
@@ -208,7 +210,8 @@ def each(first=None, boots=False):
 
 def fast():
     """Runs the part of `make test`: a stock kernel and ours, in a few minutes. Returns the exit code."""
-    # Kept programs would double the programs that the emulator verifies on our kernel, and the host tests them.
+    # Kept programs would double the programs that the emulator verifies on our kernel, and the host
+    # tests them.
     bad = parity([kernels.named("debian-6.1")], FAST, "") + parity([kernels.named("ours")], None, "", kept=False)
     bad += storms(["debian-newest"], [storm.MIXED], STORM_FAST)
     return bool(bad + tests_of_the_series())

@@ -16,18 +16,21 @@ import re
 from . import arch as archs
 from . import common, image
 
-# Test programs of other packages that depend on the kernel. All programs of the package `taskdiag-tests` run, too.
+# Test programs of other packages that depend on the kernel. All programs of the package
+# `taskdiag-tests` run, too.
 OTHERS = ("procfs_live",)
-# Test programs that look at the checkout and not at the kernel, or that need programs which the machines do not have: those of
-# procps, setpriv and others of util-linux, of which busybox has less, Prometheus, and a browser. Three more measure time or memory
-# of the machine itself, or fork so often that emulation takes half an hour. Others make many odd files or processes and look at them several
-# times by each engine and command, which was not tried in emulation yet; --only runs them there.
+# Test programs that look at the checkout and not at the kernel, or that need programs which the
+# machines do not have: those of procps, setpriv and others of util-linux, of which busybox has
+# less, Prometheus, and a browser. Three more measure time or memory of the machine itself, or fork
+# so often that emulation takes half an hour. Others make many odd files or processes and look at
+# them several times by each engine and command, which was not tried in emulation yet; --only runs
+# them there.
 NOT_HERE = (
     "series", "dropin", "service", "export", "report", "runs", "fork", "bounds_faces", "units", "as_lsof", "exit_codes", "columns",
     "odd_names", "walk",
 )
-# The limit for a test program, in seconds. A limit for each test, as on the machine itself, would start each test in a new
-# process, and emulation is too slow for that.
+# The limit for a test program, in seconds. A limit for each test, as on the machine itself, would
+# start each test in a new process, and emulation is too slow for that.
 PROGRAM_SECONDS = 1500
 
 
@@ -47,8 +50,9 @@ class Result:
         self.skipped += other.skipped
 
 
-# bounded SECONDS COMMAND... runs the command in a session of its own, for at most that long. If the time was too short, the exit
-# code is 124. A command that neither SIGTERM nor SIGKILL ends waits in the kernel. The job goes on without it, which `timeout` would not do.
+# bounded SECONDS COMMAND... runs the command in a session of its own, for at most that long. If the
+# time was too short, the exit code is 124. A command that neither SIGTERM nor SIGKILL ends waits in
+# the kernel. The job goes on without it, which `timeout` would not do.
 BOUNDED = r"""
 now() { read -r up _ </proc/uptime; up=${up%%.*}; }
 # kill -0 would find a zombie, too.
@@ -121,7 +125,8 @@ def built(arch=archs.AMD64):
     made = {"taskdiag": program(arch)}
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
-    # The whole workspace is built, as in run-tests. A part of it would be built again with other features.
+    # The whole workspace is built, as in run-tests. A part of it would be built again with other
+    # features.
     test = ["test", "--workspace", "--no-run", "--message-format=json", *target]
     lines = common.output(*cargo, *test, cwd=common.ROOT, env=env)
     for message in map(json.loads, lines.splitlines()):
@@ -180,7 +185,8 @@ class Parity(Suite):
         for name in self.only:
             program = programs["test " + name]
             lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + walk_seconds()} {program} {self.filter}; echo \"@@status $?\"")
-        # The programs collect their skips in the directory that they were built in, which is another one for another architecture.
+        # The programs collect their skips in the directory that they were built in, which is
+        # another one for another architecture.
         target = pathlib.Path(programs["test " + self.only[0]]).parents[2]
         lines.append(f"echo @@skips; cat {target}/taskdiag-skips.txt 2>/dev/null")
         return lines

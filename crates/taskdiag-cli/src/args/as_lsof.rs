@@ -1,5 +1,6 @@
-//! The options of lsof as lsof reads them, for who called this program by that name: a letter may take the rest of its word or
-//! the next word as its value, and many need none. The long options of `taskdiag files` work, too.
+//! The options of lsof as lsof reads them, for who called this program by that name: a letter may
+//! take the rest of its word or the next word as its value, and many need none. The long options of
+//! `taskdiag files` work, too.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -173,7 +174,8 @@ impl Typed {
             b'a' => self.args.push("-a".into()),
             b'U' => self.args.push("-U".into()),
             b'R' => self.args.push("-R".into()),
-            // Nothing here: no stat(2) that may block, no child, no cache, no portmapper, no time limit.
+            // Nothing here: no stat(2) that may block, no child, no cache, no portmapper, no time
+            // limit.
             b'b' | b'O' | b'C' | b'M' => {}
             b'S' => drop(words.number()),
             b'e' => drop(needs(words, "the path of a file system")?),

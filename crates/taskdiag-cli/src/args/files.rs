@@ -56,7 +56,8 @@ pub struct FilesArgs {
     pub excluded_commands: Vec<Vec<u8>>,
     /// A text instead of a list.
     pub instead: Option<as_lsof::Instead>,
-    /// Lines about places that could not be looked at, or not all of them, since they do not answer.
+    /// Lines about places that could not be looked at, or not all of them, since they do not
+    /// answer.
     pub unseen: Vec<Lack>,
 }
 
@@ -327,8 +328,8 @@ fn command_name(item: &[u8]) -> Result<CommandName, Exit> {
 }
 
 impl FilesArgs {
-    /// How exactly the caller says what the answer is to be about. Somebody who names a file and sees users of it has an answer;
-    /// somebody who sees none cannot know whether there are any.
+    /// How exactly the caller says what the answer is to be about. Somebody who names a file and
+    /// sees users of it has an answer; somebody who sees none cannot know whether there are any.
     pub fn asked(&self, is_empty: bool) -> Asked {
         let select = &self.select;
         let named = !select.uids.only.is_empty()

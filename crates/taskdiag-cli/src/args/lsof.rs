@@ -1,5 +1,5 @@
-//! Arguments of `taskdiag files` that lsof has, too: those that begin with `+`, and short ones with a meaning of their own there,
-//! rewritten as the long options that the parser knows.
+//! Arguments of `taskdiag files` that lsof has, too: those that begin with `+`, and short ones with
+//! a meaning of their own there, rewritten as the long options that the parser knows.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

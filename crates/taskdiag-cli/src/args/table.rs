@@ -84,8 +84,8 @@ pub fn filter() -> Arg {
     .allow_hyphen_values(true)
 }
 
-/// The conditions for rows of this set, joined by "and": the expressions of `--where`, and one for each word, which the name or
-/// the arguments of the task must have.
+/// The conditions for rows of this set, joined by "and": the expressions of `--where`, and one for
+/// each word, which the name or the arguments of the task must have.
 pub fn filter_from(
     m: &ArgMatches,
     set: &'static Set,

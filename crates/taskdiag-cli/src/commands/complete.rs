@@ -1,4 +1,5 @@
-//! Completion scripts of shells, made from the option tables. Beside options they know columns, engines, users and process ids.
+//! Completion scripts of shells, made from the option tables. Beside options they know columns,
+//! engines, users and process ids.
 
 use std::io;
 
@@ -55,7 +56,8 @@ fn engines() -> Vec<&'static str> {
 /// The options whose values are columns.
 const COLUMNS: [&str; 4] = ["format", "sort", "by", "among"];
 
-/// The command with the values of engines and columns, which only the scripts need: they are too many for `--help`.
+/// The command with the values of engines and columns, which only the scripts need: they are too
+/// many for `--help`.
 fn with_values(command: Command) -> Command {
     let subs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     subs.into_iter().fold(command, |command, name| {

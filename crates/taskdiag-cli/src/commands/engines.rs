@@ -1,4 +1,5 @@
-//! `taskdiag engines`: which engine can answer which groups here, why others cannot, and which one would be chosen.
+//! `taskdiag engines`: which engine can answer which groups here, why others cannot, and which one
+//! would be chosen.
 
 use clap::Command;
 use taskdiag::engine::auto;

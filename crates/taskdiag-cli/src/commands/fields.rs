@@ -88,8 +88,8 @@ fn is_about(f: &Field, words: &[String]) -> bool {
 /// The cells before the description: name, groups, type, unit.
 const CELLS: [usize; 4] = [20, 12, 10, 13];
 
-/// A column is a line: its name, groups, type, unit and description, and below it the source and the other names. On a terminal, the
-/// description is wrapped to its width.
+/// A column is a line: its name, groups, type, unit and description, and below it the source and
+/// the other names. On a terminal, the description is wrapped to its width.
 fn write_text(out: &mut Vec<u8>, words: &[String], width: Option<usize>) {
     let indent = CELLS.iter().sum::<usize>() + CELLS.len();
     let room = width.map_or(usize::MAX, |w| w.saturating_sub(indent).max(24));

@@ -1,5 +1,5 @@
-//! Man page, completions and the page of all columns (`docs/columns.md`), made from the option tables, the field
-//! table and the exit codes.
+//! Man page, completions and the page of all columns (`docs/columns.md`), made from the option
+//! tables, the field table and the exit codes.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! `taskdiag convert`: a recording as Parquet files, an hour each. `docs/arrow.md` describes them.
 //!
-//! `entries` says what the rows of each table are, `changes` which rows of a frame are written, `rows` has those of a table in an
-//! hour, and `hour` gives the files of an hour their names.
+//! `entries` says what the rows of each table are, `changes` which rows of a frame are written,
+//! `rows` has those of a table in an hour, and `hour` gives the files of an hour their names.
 
 mod changes;
 mod entries;
@@ -156,8 +156,8 @@ fn lock(directory: &Path) -> Result<File, Exit> {
     }
 }
 
-/// The numbers of the frames in each hour since 1970. If the clock was set back, an hour has frames that were written at two
-/// different times.
+/// The numbers of the frames in each hour since 1970. If the clock was set back, an hour has frames
+/// that were written at two different times.
 fn hours(recording: &Recording) -> BTreeMap<u64, Vec<usize>> {
     let mut hours: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (number, info) in recording.infos().enumerate() {

@@ -1,9 +1,9 @@
-//! `taskdiag export`: metrics for Prometheus, by HTTP, as a file for node_exporter, or once on standard output, and for an
-//! OpenTelemetry collector.
+//! `taskdiag export`: metrics for Prometheus, by HTTP, as a file for node_exporter, or once on
+//! standard output, and for an OpenTelemetry collector.
 //!
-//! `tracker` makes the requests, and adds the `values` of each task to accounts (`ledger`): of groups (`config`, `template`, `yaml`,
-//! `accounts`), of units and containers (`places`), of threads, and of the processes that use most (`top`). `families` gives
-//! the accounts to a sink: to `text`, which `http` serves, or to `otlp`, which `push` sends.
+//! `tracker` makes the requests, and adds the `values` of each task to accounts (`ledger`): of
+//! groups (`config`, `template`, `yaml`, `accounts`), of units and containers (`places`), of
+//! threads, and of the processes that use most (`top`). `families` gives the accounts to a sink: to `text`, which `http` serves, or to `otlp`, which `push` sends.
 
 mod accounts;
 mod config;
@@ -95,7 +95,8 @@ impl Exporter {
 fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
     let done = crate::aside::answers(path).and_then(|()| {
         replace(path, 0o644, |file| {
-            // The umask is for other files, and this one has nothing that not everyone may ask the server for.
+            // The umask is for other files, and this one has nothing that not everyone may ask the
+            // server for.
             file.set_permissions(Permissions::from_mode(0o644))?;
             file.write_all(text)
         })
@@ -135,8 +136,8 @@ fn resource(more: &Attributes) -> Vec<(String, String)> {
     all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// Does a step repeatedly, or once. It prints why a step failed, unless the previous step failed for
-/// the same reason.
+/// Does a step repeatedly, or once. It prints why a step failed, unless the previous step failed
+/// for the same reason.
 struct Again<'a> {
     once: bool,
     every: Duration,
@@ -258,7 +259,8 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
                 };
                 Exit::Failed(format!("listening on {}: {e}; {hint}", all.join(", ")))
             })?;
-            // What processes do is counted from the first answer on, so the first one is made before anybody asks.
+            // What processes do is counted from the first answer on, so the first one is made
+            // before anybody asks.
             exporter.page(Format::Prometheus, &Served::default()).map_err(Exit::Failed)?;
             let address = server.address().map_err(|e| Exit::Failed(e.to_string()))?;
             say(format_args!("taskdiag: listening on http://{address}/metrics"));

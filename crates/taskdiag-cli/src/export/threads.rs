@@ -35,7 +35,8 @@ struct Known {
 pub struct OfProcess {
     /// Its group.
     pub group: Id,
-    /// A number that changes when the process moves to another group. The group's own number may be in use again.
+    /// A number that changes when the process moves to another group. The group's own number may be
+    /// in use again.
     pub membership: u64,
     /// Has it several threads at present?
     pub has_several: bool,
@@ -80,7 +81,8 @@ impl Threads {
             states: None,
         }
     }
-    /// There is no request for threads this time, because no metric needs it. Accounts are forgotten: their threads may have ended.
+    /// There is no request for threads this time, because no metric needs it. Accounts are
+    /// forgotten: their threads may have ended.
     pub fn skip(&mut self) {
         self.states = None;
         self.wchans.clear();
@@ -213,7 +215,8 @@ impl Threads {
                 (known, by)
             }
             known => {
-                // It began after the last walk, or its process was not followed then. If it is older, it was counted before.
+                // It began after the last walk, or its process was not followed then. If it is
+                // older, it was counted before.
                 let counts_all =
                     process.counts_from_ns == 0 || id.may_have_begun_since(process.counts_from_ns);
                 let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });

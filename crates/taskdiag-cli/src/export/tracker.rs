@@ -26,7 +26,8 @@ use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
 use crate::limits::SHORT_TEXT;
 
-/// The groups that each scrape requests about all processes. The set is written by hand: it is what the metrics are made of.
+/// The groups that each scrape requests about all processes. The set is written by hand: it is what
+/// the metrics are made of.
 const GROUPS: Groups = Groups::BASE
     .union(Groups::STAT)
     .union(Groups::STATM)
@@ -34,15 +35,17 @@ const GROUPS: Groups = Groups::BASE
     .union(Groups::SCHED)
     .union(Groups::FD_COUNT)
     .union(Groups::LIMITS);
-/// The groups that are requested about a process when it is new, and seldom after that. The set is written by hand: it is what
-/// the rules of the configuration look at.
+/// The groups that are requested about a process when it is new, and seldom after that. The set is
+/// written by hand: it is what the rules of the configuration look at.
 const IDENTITY: Groups =
     Groups::BASE.union(Groups::CMDLINE).union(Groups::CRED).union(Groups::CGROUP);
 /// If there are more new processes than this, one walk over all processes asks about them.
 const MANY: usize = 200;
-/// A process may be moved to another control group, so `IDENTITY` is requested again for all processes after this time.
+/// A process may be moved to another control group, so `IDENTITY` is requested again for all
+/// processes after this time.
 const AGAIN: Duration = Duration::from_secs(300);
-/// How often `IDENTITY` is requested for a new process: twice, because systemd moves it to its control group after the fork.
+/// How often `IDENTITY` is requested for a new process: twice, because systemd moves it to its
+/// control group after the fork.
 const TIMES: u8 = 2;
 
 /// What to follow, and how.
@@ -374,7 +377,8 @@ impl Tracker {
             let Some(id) = TaskId::of(&task) else { continue };
             let place = self.places.find(&row, self.options.families);
             let known = self.known.get(pid);
-            // The second look decides again: a process is often first seen between its fork and exec.
+            // The second look decides again: a process is often first seen between its fork and
+            // exec.
             let is_decided_again = known.is_none_or(|k| k.asked < TIMES) || self.options.recheck;
             let process = is_decided_again.then(|| self.process(&row, boot_ns));
             let looks = process.as_ref().map_or(0, Process::looks);

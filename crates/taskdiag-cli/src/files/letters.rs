@@ -40,8 +40,8 @@ const MADE_FROM: &[(char, &str)] = &[
 /// Nearly all: the device that a file is comes only where it is asked for, as in lsof.
 const DEFAULT: &str = "pKMgRcuLfaltGdDsoikPnT";
 
-/// All that lsof takes. Of these, C, F, N, S, z, Z have no value here, and neither have they in lsof on Linux; m is the line
-/// between two lists.
+/// All that lsof takes. Of these, C, F, N, S, z, Z have no value here, and neither have they in
+/// lsof on Linux; m is the line between two lists.
 const TAKEN: &str = "acCdDfFGgiKklLmMnNopPrRsStTuzZ0";
 
 impl Fields {

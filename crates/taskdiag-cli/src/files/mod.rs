@@ -63,8 +63,8 @@ fn lsof_without_files(args: &FilesArgs) -> Option<Result<(), Exit>> {
     (files > 0 && args.missing.len() == files).then_some(Err(Exit::Code(1)))
 }
 
-/// `-r` and `+r`: a list after the other, with a line between them, as lsof has it. What lists lack is said when
-/// it is another than before.
+/// `-r` and `+r`: a list after the other, with a line between them, as lsof has it. What lists lack
+/// is said when it is another than before.
 fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
     let mut said = Vec::new();
     let mut ever = false;
@@ -138,7 +138,8 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
         files.own_netns = own_netns(files, table.source.from.is_some());
         files.locks = locks.end(files, &args.select);
     }
-    // Where only certain files are selected, none of a task whose files are not known is known to be one.
+    // Where only certain files are selected, none of a task whose files are not known is known to
+    // be one.
     let gaps = table.form != Form::Text
         && !args.select.has_file_condition()
         && args.select.rows().has(Group::Fd);
@@ -221,8 +222,8 @@ fn write(args: &table::TableArgs, table: &Table<'_>, tally: &mut Tally) -> Resul
 const PLAIN: &str = "pid,tid,{threads}command,user,fd,access,{lock}type,kind,dev,rdev,size,offset,inode,\
      path,deleted,protocol,sockstate,laddr,lport,raddr,rport,sock_netns,name";
 
-/// `unshared`: is a thread with files of its own among the rows? `threads`: are there threads in the answer,
-/// which only a saved one may lack?
+/// `unshared`: is a thread with files of its own among the rows? `threads`: are there threads in
+/// the answer, which only a saved one may lack?
 fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
     if !args.table.columns.is_empty() {
         return args.table.columns.clone();
@@ -245,8 +246,8 @@ fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
     columns::view(&FILES, &view).expect("columns of the table")
 }
 
-/// What to show. Threads may have files of their own, so all are asked for; what they share is in the answer
-/// once.
+/// What to show. Threads may have files of their own, so all are asked for; what they share is in
+/// the answer once.
 fn query(args: &FilesArgs) -> Query {
     let select = &args.select;
     let fields: Vec<&Field> = match &args.fields {
@@ -283,8 +284,8 @@ fn query(args: &FilesArgs) -> Query {
     query
 }
 
-/// What tells more of rows, and is left out, and said to be, where the one engine that may answer has
-/// the rows only.
+/// What tells more of rows, and is left out, and said to be, where the one engine that may answer
+/// has the rows only.
 fn lacking(engine: Choice, groups: Groups) -> Groups {
     match auto::resolved(engine) {
         Ok(Choice::Only(engine @ EngineId::Kernel)) if groups.has(Group::FileStat) => {
@@ -308,9 +309,10 @@ pub fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
 
 /// The locks of the descriptors, where a column shows them. Of a saved answer, nobody knows.
 ///
-/// A thread reads /proc/locks while the tasks are asked for: the kernel lets nobody change locks meanwhile, and first waits for
-/// an RCU grace period (`locks_start()` takes `file_rwsem` for writing), which is 5 to 30 ms without any work. The few
-/// descriptors whose file is locked at all are then looked at one by one.
+/// A thread reads /proc/locks while the tasks are asked for: the kernel lets nobody change locks
+/// meanwhile, and first waits for an RCU grace period (`locks_start()` takes `file_rwsem` for
+/// writing), which is 5 to 30 ms without any work. The few descriptors whose file is locked at all
+/// are then looked at one by one.
 struct LocksAside(Option<std::thread::JoinHandle<Option<HashSet<u64>>>>);
 
 /// The inode of the first pid namespace (`PROC_PID_INIT_INO`).
@@ -333,8 +335,9 @@ impl LocksAside {
     }
 }
 
-/// The inodes that are locked. `None`: not all are known. /proc/locks leaves out locks whose process has no number in its pid
-/// namespace, and so in a container those of flock(2) whose process has ended.
+/// The inodes that are locked. `None`: not all are known. /proc/locks leaves out locks whose
+/// process has no number in its pid namespace, and so in a container those of flock(2) whose
+/// process has ended.
 fn locked_inodes() -> Option<HashSet<u64>> {
     use std::os::unix::fs::MetadataExt;
     let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
@@ -403,7 +406,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What is missing and why, once for each process, since who asks for a process has not asked for its threads.
+/// What is missing and why, once for each process, since who asks for a process has not asked for
+/// its threads.
 pub fn of_processes<'a>(
     gaps: impl Iterator<Item = Gap<'a>>,
 ) -> impl Iterator<Item = (Group, Reason)> {

@@ -10,8 +10,9 @@ use unicode_width::UnicodeWidthChar;
 
 use super::terminal;
 
-/// What procps has where there is no value, which it does not tell from one that is denied. Of a program whose code it may not see,
-/// it takes nothing off, so that the rest of the memory is all of it.
+/// What procps has where there is no value, which it does not tell from one that is denied. Of a
+/// program whose code it may not see, it takes nothing off, so that the rest of the memory is all
+/// of it.
 pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
     match (field.name, row.statm.and_then(Statm::size_bytes)) {
         ("drs", Some(size)) => Value::Uint(size),
@@ -20,7 +21,8 @@ pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
     }
 }
 
-/// Puts the blanks before a number that procps takes for a part of it: they stay where the columns before it are too wide.
+/// Puts the blanks before a number that procps takes for a part of it: they stay where the columns
+/// before it are too wide.
 pub fn widen(out: &mut Vec<u8>, begin: usize, field: &Field) {
     let least = match field.name {
         "pmem" => "99.9".len(),
@@ -101,7 +103,8 @@ fn is_no_character(c: char) -> bool {
     matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// Appends the beginning of a text that fits into this many cells. Without UTF-8, a control character becomes a dot, as in procps.
+/// Appends the beginning of a text that fits into this many cells. Without UTF-8, a control
+/// character becomes a dot, as in procps.
 fn printable(out: &mut Vec<u8>, bytes: &[u8], room: usize, utf8: bool) {
     if !utf8 {
         let shown = |b: &u8| match b {

@@ -44,7 +44,8 @@ impl Tally {
     pub fn new(columns: usize) -> Tally {
         Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new(), only_entries: false }
     }
-    /// The same for rows that are entries of lists, where other lines say which tasks lack the whole list.
+    /// The same for rows that are entries of lists, where other lines say which tasks lack the
+    /// whole list.
     pub fn of_entries(columns: usize) -> Tally {
         Tally { only_entries: true, ..Tally::new(columns) }
     }
@@ -78,7 +79,8 @@ impl Tally {
             self.counts[column][kind] += 1;
         }
     }
-    /// Lines that say which columns lack what for how many tasks, and what to do: one for each reason.
+    /// Lines that say which columns lack what for how many tasks, and what to do: one for each
+    /// reason.
     pub fn lines(&self, columns: &[Column], snapshot: &Snapshot) -> Vec<Lack> {
         let kinds = (0..KINDS).filter(|kind| self.counts.iter().any(|c| c[*kind] > 0));
         kinds.map(|kind| self.line(kind, columns, snapshot)).collect()
@@ -109,7 +111,8 @@ pub fn line(
     slot(m).map(|kind| sentence(kind, count as u64, who, names, group.into(), saved))
 }
 
-/// The lines about tasks of this answer that are left out, since what `--where` looks at is missing.
+/// The lines about tasks of this answer that are left out, since what `--where` looks at is
+/// missing.
 pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<Lack> {
     let line = |l: &Left| {
         let kind = slot(l.why)?;
@@ -121,8 +124,8 @@ pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<Lack> {
     left.iter().filter_map(line).collect()
 }
 
-/// The lines about what tasks of this answer lack: one for each reason. If `threads` is false, there is at most one gap for each
-/// process.
+/// The lines about what tasks of this answer lack: one for each reason. If `threads` is false,
+/// there is at most one gap for each process.
 pub fn lines_of<'n>(
     gaps: impl Iterator<Item = (Group, Reason)>,
     threads: bool,
@@ -207,7 +210,8 @@ fn sentence(
             ),
         ),
         1 => (Asked::Named, format!("{of} {is} not shown: run as root")),
-        // The owner of a process can make that happen, so it is no failure for somebody who did not name the process.
+        // The owner of a process can make that happen, so it is no failure for somebody who did not
+        // name the process.
         2 => (Asked::Pids, format!("reading {of} would have blocked: try again later")),
         3 if saved.is_none() && groups.intersects(Groups::TEXTS) => (
             Asked::Pids,

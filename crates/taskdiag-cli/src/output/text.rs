@@ -69,8 +69,8 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// The width for these columns on a screen with this many cells. If they do not fit into one line, lines are several
-    /// times as long, as in procps.
+    /// The width for these columns on a screen with this many cells. If they do not fit into one
+    /// line, lines are several times as long, as in procps.
     pub fn fit(columns: &[Column], screen: usize) -> Cells {
         let mut total = 0usize;
         let mut signals = 0;
@@ -166,8 +166,8 @@ impl<'a> CellLine<'a> {
             None => (self.correct + pad).saturating_sub(self.actual).max(self.least[i]),
         }
     }
-    /// Add the i-th cell. The number of blanks before it is known only when its text is written. So it is first written
-    /// after as many blanks as in the previous line, and rarely has to move.
+    /// Add the i-th cell. The number of blanks before it is known only when its text is written. So
+    /// it is first written after as many blanks as in the previous line, and rarely has to move.
     fn cell(&mut self, buf: &mut Vec<u8>, i: usize, cut: Cut, write: impl FnOnce(&mut Vec<u8>)) {
         let column = &self.columns[i];
         let (before, guess) = (buf.len(), self.blanks[i]);
@@ -290,7 +290,8 @@ pub struct Options {
     pub terminal: Terminal,
     /// The widths to cut cells and lines at, if they are cut.
     pub cells: Option<Cells>,
-    /// Whether characters that cannot be printed become `?`, as in procps, instead of being escaped.
+    /// Whether characters that cannot be printed become `?`, as in procps, instead of being
+    /// escaped.
     pub plain: bool,
     /// The character between columns, if there is one in place of blanks.
     pub delimiter: Option<u8>,

@@ -1,8 +1,9 @@
 //! `taskdiag report`: a page of HTML about all processes, which opens from a file.
 //!
-//! `cells` writes the data, `kept` chooses the processes with a row, `open` has sockets and files, `timeline` the values of a
-//! recording over time, `about` what the page says about itself, and `page` the page around the data, with its policy, style
-//! and scripts. `tests/report` drives a browser.
+//! `cells` writes the data, `kept` chooses the processes with a row, `open` has sockets and files,
+//! `timeline` the values of a recording over time, `about` what the page says about itself, and
+//! `page` the page around the data, with its policy, style and scripts. `tests/report` drives a
+//! browser.
 
 mod about;
 mod cells;
@@ -139,8 +140,8 @@ fn tasks(
     Ok(())
 }
 
-/// Write the sums over all processes, each with the number of processes whose value is not known, and the number of
-/// processes in each state.
+/// Write the sums over all processes, each with the number of processes whose value is not known,
+/// and the number of processes in each state.
 fn sums(out: &mut Vec<u8>, all: Tasks<'_>, view: &View<'_>) {
     let cx = view.cx();
     let names = ["rss", "pss", "swap", "time", "nlwp", "fds", "read_bytes", "write_bytes"];

@@ -74,8 +74,8 @@ const HELP: &[(&str, &str)] = &[
     ("slowed", "scans would take more than their share (--share)"),
 ];
 
-/// Styles. People who cannot tell red from green can tell yellow, cyan and blue apart. Each style also has another sign: a letter,
-/// bold text, or reversed text.
+/// Styles. People who cannot tell red from green can tell yellow, cyan and blue apart. Each style
+/// also has another sign: a letter, bold text, or reversed text.
 struct Looks {
     color: bool,
 }

@@ -1,14 +1,17 @@
 //! `taskdiag top`: a live view of processes.
 //!
-//! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` what keys do, `draw` the screen. `once` prints instead.
+//! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` what keys do, `draw` the
+//! screen. `once` prints instead.
 //!
-//! A frame does little for tasks that are not on the screen. All tasks are asked for what rows are sorted, filtered and added up by,
-//! and for groups that cost little. A second request, of some 50 processes, has the rest for the rows that can be seen. `Rates`
-//! compares an answer with arrays of counters from the one before. A task is looked up by its pid only if it is not near its old
-//! place and did not begin after the old answer. Sorting is a selection of the rows on the screen (`select_nth_unstable`), by keys
-//! that are packed into one integer. Before anything is done to a process, a pidfd of it is opened and its start time compared,
-//! so that it cannot be another one. The terminal is given back by the destructor, by the panic hook, and by handlers that
-//! only set flags.
+//! A frame does little for tasks that are not on the screen. All tasks are asked for what rows are
+//! sorted, filtered and added up by, and for groups that cost little. A second request, of some 50
+//! processes, has the rest for the rows that can be seen. `Rates` compares an answer with arrays of
+//! counters from the one before. A task is looked up by its pid only if it is not near its old
+//! place and did not begin after the old answer. Sorting is a selection of the rows on the screen
+//! (`select_nth_unstable`), by keys that are packed into one integer. Before anything is done to a
+//! process, a pidfd of it is opened and its start time compared, so that it cannot be another one.
+//! The terminal is given back by the destructor, by the panic hook, and by handlers that only set
+//! flags.
 
 mod act;
 mod app;

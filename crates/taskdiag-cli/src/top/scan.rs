@@ -44,8 +44,9 @@ pub struct Shape {
 
 /// How long values that change seldom are kept before they are asked again.
 const KEEP: Duration = Duration::from_secs(5);
-/// The numbers of tasks above which owners and memory of all tasks cost more than two files for each row on the screen: the first
-/// number for /proc, the second for a BPF program that walks the tasks.
+/// The numbers of tasks above which owners and memory of all tasks cost more than two files for
+/// each row on the screen: the first number for /proc, the second for a BPF program that walks the
+/// tasks.
 const MANY_FILES: usize = 300;
 const MANY_TASKS: usize = 4000;
 /// The number of answers for which an ended task is named.
@@ -235,8 +236,8 @@ fn is_of_all(shape: &Shape, field: &Field, lean: bool) -> bool {
     if shape.everything || shape.by.is_some() {
         return true;
     }
-    // BASE is in each answer, and rates need the sums in each answer. Other records cost little for all tasks only if a BPF
-    // program walks the tasks.
+    // BASE is in each answer, and rates need the sums in each answer. Other records cost little for
+    // all tasks only if a BPF program walks the tasks.
     let cheap = if lean { Groups::SUMS } else { Groups::LITE_RECORDS };
     let rest = field.groups - Groups::BASE;
     // What all threads of a process share can be asked of the process.
@@ -244,7 +245,8 @@ fn is_of_all(shape: &Shape, field: &Field, lean: bool) -> bool {
     (rest - cheap).is_empty() || is_of_threads
 }
 
-/// The context for another answer. Names of users and the time zone are looked up again after a while.
+/// The context for another answer. Names of users and the time zone are looked up again after a
+/// while.
 fn renew(context: &mut Option<(Context, Instant)>, snapshot: &Snapshot, threads: bool) {
     match context {
         Some((cx, made)) if made.elapsed() < Duration::from_secs(60) => {
@@ -416,8 +418,8 @@ fn is_same(details: &Row<'_>, row: &Row<'_>) -> bool {
     }
 }
 
-/// The value of a column, from all tasks or from the details. What was not asked, or is of a task that ended meanwhile, is
-/// missing.
+/// The value of a column, from all tasks or from the details. What was not asked, or is of a task
+/// that ended meanwhile, is missing.
 pub fn with_value<T>(
     frame: &Frame<'_>,
     details: &Details,

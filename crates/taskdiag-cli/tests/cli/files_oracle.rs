@@ -277,8 +277,8 @@ fn users_of_a_directory_match_lsof() {
     }
 }
 
-/// A path that is another file's now is no file's that was there before; a file is that of a directory by
-/// whatever name it was opened.
+/// A path that is another file's now is no file's that was there before; a file is that of a
+/// directory by whatever name it was opened.
 #[test]
 fn files_are_identified_as_in_lsof() {
     let Some(_) = output("lsof", &["-v"]) else {

@@ -105,7 +105,8 @@ fn each_command_has_a_page_of_its_own() {
     assert!(code == 2 && err.contains("did you mean 'files'"), "{err}");
 }
 
-/// Runs bash with the completion script, as if this line had been typed up to here, and returns what it offers.
+/// Runs bash with the completion script, as if this line had been typed up to here, and returns
+/// what it offers.
 fn offered(line: &[&str]) -> String {
     let typed = line.join(" ");
     let script = format!(

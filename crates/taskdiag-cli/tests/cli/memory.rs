@@ -188,9 +188,10 @@ fn limits_must_make_sense() {
     }
 }
 
-/// Ctrl-C during the walk: what is there is shown, and is called partial. The walk reads a file of each process, so what the
-/// program has read says where it is. When the signal arrives is not in our hands, so it is sent at many places; before the
-/// walk it ends the program, as anywhere. Every command that asks this machine answers it in the same way.
+/// Ctrl-C during the walk: what is there is shown, and is called partial. The walk reads a file of
+/// each process, so what the program has read says where it is. When the signal arrives is not in
+/// our hands, so it is sent at many places; before the walk it ends the program, as anywhere. Every
+/// command that asks this machine answers it in the same way.
 #[test]
 fn ctrl_c_shows_what_is_there() {
     for command in ["memory", "ps"] {
@@ -205,7 +206,8 @@ fn stopped_in_the_walk(command: &str) {
         let mut program = taskdiag();
         program.args([command, "--engine", "procfs", "--jsonl", "-o", "pid,pss"]);
         program.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // SAFETY: a plain system call. A shell starts what is in its background with the signal ignored.
+        // SAFETY: a plain system call. A shell starts what is in its background with the signal
+        // ignored.
         unsafe {
             program.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);

@@ -10,7 +10,8 @@ use taskdiag::{Snapshot, Strategy};
 
 use crate::common::{NOW_S, Saved, Task, parts, run, stream, taskdiag};
 
-/// An answer of this second after noon of 2026-01-01 UTC. It has process 1, and one whose pid tells the second.
+/// An answer of this second after noon of 2026-01-01 UTC. It has process 1, and one whose pid tells
+/// the second.
 fn answer(second: u32) -> Snapshot {
     let cpu_ns = u64::from(second) * 500_000_000;
     let init = Task { cpu_ns, ..Task::new(1, 0, "init") };
@@ -24,7 +25,8 @@ fn answer(second: u32) -> Snapshot {
     Snapshot::read_from(&bytes[..]).expect("it is whole")
 }
 
-/// A recording for another test: process 1000 + n is there only at second n, and process 1 uses half of a CPU.
+/// A recording for another test: process 1000 + n is there only at second n, and process 1 uses
+/// half of a CPU.
 pub struct Replayed {
     recorded: Recorded,
 }
@@ -390,7 +392,8 @@ fn record_writes_answers_of_this_machine() {
     let own = std::process::id();
     let last = recording.read(4).expect("it is whole");
     assert!(last.snapshot.task(own).is_some());
-    // Moments are multiples of the interval, but for the first, and the scan itself takes some time.
+    // Moments are multiples of the interval, but for the first, and the scan itself takes some
+    // time.
     let infos: Vec<_> = recording.infos().collect();
     assert!(infos.windows(2).all(|w| w[0].time < w[1].time && w[0].boottime < w[1].boottime));
     // Another run goes on, with threads and other columns.

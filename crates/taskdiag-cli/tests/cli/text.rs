@@ -49,8 +49,8 @@ fn times_and_dates() {
         "00:00:59 0:59 59 00:05 5 11:59:55 \
                                     Thu Jan 1 11:59:55 2026 11:59 999 0.1"
     );
-    // %CPU is more than the one thread that is left can have used in 5 s, so it is as little as it may be
-    // where the answer took a second.
+    // %CPU is more than the one thread that is left can have used in 5 s, so it is as little as it
+    // may be where the answer took a second.
 }
 
 #[test]
@@ -93,7 +93,8 @@ fn headers_and_widths() {
 fn a_long_number_moves_the_row_and_long_text_is_cut() {
     let long = Task { uid: 3_999_999_999, ..Task::new(400_000, 1, "x") };
     let saved = Saved::tasks(&[long]);
-    // The pid is 1 too long: what follows moves, and then is in line again. A name that is cut ends in +.
+    // The pid is 1 too long: what follows moves, and then is in line again. A name that is cut ends
+    // in +.
     let (_, out, _) = saved.ps(&["-o", "user,pid,ppid,comm"]);
     assert_eq!(out, "USER        PID   PPID COMMAND\n3999999+ 400000      1 x\n");
     let (_, out, _) = saved.ps(&["-o", "user:4,pid:3,ppid:3,comm"]);

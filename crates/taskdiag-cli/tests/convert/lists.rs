@@ -1,5 +1,5 @@
-//! The tables of lists: what is in `sockets.parquet` and `mapped_files.parquet` gives each frame again, and what is not known
-//! is not said to have ended.
+//! The tables of lists: what is in `sockets.parquet` and `mapped_files.parquet` gives each frame
+//! again, and what is not known is not said to have ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -242,7 +242,8 @@ struct Row<V> {
     value: V,
 }
 
-/// What there was at a moment, by the rule of docs/arrow.md. `key` has the columns that identify a row, beside the pid.
+/// What there was at a moment, by the rule of docs/arrow.md. `key` has the columns that identify a
+/// row, beside the pid.
 fn at<V: Clone, K: Ord>(rows: &[Row<V>], ts: i64, key: fn(&V) -> K) -> BTreeMap<(u64, K), V> {
     let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
     let mut last: BTreeMap<(u64, K), &Row<V>> = BTreeMap::new();
@@ -300,7 +301,8 @@ fn mapped_of(processes: &[Process]) -> BTreeMap<(u64, (String, u64)), MappedRow>
     all
 }
 
-/// A hundred minutes in which sockets come and go, a descriptor is used again, and a library is replaced.
+/// A hundred minutes in which sockets come and go, a descriptor is used again, and a library is
+/// replaced.
 fn frames() -> Vec<Vec<Process>> {
     let libc = ("/usr/lib/libc.so.6", 100, false);
     (0..100)
@@ -432,7 +434,8 @@ fn entries_that_could_not_be_read_have_not_ended() {
         })
         .collect();
     let known = frames.clone();
-    // The lists of a process are not read for some frames, among them a full one. It closes a socket meanwhile.
+    // The lists of a process are not read for some frames, among them a full one. It closes a
+    // socket meanwhile.
     for frame in &mut frames[8..12] {
         frame[0].sockets = Err(Reason::Denied);
         frame[0].mapped = Err(Reason::Blocked);

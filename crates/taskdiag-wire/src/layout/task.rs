@@ -80,7 +80,8 @@ record! {
 }
 
 record! {
-    /// STAT: what it has used, how it is scheduled. Source: `/proc/PID/stat`, `task_struct`, `signal_struct`.
+    /// STAT: what it has used, how it is scheduled. Source: `/proc/PID/stat`, `task_struct`,
+    /// `signal_struct`.
     Stat = "task_diag_stat", least 112;
     {
         /// Minor faults.
@@ -200,7 +201,8 @@ record! {
 }
 
 record! {
-    /// LIMITS: resource limits by the number of `RLIMIT_*`. All ones mean unlimited. Source: `/proc/PID/limits`.
+    /// LIMITS: resource limits by the number of `RLIMIT_*`. All ones mean unlimited. Source:
+    /// `/proc/PID/limits`.
     Limits = "task_diag_limits", least 264;
     {
         /// Soft limits.

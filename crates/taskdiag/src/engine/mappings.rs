@@ -1,12 +1,13 @@
-//! Asks the kernel about single memory mappings: how many a process has, about, and what the file of one is called.
+//! Asks the kernel about single memory mappings: how many a process has, about, and what the file
+//! of one is called.
 //!
 //! The number is estimated from a sample of the process's addresses, without reading its mappings.
-//! Nothing in /proc has that number. But `statm` has the size of all mappings together, and PROCMAP_QUERY
-//! (Linux 6.11) tells which mapping an address is in. Where a process has many mappings, they lie next to
-//! each other, in the stretch where mmap(2) puts them. Each sampled address stands for an equal share of
-//! that stretch, and counts for as many mappings as would fit into the share if all had the size of the
-//! mapping found there. This is expensive only where it is worth it: for most processes, `statm` alone shows
-//! that they cannot have many mappings.
+//! Nothing in /proc has that number. But `statm` has the size of all mappings together, and
+//! PROCMAP_QUERY (Linux 6.11) tells which mapping an address is in. Where a process has many
+//! mappings, they lie next to each other, in the stretch where mmap(2) puts them. Each sampled
+//! address stands for an equal share of that stretch, and counts for as many mappings as would fit
+//! into the share if all had the size of the mapping found there. This is expensive only where it
+//! is worth it: for most processes, `statm` alone shows that they cannot have many mappings.
 //!
 //! `auto::cost` decides how the number is used. Mappings outside of that range are not seen, even
 //! if there are many.
@@ -70,8 +71,8 @@ pub(crate) fn about(pid: u32, many: u64) -> Option<u64> {
     (number >= many).then_some(number)
 }
 
-/// An address below everything that mmap(2) places and above the rest. It is seven eighths of the way to our
-/// own stack.
+/// An address below everything that mmap(2) places and above the rest. It is seven eighths of the
+/// way to our own stack.
 fn below_ours() -> u64 {
     let here = 0u8;
     std::ptr::from_ref(&here).addr() as u64 / 8 * 7
@@ -90,8 +91,9 @@ fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
     (r == 0 && q.vma_end > q.vma_start).then_some((q.vma_start, q.vma_end))
 }
 
-/// The name of a mapping as its bytes are, where the text of `maps` has escapes in it. `None`: at this address is another mapping by
-/// now. An error is also that the kernel does not have the call, or the name is longer than `PATH_MAX`.
+/// The name of a mapping as its bytes are, where the text of `maps` has escapes in it. `None`: at
+/// this address is another mapping by now. An error is also that the kernel does not have the call,
+/// or the name is longer than `PATH_MAX`.
 pub(super) fn name(maps: impl AsFd, start: u64, inode: u64) -> Result<Option<Vec<u8>>, Errno> {
     let mut name = vec![0u8; libc::PATH_MAX as usize];
     let mut q = ProcmapQuery {
@@ -101,7 +103,8 @@ pub(super) fn name(maps: impl AsFd, start: u64, inode: u64) -> Result<Option<Vec
         vma_name_addr: name.as_mut_ptr().expose_provenance() as u64,
         ..ProcmapQuery::default()
     };
-    // SAFETY: the struct and the room for the name are there for the call, and as the kernel has them.
+    // SAFETY: the struct and the room for the name are there for the call, and as the kernel has
+    // them.
     if unsafe { libc::ioctl(maps.as_fd().as_raw_fd(), PROCMAP_QUERY as _, &mut q) } != 0 {
         return match Errno::from_io_error(&std::io::Error::last_os_error()) {
             Some(Errno::NOENT) => Ok(None),
@@ -113,8 +116,8 @@ pub(super) fn name(maps: impl AsFd, start: u64, inode: u64) -> Result<Option<Vec
     Ok((q.vma_start == start && q.inode == inode).then_some(name))
 }
 
-/// The number of mappings on `total` bytes, from the sizes of the mappings at some addresses. An address may
-/// be in no mapping.
+/// The number of mappings on `total` bytes, from the sizes of the mappings at some addresses. An
+/// address may be in no mapping.
 fn from_samples(total: u64, mut size_at: impl FnMut(u64) -> Option<u64>) -> u64 {
     let share = total / SAMPLES;
     let mut each: Vec<u64> = (0..SAMPLES)

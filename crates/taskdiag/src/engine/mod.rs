@@ -71,8 +71,8 @@ pub struct Answer {
     pub cost: Cost,
 }
 
-/// Answers requests. The engines of this crate implement it, and nothing else can, so that a later version can add a
-/// method.
+/// Answers requests. The engines of this crate implement it, and nothing else can, so that a later
+/// version can add a method.
 pub trait Engine: sealed::Sealed + Send {
     /// Which one it is.
     fn id(&self) -> EngineId;

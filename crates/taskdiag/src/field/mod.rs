@@ -276,8 +276,9 @@ pub struct Field {
 }
 
 impl Field {
-    /// A column of text that a face fills in itself, with [`Item::With`](crate::view::Item::With): it needs no group,
-    /// and has no value of its own. `source` and `help` are as in the members with these names.
+    /// A column of text that a face fills in itself, with [`Item::With`](crate::view::Item::With):
+    /// it needs no group, and has no value of its own. `source` and `help` are as in the members
+    /// with these names.
     pub const fn drawn(
         name: &'static str,
         header: &'static str,
@@ -359,9 +360,9 @@ impl Field {
             (Kind::IntegerList, _) => DataType::U32List,
         }
     }
-    /// Whether all threads of a process have the same value, because it belongs to the process: its memory, its table of
-    /// open files, its number of threads, and what its children used. Columns that need other members of STAT, too,
-    /// are not among them.
+    /// Whether all threads of a process have the same value, because it belongs to the process: its
+    /// memory, its table of open files, its number of threads, and what its children used. Columns
+    /// that need other members of STAT, too, are not among them.
     #[cfg(feature = "view")]
     pub(crate) fn is_of_process(&self) -> bool {
         const NAMES: &[&str] = &["num_threads", "cutime_ns", "cstime_ns", "cminflt", "cmajflt"];
@@ -369,8 +370,8 @@ impl Field {
         self.groups.intersects(Groups::OF_PROCESS)
             || self.groups == Groups::STAT && self.members.union(MEMBERS) == MEMBERS
     }
-    /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU time and shares of it do;
-    /// ages and the like do not.
+    /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU
+    /// time and shares of it do; ages and the like do not.
     pub fn adds_up(&self) -> bool {
         match self.text {
             TextForm::Kib | TextForm::Human => true,
@@ -471,8 +472,8 @@ mod tests {
         });
     }
 
-    /// The value and text of a field of a task with BASE, CRED, STAT and STATM full of `fill`, of whose members only
-    /// these are known; without a value, of what the group has to say.
+    /// The value and text of a field of a task with BASE, CRED, STAT and STATM full of `fill`, of
+    /// whose members only these are known; without a value, of what the group has to say.
     fn with_members(field: &Field, m: Members, fill: u8) -> String {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();

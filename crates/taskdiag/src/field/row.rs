@@ -1,5 +1,5 @@
-//! One task, or an entry of a list of it, with its records found: fields are read many at a time, so
-//! the attributes of a task are walked once for all of them.
+//! One task, or an entry of a list of it, with its records found: fields are read many at a time,
+//! so the attributes of a task are walked once for all of them.
 
 use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView, Vma, VmaStat};
 

@@ -1,10 +1,10 @@
 //! Joins the open files of an answer: the process, the descriptor, data from other lists of the
 //! answer (socket, details, name), and the processes at the other end of a pipe or socket.
 //!
-//! A table of open files that threads share is listed once, with the number of these threads. Working
-//! directory, root, executable and mapped files of a process are rows, too, if the answer has them, because
-//! they keep a file in use as a descriptor does. This module reads nothing but the answer, and prints
-//! nothing.
+//! A table of open files that threads share is listed once, with the number of these threads.
+//! Working directory, root, executable and mapped files of a process are rows, too, if the answer
+//! has them, because they keep a file in use as a descriptor does. This module reads nothing but
+//! the answer, and prints nothing.
 
 mod detail;
 mod ends;
@@ -64,8 +64,8 @@ pub struct Files<'a> {
     gaps: Vec<Gap<'a>>,
     doubts: Vec<Gap<'a>>,
     ends: OnceLock<Ends>,
-    /// Whether the engine lacks FILE_STAT, as `/proc/task_diag` does. Paths and mappings then have no file
-    /// type.
+    /// Whether the engine lacks FILE_STAT, as `/proc/task_diag` does. Paths and mappings then have
+    /// no file type.
     pub(crate) without_stat: bool,
     /// The mapped files, by device and inode.
     mapped: HashMap<(u32, u64), Entry<'a, FileStat>>,
@@ -77,12 +77,13 @@ pub struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// The groups whose rows this lists, and those that describe the rows. The set is written by hand: it is what `new()` reads.
+    /// The groups whose rows this lists, and those that describe the rows. The set is written by
+    /// hand: it is what `new()` reads.
     pub const GROUPS: Groups =
         Groups::FD.union(Groups::PATHS).union(Groups::VMA).union(Groups::FILE_STAT);
 
-    /// Joins the lists of an answer. It costs a pass over the answer, and memory for each process, socket
-    /// and detail, but not for each file.
+    /// Joins the lists of an answer. It costs a pass over the answer, and memory for each process,
+    /// socket and detail, but not for each file.
     pub fn new(snapshot: &'a Snapshot) -> Files<'a> {
         let (mut doubts, mut tables, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
         if snapshot.stream().asked().has(Group::Fd) {
@@ -205,7 +206,8 @@ impl<'a> Files<'a> {
         };
         let mut also = named;
         let mapped = owner.memory.into_iter().flat_map(|t| mapped(&t));
-        // As in lsof, a mapping of the program is left out, because the program has a row of its own.
+        // As in lsof, a mapping of the program is left out, because the program has a row of its
+        // own.
         let file = |v: &Entry<'_, Vma>| (v.raw.dev, v.raw.inode, v.raw.name);
         let mapped = mapped.filter(move |v| program.is_none_or(|p| file(&p) != file(v)));
         let mapped = mapped.map(move |vma| {
@@ -262,8 +264,9 @@ fn has_paths(task: &TaskView<'_>) -> bool {
     task.blobs(Group::Paths as u16).any(|(hdr, _)| hdr.reason != Reason::Absent as u16)
 }
 
-/// The threads whose working or root directory differs from that of their process, because they unshared it (`CLONE_FS`), and
-/// the threads that have the directories of processes whose first thread has ended.
+/// The threads whose working or root directory differs from that of their process, because they
+/// unshared it (`CLONE_FS`), and the threads that have the directories of processes whose first
+/// thread has ended.
 fn wanderers<'a>(snapshot: &'a Snapshot) -> (Vec<TaskView<'a>>, Vec<TaskView<'a>>) {
     let threads = snapshot.stream().strategy().is_threads();
     if !threads || !snapshot.stream().asked().has(Group::Paths) {

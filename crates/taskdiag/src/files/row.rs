@@ -50,8 +50,8 @@ impl Access {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum What<'a> {
-    /// The file is its working directory, root or executable. The entry is a mapping of the file, if the
-    /// answer has one.
+    /// The file is its working directory, root or executable. The entry is a mapping of the file,
+    /// if the answer has one.
     Path(PathKind, Option<Entry<'a, Vma>>),
     /// The file is mapped into its memory.
     Mapped(Entry<'a, Vma>),
@@ -89,7 +89,8 @@ impl<'a> PathName<'a> {
         let (hdr, bytes) = pieces.find(|(h, _)| h.kind == kind as u32)?;
         let known = |n| Reason::from_number(n).unwrap_or(Reason::Unsupported);
         let deleted = hdr.flags & BLOB_DELETED != 0;
-        // The text is that of the link in /proc, which ends with the mark. Names of descriptors and mappings do not.
+        // The text is that of the link in /proc, which ends with the mark. Names of descriptors and
+        // mappings do not.
         let bare = bytes.strip_suffix(DELETED).filter(|_| deleted);
         Some(PathName {
             bytes: bare.unwrap_or(bytes),
@@ -122,8 +123,8 @@ impl<'a> OpenFile<'a> {
             _ => None,
         }
     }
-    /// The text of lsof's column FD without the letter: the descriptor, or cwd, rtd, txt, mem, or DEL for a
-    /// mapped file that is deleted.
+    /// The text of lsof's column FD without the letter: the descriptor, or cwd, rtd, txt, mem, or
+    /// DEL for a mapped file that is deleted.
     pub fn label(&self) -> Cow<'static, str> {
         match &self.what {
             What::Fd(fd) => Cow::Owned(fd.raw.fd.to_string()),

@@ -1,13 +1,14 @@
 //! The public part of /proc: the table of what the service may show, and the code that leaves out
 //! the rest.
 //!
-//! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files, and some fields of
-//! others, only to those who may trace the process. The service tells what is shown to every reader, in the same
-//! precision, and nothing else. A group is private unless its row of the registry says that it is
-//! [`Public`], so a group that is added later is, too. A public group has a row in [`TABLE`], which says what of it is told.
+//! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files,
+//! and some fields of others, only to those who may trace the process. The service tells what is
+//! shown to every reader, in the same precision, and nothing else. A group is private unless its
+//! row of the registry says that it is [`Public`], so a group that is added later is, too. A public
+//! group has a row in [`TABLE`], which says what of it is told.
 //!
-//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open the file. None of the
-//! functions named calls `ptrace_may_access()`, unless the table says so.
+//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open
+//! the file. None of the functions named calls `ptrace_may_access()`, unless the table says so.
 
 use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
@@ -29,8 +30,8 @@ pub struct Shown {
     pub group: Group,
     /// Its record as everyone may see it, in ticks. `None`: the attribute is told as it is.
     reduce: Option<Reduce>,
-    /// The files of a process that show it. The service starts to tell the group only after it has read them of a process
-    /// that is not its own.
+    /// The files of a process that show it. The service starts to tell the group only after it has
+    /// read them of a process that is not its own.
     pub files: &'static [&'static str],
     /// The lines of the kernel that prove it.
     pub kernel: &'static str,
@@ -125,8 +126,8 @@ const _: () = {
     assert!(rows == public.bits(), "TABLE has not the groups that are public in the registry");
 };
 
-/// The groups that the service may tell for a strategy. It answers about all processes or all threads only, because a
-/// program that is loaded serves these for every caller.
+/// The groups that the service may tell for a strategy. It answers about all processes or all
+/// threads only, because a program that is loaded serves these for every caller.
 pub fn groups(strategy: Strategy) -> Groups {
     match strategy {
         Strategy::All => Groups::PUBLIC_OF_PROCESSES,
@@ -141,11 +142,12 @@ fn row_of(kind: u16, told: Groups) -> Option<&'static Shown> {
     TABLE.iter().find(|s| s.group == group)
 }
 
-/// An answer about all tasks, with `groups` and nothing else, and of these only what /proc shows everyone. Attributes that
-/// this code does not know are left out.
+/// An answer about all tasks, with `groups` and nothing else, and of these only what /proc shows
+/// everyone. Attributes that this code does not know are left out.
 ///
-/// `is_public` is asked about each command line that is not empty, with the task and the text. A text that it refuses is
-/// left out and marked as BLOCKED, so that the client reads it from its own /proc.
+/// `is_public` is asked about each command line that is not empty, with the task and the text. A
+/// text that it refuses is left out and marked as BLOCKED, so that the client reads it from its own
+/// /proc.
 ///
 /// # Errors
 /// [`Error::Stream`] if `stream` is not a stream.
@@ -214,7 +216,8 @@ fn missing(attr: &[u8]) -> impl Iterator<Item = (Group, Reason)> + '_ {
     })
 }
 
-/// A record that may be changed. The stream was made by this very program, so it has the length of ours.
+/// A record that may be changed. The stream was made by this very program, so it has the length of
+/// ours.
 fn copy<T: Attribute + Default>(attr: &[u8]) -> T {
     T::read_from_prefix(attr).map(|(r, _)| r).unwrap_or_default()
 }

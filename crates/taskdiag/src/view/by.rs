@@ -8,7 +8,8 @@ use super::rows::{Item, Rows, Sum, Take};
 use crate::Groups;
 use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
 
-/// Tells rows whose memory was counted with an earlier row: those of processes and threads that share it.
+/// Tells rows whose memory was counted with an earlier row: those of processes and threads that
+/// share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryOnce {
     /// The task of the last row, and whether its memory was counted with another task.
@@ -22,7 +23,8 @@ impl MemoryOnce {
     pub fn is_about(field: &Field) -> bool {
         field.groups.intersects(Groups::OF_MEMORY) && field.adds_up()
     }
-    /// Whether the memory of this row's task was counted with an earlier task. Rows of one task follow each other.
+    /// Whether the memory of this row's task was counted with an earlier task. Rows of one task
+    /// follow each other.
     pub fn was_counted(&mut self, row: &Row<'_>) -> bool {
         let pid = row.view.pid();
         if pid != self.last.0 {
@@ -169,7 +171,8 @@ impl<'a> Sums<'a> {
         let of_processes = cx.threads.then(|| OfProcesses::new(fields()));
         Sums { cx, key, columns, keys, lines, index, text, once, of_processes }
     }
-    /// Add a row. `lack` is called with the number of each column that has no value, and the reason.
+    /// Add a row. `lack` is called with the number of each column that has no value, and the
+    /// reason.
     pub fn add(&mut self, row: &Row<'_>, lack: &mut dyn FnMut(usize, Missing)) {
         let pid = row.view.pid();
         let was_counted = self.once.was_counted(row);
@@ -267,7 +270,8 @@ mod tests {
     use super::*;
     use crate::field::TOP;
 
-    /// Processes 10 and 20 of 2 and 3 threads, with 4 KiB and 8 KiB of memory. The leader of 20 has ended.
+    /// Processes 10 and 20 of 2 and 3 threads, with 4 KiB and 8 KiB of memory. The leader of 20 has
+    /// ended.
     fn threads() -> Stream<taskdiag_wire::AlignedBuf> {
         let mut w = StreamWriter::new();
         let groups = Groups::BASE | Groups::STAT | Groups::STATM;

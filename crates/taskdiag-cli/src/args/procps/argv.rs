@@ -1,5 +1,6 @@
-//! The words of a command line, read as procps does: first as System V, with BSD words where they have no
-//! dash; and where that makes no sense, once more with the dashes taken for nothing (`-aux`).
+//! The words of a command line, read as procps does: first as System V, with BSD words where they
+//! have no dash; and where that makes no sense, once more with the dashes taken for nothing
+//! (`-aux`).
 
 use super::table::{BSD, Does, LONG, OptionRow, UNIX};
 use super::{Instead, Selector, Typed};
@@ -39,8 +40,9 @@ pub fn parse(words: &[String]) -> Result<Typed, Exit> {
     }
 }
 
-/// Parses the arguments of `taskdiag ps`, which also takes words to find processes by, as in `ps nginx`. A word is one that
-/// makes no sense as letters in the style of BSD. Returns the words beside what was parsed.
+/// Parses the arguments of `taskdiag ps`, which also takes words to find processes by, as in `ps
+/// nginx`. A word is one that makes no sense as letters in the style of BSD. Returns the words
+/// beside what was parsed.
 ///
 /// # Errors
 /// Those of [`parse`], if there are no such words.
@@ -90,7 +92,8 @@ pub fn wants_value(word: &str) -> bool {
     first.is_some_and(|(i, c)| i + c.len_utf8() == letters.len())
 }
 
-/// Is this a word to find processes by? Words that begin as `ps aux` are likely to be misspelt letters.
+/// Is this a word to find processes by? Words that begin as `ps aux` are likely to be misspelt
+/// letters.
 fn is_word(word: &str) -> bool {
     word.starts_with(char::is_alphabetic)
         && word.chars().count() > 2
@@ -137,7 +140,8 @@ impl<'a> TypedWords<'a> {
             match (letters.next(), letters.next(), letters.next()) {
                 (Some('-'), Some('-'), Some(c)) if c.is_alphabetic() => {
                     self.long(word, &mut t)?;
-                    // The word after --help names a section, as in 'ps --help simple'. The help has all of them.
+                    // The word after --help names a section, as in 'ps --help simple'. The help has
+                    // all of them.
                     if matches!(t.instead, Some(Instead::Help)) {
                         return Ok(t);
                     }
@@ -278,7 +282,8 @@ impl<'a> TypedWords<'a> {
     }
 }
 
-/// Whether a word may be the name of a program. One of its letters was read as an option, with the rest as its value.
+/// Whether a word may be the name of a program. One of its letters was read as an option, with the
+/// rest as its value.
 fn is_name(word: &str, rest: &str, table: &[OptionRow<char>]) -> bool {
     std::ptr::eq(table, BSD)
         && !rest.is_empty()

@@ -26,8 +26,8 @@ const OWN: &[(&str, &str)] = &[
     ("thcount", "nlwp:5=THCNT"),
 ];
 
-/// Names for which procps has `-` in each row, those of other systems and some that it does not print: header, width (0: that of process ids) and
-/// alignment.
+/// Names for which procps has `-` in each row, those of other systems and some that it does not
+/// print: header, width (0: that of process ids) and alignment.
 const EMPTY: &[(&str, &str, usize, Align)] = &[
     ("acflag", "ACFLG", 5, Right),
     ("acflg", "ACFLG", 5, Right),
@@ -279,8 +279,8 @@ fn item(text: &str) -> Result<Vec<Column>, Exit> {
     if bare == "lim" {
         columns.iter_mut().for_each(|c| c.form = TextForm::Kib);
     }
-    // Sets of signals have the digits for which there is room, even where a width is typed: that is of the short form, and
-    // leaves blanks after them.
+    // Sets of signals have the digits for which there is room, even where a width is typed: that is
+    // of the short form, and leaves blanks after them.
     for c in columns.iter_mut().filter(|c| c.form == TextForm::Signals && c.fixed) {
         c.width += ALL_SIGNALS - SHORT_SIGNALS;
         c.align = Left;
@@ -410,8 +410,8 @@ pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
     Ok((columns, keys))
 }
 
-/// Gives columns that procps to the letter shows as `-` the value that they have here. Of one that only another system has, the
-/// error says what there is instead.
+/// Gives columns that procps to the letter shows as `-` the value that they have here. Of one that
+/// only another system has, the error says what there is instead.
 pub fn fill(columns: &mut [Column]) -> Result<(), Exit> {
     let is_one = |c: &&mut Column| [&NO_VALUE, &NO_ID].iter().any(|f| std::ptr::eq(c.field, *f));
     for c in columns.iter_mut().filter(is_one) {
@@ -541,8 +541,8 @@ fn bsd(t: &Typed, view: Bsd) -> Result<Vec<Column>, Exit> {
     Ok(columns)
 }
 
-/// The view that grows with the letters of System V; with the default columns of BSD where only BSD words
-/// were typed.
+/// The view that grows with the letters of System V; with the default columns of BSD where only BSD
+/// words were typed.
 fn unix(t: &Typed) -> Result<Vec<Column>, Exit> {
     let mut spec: Vec<&str> = Vec::new();
     let mut add = |when: bool, names: &[&'static str]| {

@@ -1,8 +1,8 @@
 //! The arguments of procps `ps`: what fingers type is read as procps reads it.
 //!
-//! [`argv`] reads the words, [`layout`] makes the columns of them, this file makes the selection. Nothing
-//! here looks at processes: procps' habit of showing only the caller's own processes, where no selection is
-//! given, becomes conditions like any other.
+//! [`argv`] reads the words, [`layout`] makes the columns of them, this file makes the selection.
+//! Nothing here looks at processes: procps' habit of showing only the caller's own processes, where
+//! no selection is given, becomes conditions like any other.
 
 mod argv;
 mod layout;
@@ -156,8 +156,8 @@ pub enum Instead {
 }
 
 impl Typed {
-    /// Is there anything that selects or arranges processes as only procps does? `-o`, `--sort` and the
-    /// width of the output do not: `taskdiag ps -o pid,comm` lists all processes.
+    /// Is there anything that selects or arranges processes as only procps does? `-o`, `--sort` and
+    /// the width of the output do not: `taskdiag ps -o pid,comm` lists all processes.
     pub fn is_procps(&self) -> bool {
         let only_output = Typed {
             specs: self.specs.clone(),

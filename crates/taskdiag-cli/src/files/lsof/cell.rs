@@ -135,7 +135,8 @@ impl<'a> Cells<'a> {
         let row = file.owner.row.with_part(Part::File(OpenRow::new(file, self.all.files)));
         take(&Record { row, file: Some(file), denied: "", task })
     }
-    /// The rows of a process whose files nobody here may see. lsof does not know its descriptors, but that they are denied.
+    /// The rows of a process whose files nobody here may see. lsof does not know its descriptors,
+    /// but that they are denied.
     fn give_denied(
         &self,
         owner: &Owner<'_>,

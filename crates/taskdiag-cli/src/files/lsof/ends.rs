@@ -1,4 +1,5 @@
-//! `-E` and `+E`: the processes that have the other ends of pipes, sockets, terminals, message queues and eventfds.
+//! `-E` and `+E`: the processes that have the other ends of pipes, sockets, terminals, message
+//! queues and eventfds.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -10,7 +11,8 @@ use taskdiag::wire::FdDetailKind;
 use super::cell::Cells;
 use super::kernel::Kernel;
 
-/// More ends than these are counted: a pipe that thousands have inherited would otherwise have millions of them in the list.
+/// More ends than these are counted: a pipe that thousands have inherited would otherwise have
+/// millions of them in the list.
 const NAMED: usize = 1000;
 /// Where the kernel numbers its terminals (`UNIX98_PTY_SLAVE_MAJOR`), and their masters.
 const TERMINAL_MAJORS: std::ops::Range<u32> = 136..144;

@@ -1,4 +1,5 @@
-//! Was everything found that was looked for? If not, lsof ends with 1, and says what it did not find if asked to (`-V`).
+//! Was everything found that was looked for? If not, lsof ends with 1, and says what it did not
+//! find if asked to (`-V`).
 
 use std::collections::HashSet;
 

@@ -75,8 +75,8 @@ fn name_of(address: &SocketAddr, flags: i32) -> Option<(String, String)> {
             ((&raw const v6).cast(), size_of_val(&v6))
         }
     };
-    // SAFETY: the address is one of `size` bytes that lives until the end of this function, and each buffer has as many bytes
-    // as the length beside it.
+    // SAFETY: the address is one of `size` bytes that lives until the end of this function, and
+    // each buffer has as many bytes as the length beside it.
     let failed = unsafe {
         libc::getnameinfo(
             raw,

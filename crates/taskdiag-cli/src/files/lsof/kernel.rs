@@ -1,5 +1,6 @@
-//! What lsof reads from the kernel beside the lists of open files: the numbers that stand for the addresses of unix sockets,
-//! the terminals of masters, the file systems of message queues. It is read only where a row needs it.
+//! What lsof reads from the kernel beside the lists of open files: the numbers that stand for the
+//! addresses of unix sockets, the terminals of masters, the file systems of message queues. It is
+//! read only where a row needs it.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -21,8 +22,8 @@ impl Kernel {
     pub(super) fn new(saved: bool) -> Kernel {
         Kernel { saved, ..Kernel::default() }
     }
-    /// What /proc/net/unix has instead of the address of a unix socket: a number that only stays the same until the next
-    /// boot, or nothing of use to users who may not see it.
+    /// What /proc/net/unix has instead of the address of a unix socket: a number that only stays
+    /// the same until the next boot, or nothing of use to users who may not see it.
     pub(super) fn unix_address(&self, inode: u64) -> Option<&str> {
         let read =
             || if self.saved { HashMap::new() } else { unix_addresses().unwrap_or_default() };

@@ -1,8 +1,8 @@
-//! The output of lsof, byte for byte: its table, whose columns are as wide as what is in them, its lines for programs, and its
-//! JSON. Where versions of lsof differ, this is as 4.99.7.
+//! The output of lsof, byte for byte: its table, whose columns are as wide as what is in them, its
+//! lines for programs, and its JSON. Where versions of lsof differ, this is as 4.99.7.
 //!
-//! What is selected is the same as for any other table. What lsof knows of sockets and other kernel objects is less than
-//! `taskdiag files` shows.
+//! What is selected is the same as for any other table. What lsof knows of sockets and other kernel
+//! objects is less than `taskdiag files` shows.
 
 mod cell;
 mod ends;
@@ -290,7 +290,8 @@ fn table(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     })?;
     if any {
         line(sink.buf(), &columns, |c| match c.cell {
-            // Blanks stand above the letters of access and lock. As in lsof, that may be one more than in the rows.
+            // Blanks stand above the letters of access and lock. As in lsof, that may be one more
+            // than in the rows.
             Cell::Fd => format!("{:>1$}  ", c.title, c.width.saturating_sub(2)).into(),
             _ => c.title.into(),
         });
@@ -343,8 +344,8 @@ fn terse(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     Ok(last.is_some())
 }
 
-/// `-v`: the version of lsof whose options and output these are, because scripts decide by it what they may use, and who
-/// this really is.
+/// `-v`: the version of lsof whose options and output these are, because scripts decide by it what
+/// they may use, and who this really is.
 pub fn version() -> String {
     format!(
         "lsof version information:\n    revision: {VERSION}\n    not lsof itself: taskdiag {}, which takes its options and prints what it prints\n",

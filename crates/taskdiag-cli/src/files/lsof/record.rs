@@ -13,7 +13,8 @@ pub(super) struct Record<'r> {
     pub file: Option<&'r OpenFile<'r>>,
     /// Without a file: what of the process is denied, in the words of the column FD.
     pub denied: &'static str,
-    /// The thread that has it, if threads are listed: its id, which is not shown of a main thread, and its name.
+    /// The thread that has it, if threads are listed: its id, which is not shown of a main thread,
+    /// and its name.
     pub task: Option<(Option<u32>, &'r [u8])>,
 }
 
@@ -77,7 +78,8 @@ fn inode_size(file: &OpenFile<'_>) -> u32 {
     if file.fd_type() == Some(FdType::Mqueue) { 80 } else { 0 }
 }
 
-/// Is it a mapped file that was deleted? It is known from the list of mappings only, which has neither size nor links.
+/// Is it a mapped file that was deleted? It is known from the list of mappings only, which has
+/// neither size nor links.
 pub(super) fn is_unmapped(file: &OpenFile<'_>) -> bool {
     matches!(file.what, What::Mapped(_)) && file.has_mark()
 }

@@ -1,4 +1,5 @@
-//! Text that no terminal obeys, in the way of lsof: what cannot be printed in the locale stands there byte by byte.
+//! Text that no terminal obeys, in the way of lsof: what cannot be printed in the locale stands
+//! there byte by byte.
 
 use std::ffi::CStr;
 
@@ -23,7 +24,8 @@ impl Locale {
         if handle.is_null() {
             return Locale::c();
         }
-        // SAFETY: the locale was just made. The string lives as long as it does, and is read at once.
+        // SAFETY: the locale was just made. The string lives as long as it does, and is read at
+        // once.
         let is_utf8 = unsafe {
             let name = libc::nl_langinfo_l(libc::CODESET, handle);
             !name.is_null() && CStr::from_ptr(name).to_bytes().eq_ignore_ascii_case(b"UTF-8")
@@ -70,8 +72,8 @@ impl Drop for Locale {
     }
 }
 
-/// The name of a command in the table: cut after `most` cells, but not within what stands for a byte. lsof looks at single
-/// bytes there, and blanks do not stand for themselves.
+/// The name of a command in the table: cut after `most` cells, but not within what stands for a
+/// byte. lsof looks at single bytes there, and blanks do not stand for themselves.
 pub(super) fn command(text: &[u8], most: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for b in text {

@@ -1,4 +1,5 @@
-//! What lsof knows of sockets, which it looks for in the lists of the kernel for its own network namespace.
+//! What lsof knows of sockets, which it looks for in the lists of the kernel for its own network
+//! namespace.
 
 use std::net::IpAddr;
 
@@ -12,8 +13,8 @@ use super::record::Record;
 /// `TCP_CLOSE` and `TCP_BOUND_INACTIVE`: such a socket is in no list.
 const NOT_LISTED: [u16; 2] = [7, 13];
 
-/// Is it a socket that lsof finds in none of the lists for internet sockets: one of another network namespace, or without an
-/// address?
+/// Is it a socket that lsof finds in none of the lists for internet sockets: one of another network
+/// namespace, or without an address?
 pub(super) fn is_unknown(cells: &Cells<'_>, file: &OpenFile<'_>) -> bool {
     let is_known =
         |s: &Entry<'_, Socket>| !is_raw(s) && !is_ping(s) && kernels_protocol(cells, s).is_none();

@@ -3,8 +3,8 @@
 //! same object. /proc does not show it, and neither do separate answers about single processes.
 //! Without this, sums over such processes would count their memory several times.
 //!
-//! Processes whose lists look alike are compared with kcmp(2). The second one then refers to the first one, as in an answer
-//! of BPF.
+//! Processes whose lists look alike are compared with kcmp(2). The second one then refers to the
+//! first one, as in an answer of BPF.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,8 @@ use crate::snapshot::Snapshot;
 const KCMP_VM: libc::c_int = 1;
 const KCMP_FILES: libc::c_int = 2;
 
-/// The group whose values show whether two tasks may share this one: a sum over a list is shared with the list.
+/// The group whose values show whether two tasks may share this one: a sum over a list is shared
+/// with the list.
 fn looked_at(g: Group) -> Group {
     match g {
         Group::VmaStat => Group::Vma,

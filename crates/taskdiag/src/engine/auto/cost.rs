@@ -1,11 +1,11 @@
-//! The cost model: facts about machine and request go in, and a plan comes out. It is pure, and it is the
-//! only place where engines are compared.
+//! The cost model: facts about machine and request go in, and a plan comes out. It is pure, and it
+//! is the only place where engines are compared.
 //!
-//! All numbers are nanoseconds of CPU time, measured by `bench/` on a virtual machine with 2 CPUs. Only
-//! their ratios matter, because a machine that is twice as fast is so for every engine. What each group costs is in its row
-//! of the registry ([`Price`](taskdiag_wire::properties::Price)), and here is what depends on the request. bpf takes
-//! milliseconds to load and next to nothing for each task, while procfs takes microseconds for each task.
-//! So the number of tasks decides.
+//! All numbers are nanoseconds of CPU time, measured by `bench/` on a virtual machine with 2 CPUs.
+//! Only their ratios matter, because a machine that is twice as fast is so for every engine. What
+//! each group costs is in its row of the registry ([`Price`](taskdiag_wire::properties::Price)),
+//! and here is what depends on the request. bpf takes milliseconds to load and next to nothing for
+//! each task, while procfs takes microseconds for each task. So the number of tasks decides.
 
 use taskdiag_wire::properties::{FILE, STATUS_FILE};
 use taskdiag_wire::{Group, Groups, Strategy};
@@ -50,28 +50,31 @@ pub struct EnginePart {
     pub why: String,
 }
 
-/// Which engine answers which groups. Every group of the request is in exactly one part, or in `nobody`.
+/// Which engine answers which groups. Every group of the request is in exactly one part, or in
+/// `nobody`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// The first part decides which tasks are in the answer. The others add their groups to these tasks.
+    /// The first part decides which tasks are in the answer. The others add their groups to these
+    /// tasks.
     pub parts: Vec<EnginePart>,
     /// Groups that no engine can answer here.
     pub nobody: Groups,
 }
 
-/// To load the program and close it: maps, relocations, verifier. This number, the next three and `bpf_load_ns` of each group
-/// are medians of CPU time over 21 rounds, as ratios to [`FILE`]. Measured was `dump --engine bpf` of one process, each group
-/// and some sets of groups by turns, beside `--engine procfs` of the same and of 500 processes.
+/// To load the program and close it: maps, relocations, verifier. This number, the next three and
+/// `bpf_load_ns` of each group are medians of CPU time over 21 rounds, as ratios to [`FILE`].
+/// Measured was `dump --engine bpf` of one process, each group and some sets of groups by turns,
+/// beside `--engine procfs` of the same and of 500 processes.
 const BPF_LOAD: u64 = 1_000_000;
 /// To clear the state of a program that stays loaded, open its iterator, and close that.
 const BPF_RESTART: u64 = 15_000;
-/// To ask the service, on both sides: the connection, the checks of the caller, and what it costs the service besides the
-/// walk.
+/// To ask the service, on both sides: the connection, the checks of the caller, and what it costs
+/// the service besides the walk.
 const SERVICE_ASK: u64 = 300_000;
 /// To load the larger program that the rarer groups need.
 const BPF_LOAD_LARGE: u64 = 1_400_000;
-/// For each memory mapping of a process beyond the usual 40. Measured with 2,000 to 60,000 mappings of one process; both
-/// engines take the same time for 19,000.
+/// For each memory mapping of a process beyond the usual 40. Measured with 2,000 to 60,000 mappings
+/// of one process; both engines take the same time for 19,000.
 const BPF_MAPPING: u64 = 90;
 const PROC_MAPPING: u64 = 240;
 /// For each thread when /proc is listed, because the kernel steps over every thread.
@@ -86,13 +89,14 @@ fn bpf_load(asked: Groups) -> u64 {
     program + asked.iter().map(|g| g.properties().price.bpf_load_ns).sum::<u64>()
 }
 
-/// For groups that BPF does not have, this is the cost of the kernel engine, which walks over the pages as a read of the text in
-/// /proc does.
+/// For groups that BPF does not have, this is the cost of the kernel engine, which walks over the
+/// pages as a read of the text in /proc does.
 fn bpf_task(g: Group) -> u64 {
     g.properties().price.bpf_ns
 }
 
-/// To read `statm`, for which the kernel collects less than for other files. Measured as [`STATUS_FILE`].
+/// To read `statm`, for which the kernel collects less than for other files. Measured as
+/// [`STATUS_FILE`].
 const PROC_STATM: u64 = 3_200;
 
 /// CPU time of procfs for one group of one task. The measurement ran `dump --engine procfs` for one
@@ -343,8 +347,9 @@ fn without_service(req: &Request, f: &Facts) -> Split {
     Split { parts, nobody: left }
 }
 
-/// Groups that must come from one engine, because [`FILE_STAT`](Groups::FILE_STAT) has an entry for each mapped file that
-/// its engine lists. The set is written by hand, because it is about how two groups refer to each other.
+/// Groups that must come from one engine, because [`FILE_STAT`](Groups::FILE_STAT) has an entry for
+/// each mapped file that its engine lists. The set is written by hand, because it is about how two
+/// groups refer to each other.
 const MAPPED: Groups = Groups::VMA.union(Groups::FILE_STAT);
 
 /// If BPF is chosen for a process with many mappings, /proc is faster for its other groups, because

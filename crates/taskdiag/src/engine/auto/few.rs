@@ -51,9 +51,9 @@ pub(crate) struct Found {
     pub is_same: Box<dyn Fn(&Snapshot) -> bool>,
 }
 
-/// Asks `first`, about all tasks, and then for the rest of the tasks that `find` finds in that answer, if this costs less
-/// than to ask `all`, about all tasks. `query` answers what is about all tasks; `is_rare` says that few tasks are likely to
-/// be found.
+/// Asks `first`, about all tasks, and then for the rest of the tasks that `find` finds in that
+/// answer, if this costs less than to ask `all`, about all tasks. `query` answers what is about all
+/// tasks; `is_rare` says that few tasks are likely to be found.
 ///
 /// # Errors
 /// As [`query`](super::query).
@@ -84,8 +84,9 @@ pub(crate) fn in_two_steps(
     few(&first, all.groups, &requests, choice, &*is_same)
 }
 
-/// The answers to these requests joined into one, with the time of `first` and for the groups `asked`. A process that does
-/// not exist any more, or whose answer `taken` refuses, counts as vanished.
+/// The answers to these requests joined into one, with the time of `first` and for the groups
+/// `asked`. A process that does not exist any more, or whose answer `taken` refuses, counts as
+/// vanished.
 ///
 /// # Errors
 /// As [`query`](super::query), except that pids that do not exist are no error.

@@ -1,5 +1,5 @@
-//! Joins streams: several answers one after the other, or the groups of one engine added to the tasks of
-//! another. It works on bytes, so values stay as the engines wrote them.
+//! Joins streams: several answers one after the other, or the groups of one engine added to the
+//! tasks of another. It works on bytes, so values stay as the engines wrote them.
 //!
 //! Two kinds of references in a stream need care. Numbers of names may be the same in two answers
 //! of one engine. And a task may share a value with another one that is not in the joined answer.
@@ -103,7 +103,8 @@ pub fn append(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     Ok(w.finish(sum(&done, more.done())).into())
 }
 
-/// [`add_groups`] for answers about one task that have no group in common. It works in place if `more` has no references.
+/// [`add_groups`] for answers about one task that have no group in common. It works in place if
+/// `more` has no references.
 pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     let added = Stream::parse(more)?;
     let tasks: Vec<_> = added.tasks().collect();
@@ -130,9 +131,10 @@ pub fn add_to_one(main: Bytes, more: &[u8]) -> Result<Bytes, Error> {
     Ok(add_groups(main.as_ref(), more)?.into())
 }
 
-/// The tasks of `main`, each with the groups that `more` has for the same task. If `more` does not have the task, or only a
-/// new process with the same pid but another start time, the groups of `more` are marked as vanished, or as stopped if
-/// `more` ended early. If a task of `more` is not in `main`, its names and the values that others share with it are kept.
+/// The tasks of `main`, each with the groups that `more` has for the same task. If `more` does not
+/// have the task, or only a new process with the same pid but another start time, the groups of
+/// `more` are marked as vanished, or as stopped if `more` ended early. If a task of `more` is not
+/// in `main`, its names and the values that others share with it are kept.
 pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
     let (main, more) = (Stream::parse(main)?, Stream::parse(more)?);
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
@@ -142,7 +144,8 @@ pub fn add_groups(main: &[u8], more: &[u8]) -> Result<AlignedBuf, Error> {
             _ => true,
         })
     };
-    // If `more` ended early, so does the joined answer, and it is not known which tasks have vanished.
+    // If `more` ended early, so does the joined answer, and it is not known which tasks have
+    // vanished.
     let error = more.done().error;
     let absent = if error == 0 { Reason::Vanished } else { Reason::Stopped };
     let mut numbers = NameNumbers::default();
@@ -209,8 +212,8 @@ impl Adder<'_> {
         }
     }
 
-    /// Task `pid` shares a group with another task. If that one is not in the answer, the first task that shares the group
-    /// gets the value, and the others share it with that task.
+    /// Task `pid` shares a group with another task. If that one is not in the answer, the first
+    /// task that shares the group gets the value, and the others share it with that task.
     fn share(&mut self, pid: u32, bytes: &[u8]) {
         let s = shared(bytes);
         let Some(group) = Group::from_number(s.group).filter(|_| !self.kept.contains(&s.pid))

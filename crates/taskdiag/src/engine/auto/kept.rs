@@ -135,7 +135,8 @@ struct Identity {
     object: Option<(Kind, u32)>,
 }
 
-/// The kind of a BPF object. The kernel numbers the objects of each kind separately, so a number alone does not tell them apart.
+/// The kind of a BPF object. The kernel numbers the objects of each kind separately, so a number
+/// alone does not tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Map,
@@ -185,7 +186,8 @@ fn number(fd: RawFd) -> Option<u32> {
         len: u32,
         info: u64,
     }
-    // `struct bpf_map_info`, `struct bpf_prog_info` and `struct bpf_link_info` begin with a type and the number.
+    // `struct bpf_map_info`, `struct bpf_prog_info` and `struct bpf_link_info` begin with a type
+    // and the number.
     let mut info = [0_u32; 2];
     let len = size_of::<[u32; 2]>() as u32;
     let attr = Attr { fd: fd as u32, len, info: info.as_mut_ptr() as u64 };
@@ -215,7 +217,8 @@ mod tests {
     /// Puts another file under the number, as a program does that closes everything and opens a
     /// file.
     fn replace(fd: RawFd, by: RawFd) {
-        // SAFETY: this makes a descriptor. The one that was there belongs to the session, which must notice it.
+        // SAFETY: this makes a descriptor. The one that was there belongs to the session, which
+        // must notice it.
         assert_eq!(unsafe { libc::dup3(by, fd, libc::O_CLOEXEC) }, fd);
     }
 

@@ -1,5 +1,5 @@
-//! Chooses the engines that answer a request, falls back if one fails, and reports which engine served
-//! what and why. `cost` compares the engines; `join` and `refs` join their answers.
+//! Chooses the engines that answer a request, falls back if one fails, and reports which engine
+//! served what and why. `cost` compares the engines; `join` and `refs` join their answers.
 
 mod aliases;
 mod choice;
@@ -54,8 +54,9 @@ pub fn query(req: &Request) -> Result<Snapshot, Error> {
 /// As [`query`], but the caller chooses the engine.
 ///
 /// # Errors
-/// As [`query`]. With [`Choice::Only`] also if that engine does not work here, may not be used, or does not have all
-/// groups, and [`Error::Hidden`]. [`Error::Stream`] if there is a pid but the strategy takes none.
+/// As [`query`]. With [`Choice::Only`] also if that engine does not work here, may not be used, or
+/// does not have all groups, and [`Error::Hidden`]. [`Error::Stream`] if there is a pid but the
+/// strategy takes none.
 pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     answer(req, choice, &mut Engines::default(), &mut None)
 }
@@ -119,7 +120,8 @@ struct Gathered {
     nobody: Vec<u32>,
 }
 
-/// Ask each request, and keep the answers that `taken` accepts. `served` has the engines of earlier requests.
+/// Ask each request, and keep the answers that `taken` accepts. `served` has the engines of earlier
+/// requests.
 fn gather(
     reqs: &[Request],
     choice: Choice,
@@ -207,8 +209,9 @@ pub fn explain(req: &Request) -> Result<Vec<(Groups, EngineId, String)>, Error> 
     Ok(decide(req, &facts).parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect())
 }
 
-/// Whether an answer about all processes may be asked for in parts (see [`Request::with_processes`]): the engines that would
-/// give the whole one can do so. It tries none of them.
+/// Whether an answer about all processes may be asked for in parts (see
+/// [`Request::with_processes`]): the engines that would give the whole one can do so. It tries none
+/// of them.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -220,8 +223,8 @@ pub fn comes_in_parts(req: &Request, choice: Choice) -> Result<bool, Error> {
     })
 }
 
-/// What a person should know about all answers here: whether [`ENV`] or [`CONF`] choose the engine, and whether process
-/// ids are those of another pid namespace.
+/// What a person should know about all answers here: whether [`ENV`] or [`CONF`] choose the engine,
+/// and whether process ids are those of another pid namespace.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -291,7 +294,8 @@ fn auto(
                 None => only_procfs(plan.nobody),
             });
         }
-        // If the BPF part failed after a walk over pages, that would be done twice. So BPF is tried first.
+        // If the BPF part failed after a walk over pages, that would be done twice. So BPF is tried
+        // first.
         let walks = plan.parts[0].groups.intersects(Groups::WALKS_PAGES);
         if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
             if let Some(e) = Bpf::new().err() {
@@ -317,7 +321,8 @@ fn auto(
             }
             Err(failed) => failed,
         };
-        // An engine that fails, or whose answer is not a stream, is not asked again. The remaining engines answer.
+        // An engine that fails, or whose answer is not a stream, is not asked again. The remaining
+        // engines answer.
         match (engine, &e) {
             // The kernel engine also reports this for a process that the caller may not trace, and
             // some sandboxes hide pid 1 from BPF. So other engines are tried.
@@ -353,7 +358,8 @@ fn and_procfs(e: Error) -> Error {
     }
 }
 
-/// The error for groups that no engine here has. procfs has all groups, so the reason is why procfs cannot be used.
+/// The error for groups that no engine here has. procfs has all groups, so the reason is why procfs
+/// cannot be used.
 fn only_procfs(groups: Groups) -> Error {
     let engine = EngineId::Procfs;
     match Procfs::new() {
@@ -455,8 +461,8 @@ impl Process {
     }
 }
 
-/// Does an answer about all tasks lack pid 1? Every pid namespace has one, so the answer is not complete then: some
-/// sandboxes hide it from BPF iterators.
+/// Does an answer about all tasks lack pid 1? Every pid namespace has one, so the answer is not
+/// complete then: some sandboxes hide it from BPF iterators.
 ///
 /// A walk visits pid 1 first, because it is the oldest task of its namespace. An answer that was
 /// stopped may lack it.
@@ -485,7 +491,8 @@ fn add(a: Cost, b: Cost) -> Cost {
     Cost { syscalls: a.syscalls + b.syscalls, wall: a.wall + b.wall, walked: a.walked + b.walked }
 }
 
-/// The groups that the kernel engine answers here, or `None` if it would leave out processes of others that /proc shows.
+/// The groups that the kernel engine answers here, or `None` if it would leave out processes of
+/// others that /proc shows.
 fn kernel_groups(strategy: Strategy) -> Option<Groups> {
     let kernel = Kernel::new().ok()?;
     // If one process is hidden, that is noticed, and another engine is used. If some threads of a
@@ -494,16 +501,18 @@ fn kernel_groups(strategy: Strategy) -> Option<Groups> {
     (one || kernel.sees_all()).then(|| kernel.support().groups)
 }
 
-/// The facts that are known without trying an engine. This is cheap: it opens at most /proc/loadavg, and two files of a
-/// process whose mappings are asked for.
+/// The facts that are known without trying an engine. This is cheap: it opens at most
+/// /proc/loadavg, and two files of a process whose mappings are asked for.
 ///
-/// If /proc belongs to another pid namespace, its process ids are not those that BPF gives. All answers of a machine should
-/// have one numbering. That of /proc is used, because procfs has all groups, needs no rights, and is what other tools show.
+/// If /proc belongs to another pid namespace, its process ids are not those that BPF gives. All
+/// answers of a machine should have one numbering. That of /proc is used, because procfs has all
+/// groups, needs no rights, and is what other tools show.
 fn facts(req: &Request) -> Facts {
     let strategy = req.strategy;
     let (processes, threads) = match strategy {
-        // A few processes may have many threads, and each thread makes a listing of /proc slower. So the threads are
-        // counted unless there are many processes. Then sysinfo(2) suffices, although its count is modulo 65536.
+        // A few processes may have many threads, and each thread makes a listing of /proc slower.
+        // So the threads are counted unless there are many processes. Then sysinfo(2) suffices,
+        // although its count is modulo 65536.
         Strategy::All | Strategy::Children => {
             let processes = estimate::processes();
             (processes, (processes < 4096).then(estimate::threads))

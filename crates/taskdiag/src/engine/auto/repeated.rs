@@ -18,8 +18,8 @@ const ASKED_ALONE: u32 = 2;
 /// How long after a request the next one still counts as a repetition.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The most requests that a cache remembers. Each may have a session, which takes some descriptors and some 3 MB of kernel
-/// memory.
+/// The most requests that a cache remembers. Each may have a session, which takes some descriptors
+/// and some 3 MB of kernel memory.
 const MOST: usize = 4;
 
 /// A repeated request of a program that does not know that a [`Session`](super::Session) is opened
@@ -58,7 +58,8 @@ impl Repeated {
         self.answer_next(request, choice, true, true)
     }
 
-    /// Says that all parts were asked for. It counts as one request: what is loaded stays loaded from the third time on.
+    /// Says that all parts were asked for. It counts as one request: what is loaded stays loaded
+    /// from the third time on.
     pub fn end_parts(&mut self) {
         self.asked = self.asked.saturating_add(1);
         self.last = None;

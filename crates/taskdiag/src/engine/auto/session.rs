@@ -16,8 +16,9 @@ use taskdiag_wire::{Group, Groups};
 
 /// A repeated request, and its last two answers.
 ///
-/// Engines stay open, and BPF programs loaded, until it is dropped, so that only the first answer pays for the load.
-/// The engine is chosen once, and chosen again when it fails. The brake (`/etc/taskdiag.conf`) is checked each time.
+/// Engines stay open, and BPF programs loaded, until it is dropped, so that only the first answer
+/// pays for the load. The engine is chosen once, and chosen again when it fails. The brake
+/// (`/etc/taskdiag.conf`) is checked each time.
 ///
 /// ```
 /// use taskdiag::{Choice, Groups, Request, Session};
@@ -52,8 +53,8 @@ impl Session {
     /// request, since a task is identified by its pid and start time.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the environment variable does not name an engine, [`Error::Unavailable`] if `choice` may not
-    /// be used.
+    /// [`Error::Setting`] if the environment variable does not name an engine,
+    /// [`Error::Unavailable`] if `choice` may not be used.
     pub fn open(request: Request, choice: Choice) -> Result<Session, Error> {
         Session::with(request, choice, Engines::kept())
     }
@@ -88,7 +89,8 @@ impl Session {
     /// [`previous`](Self::previous).
     ///
     /// # Errors
-    /// As [`query_with`](super::query_with). The last two answers stay as they are then, and the next call tries again.
+    /// As [`query_with`](super::query_with). The last two answers stay as they are then, and the
+    /// next call tries again.
     pub fn refresh(&mut self) -> Result<&Snapshot, Error> {
         let new = super::answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
         let old = std::mem::replace(&mut self.before, self.now.take());
@@ -98,8 +100,8 @@ impl Session {
         Ok(self.now.insert(new))
     }
 
-    /// Ask for these processes. The memory of the last answer serves for the new one, so there is no
-    /// [`previous`](Self::previous) one.
+    /// Ask for these processes. The memory of the last answer serves for the new one, so there is
+    /// no [`previous`](Self::previous) one.
     pub(super) fn refresh_part(&mut self, processes: Processes) -> Result<&Snapshot, Error> {
         self.before = None;
         if let Some(Ok(memory)) = self.now.take().map(|s| s.into_bytes().try_into_owned()) {

@@ -34,8 +34,8 @@ pub fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     }
 }
 
-/// The answer with the BLOCKED texts filled in from /proc, and the number of tasks for which that was possible. If /proc
-/// does not have them either, the answer is unchanged.
+/// The answer with the BLOCKED texts filled in from /proc, and the number of tasks for which that
+/// was possible. If /proc does not have them either, the answer is unchanged.
 pub fn complete(req: &Request, answer: Bytes) -> Result<(Bytes, usize, Cost), Error> {
     let text = req.groups & Groups::TEXTS;
     let none = Cost::default();
@@ -124,8 +124,8 @@ fn read(
     Ok((join::concat(streams)?, cost))
 }
 
-/// `main` with BLOCKED texts replaced by those of `more`, from the first task on for which `more` has the same task with
-/// its text. `None` if there is no such task.
+/// `main` with BLOCKED texts replaced by those of `more`, from the first task on for which `more`
+/// has the same task with its text. `None` if there is no such task.
 fn replaced(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> Option<Tail> {
     let by_pid: HashMap<u32, TaskView<'_>> = more.tasks().map(|t| (t.pid(), t)).collect();
     let same = |a: &TaskView<'_>, b: &TaskView<'_>| {
@@ -180,7 +180,8 @@ fn replaced(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> Op
     (n > 0).then_some(Tail { at, tasks: w, done, n })
 }
 
-/// The attribute with the missing groups of a task without those that were found. It is empty if none is left.
+/// The attribute with the missing groups of a task without those that were found. It is empty if
+/// none is left.
 fn still_missing(t: &TaskView<'_>, found: &[Group]) -> Vec<u8> {
     let reasons = t.asked().iter().filter(|g| !found.contains(g));
     let entries: Vec<MissingEntry> = reasons

@@ -1,10 +1,12 @@
-//! Completes what stat(2) says of a file and the programs cannot tell: its device on an overlay of several file systems, which is one
-//! of its layer, and on btrfs, where it is one of the subvolume, whose place in memory is not known if btrfs is a module; and how
-//! many links a directory on an overlay has.
+//! Completes what stat(2) says of a file and the programs cannot tell: its device on an overlay of
+//! several file systems, which is one of its layer, and on btrfs, where it is one of the subvolume,
+//! whose place in memory is not known if btrfs is a module; and how many links a directory on an
+//! overlay has.
 //!
-//! The programs leave this unknown, in a list with this one entry, and write what the inode has. Here stat(2) is asked for it, of
-//! the link in /proc. If that says the device of the file system, so it is for all files of that one, and it is asked no more: an
-//! overlay on one file system costs one call, and one for each directory that is in use. What cannot be asked stays unknown.
+//! The programs leave this unknown, in a list with this one entry, and write what the inode has.
+//! Here stat(2) is asked for it, of the link in /proc. If that says the device of the file system,
+//! so it is for all files of that one, and it is asked no more: an overlay on one file system costs
+//! one call, and one for each directory that is in use. What cannot be asked stays unknown.
 //!
 //! No server is asked. What is closed meanwhile, or has become another file, stays unknown.
 
@@ -176,7 +178,8 @@ mod tests {
     use super::*;
     use taskdiag_wire::{StreamWriter, build};
 
-    /// A stream with a descriptor of each device, of which only that of device 1 is known, and what stat(2) says of the others.
+    /// A stream with a descriptor of each device, of which only that of device 1 is known, and what
+    /// stat(2) says of the others.
     fn completed(said: &[(u32, Option<u32>)]) -> (Vec<Option<u32>>, usize) {
         let mut w = StreamWriter::new();
         w.info(&StreamWriter::blank_info());

@@ -99,8 +99,8 @@ impl StreamMemory for MappedStream {
     }
 }
 
-/// The last chunk in use, and where its content ends. The first chunk holds at least the head, which is not written yet.
-/// Any other chunk may hold as little as one short message.
+/// The last chunk in use, and where its content ends. The first chunk holds at least the head,
+/// which is not written yet. Any other chunk may hold as little as one short message.
 pub fn extent(used: &[u32]) -> (usize, usize) {
     match used.iter().rposition(|u| *u != 0) {
         None | Some(0) => (0, (used[0] as usize).max(HEAD)),

@@ -1,11 +1,11 @@
 //! The bpf engine: a BPF iterator program walks the kernel's own task list and writes the answer
 //! in wire format into memory that is mapped here.
 //!
-//! No /proc file is opened (but the devices of files on an overlay, and on a btrfs that is a module, are asked of the links there:
-//! see `devices`), and nothing stays behind: maps, program, link and iterator are closed
-//! when the answer is complete, or when the session that keeps them ends. There is no ptrace or
-//! hidepid check on this path. It works only for callers with CAP_BPF and CAP_PERFMON, and these may
-//! read all kernel memory anyway.
+//! No /proc file is opened (but the devices of files on an overlay, and on a btrfs that is a
+//! module, are asked of the links there: see `devices`), and nothing stays behind: maps, program,
+//! link and iterator are closed when the answer is complete, or when the session that keeps them
+//! ends. There is no ptrace or hidepid check on this path. It works only for callers with CAP_BPF
+//! and CAP_PERFMON, and these may read all kernel memory anyway.
 //!
 //! It does not decide whether the load time is worth it (see `auto`).
 
@@ -93,7 +93,8 @@ struct Kept {
     groups: Groups,
     members: Members,
     limits: ByteLimits,
-    /// The process that loaded it: a child may be in another pid namespace, which the program would not know.
+    /// The process that loaded it: a child may be in another pid namespace, which the program would
+    /// not know.
     loaded_by: u32,
     /// The approximate size of an answer in bytes.
     expected: usize,
@@ -130,8 +131,8 @@ impl Bpf {
         Ok(engine)
     }
 
-    /// An engine that was not probed, for a caller that falls back when [`run`](Engine::run) fails. The first request is
-    /// the probe then, at its real size.
+    /// An engine that was not probed, for a caller that falls back when [`run`](Engine::run) fails.
+    /// The first request is the probe then, at its real size.
     pub fn untried() -> Bpf {
         Bpf::default()
     }
@@ -149,7 +150,8 @@ impl Bpf {
         Bpf { ahead: true, ..self }
     }
 
-    /// Remembers only two tasks of a walk at first, ends its runs soon and rests between them, so that it often loses its place.
+    /// Remembers only two tasks of a walk at first, ends its runs soon and rests between them, so
+    /// that it often loses its place.
     #[cfg(feature = "testing")]
     pub fn forgetful(self) -> Bpf {
         Bpf { forgetful: true, ..self }
@@ -180,20 +182,22 @@ impl Bpf {
         Bpf { mappings, ..self }
     }
 
-    /// Keep program, maps and link loaded, so that the same request needs no load the next time. They take some
-    /// descriptors and some 3 MB of kernel memory, and nothing runs between two requests.
+    /// Keep program, maps and link loaded, so that the same request needs no load the next time.
+    /// They take some descriptors and some 3 MB of kernel memory, and nothing runs between two
+    /// requests.
     pub fn keeping(self) -> Bpf {
         Bpf { keep: true, ..self }
     }
 
-    /// An engine whose walk ends with an error ([`Cause::Limit`]) when the stream is longer than this. It has to
-    /// [keep](Self::keeping) what is loaded.
+    /// An engine whose walk ends with an error ([`Cause::Limit`]) when the stream is longer than
+    /// this. It has to [keep](Self::keeping) what is loaded.
     #[must_use]
     pub fn at_most(self, bytes: usize) -> Bpf {
         Bpf { most: Some(bytes), ..self }
     }
 
-    /// Give back the memory of an answer that is not needed any more, so that the next answer can use it.
+    /// Give back the memory of an answer that is not needed any more, so that the next answer can
+    /// use it.
     pub fn recycle(&mut self, memory: AlignedBuf) {
         if self.keep {
             self.spare = memory;
@@ -213,8 +217,8 @@ impl Bpf {
         IS_LEGACY.load(Ordering::Relaxed)
     }
 
-    /// The members that the programs read by offset and this kernel has, by their names in `bpf/offsets.h`, with their sizes
-    /// in bytes.
+    /// The members that the programs read by offset and this kernel has, by their names in
+    /// `bpf/offsets.h`, with their sizes in bytes.
     #[cfg(feature = "testing")]
     pub fn member_widths() -> Vec<(&'static str, u32)> {
         offsets::widths()
@@ -304,7 +308,8 @@ impl Bpf {
         Ok(Some((stream, syscalls)))
     }
 
-    /// Memory for an answer that the caller keeps while the next one is made: that of an older answer, or new memory.
+    /// Memory for an answer that the caller keeps while the next one is made: that of an older
+    /// answer, or new memory.
     fn memory(&mut self, expected: usize) -> AlignedBuf {
         match std::mem::take(&mut self.spare) {
             none if none.is_empty() => large::buffer(expected),
@@ -312,7 +317,8 @@ impl Bpf {
         }
     }
 
-    /// Load the program for this request and answer it. Returns the stream and the number of system calls.
+    /// Load the program for this request and answer it. Returns the stream and the number of system
+    /// calls.
     fn load_and_answer(&mut self, head: &Info, req: &Request) -> Result<(Bytes, u64), Error> {
         may_be_called()?;
         let mut sizes = Sizes::estimate(req, self.mappings);

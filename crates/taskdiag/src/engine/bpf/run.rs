@@ -26,9 +26,10 @@ use crate::error::{Cause, Error};
 use crate::large;
 use crate::request::{Processes, Request};
 
-/// The system calls of a load, from [`LoadedProgram::start`] to the close: four for the kernel's types, five for the namespace, the
-/// program's type information and its close, five maps, two values, a freeze, the program, a mapping, the link and its
-/// close, and the iterator; and at the end the mapping of the output, two unmappings and seven closes.
+/// The system calls of a load, from [`LoadedProgram::start`] to the close: four for the kernel's
+/// types, five for the namespace, the program's type information and its close, five maps, two
+/// values, a freeze, the program, a mapping, the link and its close, and the iterator; and at the
+/// end the mapping of the output, two unmappings and seven closes.
 const LOAD_SYSCALLS: u64 = 34;
 
 /// How long the program runs before it returns. On a kernel without preemption nothing else runs on
@@ -251,7 +252,8 @@ impl LoadedProgram {
                 return Ok(());
             }
             if r >= 0 {
-                // The iterator ended without a call of the program, so it has no task to begin with.
+                // The iterator ended without a call of the program, so it has no task to begin
+                // with.
                 return Err(("walking", io::Error::other("no task is visible to BPF")));
             }
             match error {
@@ -275,10 +277,12 @@ impl LoadedProgram {
         Ok(())
     }
 
-    /// The whole stream, or `None` if the list of seen tasks was too short. `expected` is about how many bytes it has.
+    /// The whole stream, or `None` if the list of seen tasks was too short. `expected` is about how
+    /// many bytes it has.
     ///
-    /// The stream stays in place if all of it is in the output at the end and `keep` is `None`. Else it is copied chunk by
-    /// chunk; if the program is to answer again, `keep` has the memory for that.
+    /// The stream stays in place if all of it is in the output at the end and `keep` is `None`.
+    /// Else it is copied chunk by chunk; if the program is to answer again, `keep` has the memory
+    /// for that.
     ///
     /// If the caller stops the request, the stream ends after the current task.
     pub fn answer(
@@ -363,8 +367,8 @@ impl LoadedProgram {
         }
     }
 
-    /// Map the first `len` bytes of the output, and a little more. Not all of it is mapped, because each page costs time and
-    /// most answers are shorter than the output.
+    /// Map the first `len` bytes of the output, and a little more. Not all of it is mapped, because
+    /// each page costs time and most answers are shorter than the output.
     fn output(&self, len: usize) -> Result<Mapping, Error> {
         let all = self.chunks * CHUNK_SIZE;
         let len = (len + mapped::SPARE).min(all).next_multiple_of(rustix::param::page_size());
@@ -409,7 +413,8 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
     } else {
         match skeleton.load(init) {
             Ok(loaded) => return Ok((loaded, false)),
-            // With too few rights, too little memory or many signals, the other program would fail, too.
+            // With too few rights, too little memory or many signals, the other program would fail,
+            // too.
             Err(e)
                 if ![skel::PROGRAMS, skel::REFUSED].contains(&e.0)
                     || is_no_memory(&e.1)

@@ -1,5 +1,5 @@
-//! `bpf/snapshot.h` in Rust: the data that the program and its user-space half share. A test compiles the
-//! header and compares the two.
+//! `bpf/snapshot.h` in Rust: the data that the program and its user-space half share. A test
+//! compiles the header and compares the two.
 
 use super::offsets::OFFSETS_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -52,7 +52,8 @@ pub struct Config {
     pub offsets: [u16; OFFSETS_MAX],
 }
 
-/// The beginning of `struct state`, which is the programs' `.bss`. User space reads and sets only this part.
+/// The beginning of `struct state`, which is the programs' `.bss`. User space reads and sets only
+/// this part.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct State {
@@ -153,7 +154,8 @@ mod tests {
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     }
 
-    /// Random numbers of all sizes, divided by the programs' function and in 128 bits. Most need the division by bits.
+    /// Random numbers of all sizes, divided by the programs' function and in 128 bits. Most need
+    /// the division by bits.
     const DIVISIONS: &str = r#"
 #include <stdlib.h>
 typedef unsigned int u32;

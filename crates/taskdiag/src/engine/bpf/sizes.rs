@@ -20,8 +20,8 @@ pub fn most(groups: Groups) -> usize {
 /// exists, so it loses its place only if all of them end between two runs. More would keep a CPU
 /// busy for longer, because the kernel clears 8 bytes for each without a pause.
 const SEEN_MAX: usize = 16384;
-/// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`). The verifier takes about a
-/// millisecond for that code.
+/// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`).
+/// The verifier takes about a millisecond for that code.
 const MANY: usize = 2000;
 /// The same for threads (`bpf/touch.h`) that are listed, or whose values are summed up. That saves
 /// less for each.
@@ -51,7 +51,8 @@ impl Sizes {
         let tasks = match req.strategy {
             Strategy::One => {
                 let mappings = usize::try_from(mappings).unwrap_or(usize::MAX);
-                // A third more than estimated, because an answer that does not fit has to be copied as a whole.
+                // A third more than estimated, because an answer that does not fit has to be copied
+                // as a whole.
                 let bytes = mappings.saturating_mul(size_of::<taskdiag_wire::Vma>() * 4 / 3);
                 let chunks = bytes / CHUNK_FULL + reserve(req.groups) + 1;
                 let chunks = chunks.min(CHUNKS_MAX);
@@ -73,8 +74,8 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - shared) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        // These groups take a chain of loads: each load needs the result of the one before. For a list of processes that has none
-        // of them, looking ahead would cost more than it saves.
+        // These groups take a chain of loads: each load needs the result of the one before. For a
+        // list of processes that has none of them, looking ahead would cost more than it saves.
         let chains = Groups::OF_MEMORY & Groups::BPF_LITE;
         let many_processes = is_by_process(req) && tasks >= MANY && req.groups.intersects(chains);
         let many_threads = match is_by_process(req) {

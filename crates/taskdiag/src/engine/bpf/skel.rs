@@ -1,7 +1,7 @@
-//! Loads a light skeleton. Its loader program creates the maps, relocates the programs for the running
-//! kernel, and loads them. The kernel can run the loader, but it takes half of the time in this process,
-//! see `machine` and `resolve`. No libbpf or ELF parser is needed. `bpf/gen` makes the files; the layout
-//! of the loader's context is that of libbpf's `skel_internal.h`.
+//! Loads a light skeleton. Its loader program creates the maps, relocates the programs for the
+//! running kernel, and loads them. The kernel can run the loader, but it takes half of the time in
+//! this process, see `machine` and `resolve`. No libbpf or ELF parser is needed. `bpf/gen` makes
+//! the files; the layout of the loader's context is that of libbpf's `skel_internal.h`.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,7 +25,8 @@ pub const PROGRAMS: &str = "loading the programs";
 /// The same where the verifier has looked at them.
 pub const REFUSED: &str = "the verifier";
 
-/// With `0`, programs are loaded as they were compiled, so that a fault of trimming can be told from one of a program.
+/// With `0`, programs are loaded as they were compiled, so that a fault of trimming can be told
+/// from one of a program.
 const TRIM_ENV: &str = "TASKDIAG_TRIM";
 
 /// A parsed `.lskel` file.
@@ -112,8 +113,8 @@ impl Skeleton {
         ctx
     }
 
-    /// The read-only data that the program will have, by which it is trimmed. `None` if it is not to be trimmed, as `setting`
-    /// says, or if they are not known.
+    /// The read-only data that the program will have, by which it is trimmed. `None` if it is not
+    /// to be trimmed, as `setting` says, or if they are not known.
     fn data_of<'a>(&self, init: &[MapInit<'a>], setting: Option<OsString>) -> Option<Data<'a>> {
         if setting.is_some_and(|s| s == "0") {
             return None;
@@ -141,7 +142,8 @@ impl Skeleton {
     ) -> Option<Result<Loaded, Failed>> {
         let values: Vec<&[u8]> = init.iter().map(|i| i.value).collect();
         let mut data = self.data.to_vec();
-        // Anyone may set this: a program as it was compiled takes longer to load, and its answer is the same.
+        // Anyone may set this: a program as it was compiled takes longer to load, and its answer is
+        // the same.
         let data_of_program = self.data_of(init, std::env::var_os(TRIM_ENV));
         let mut resolver = Resolver::new(types, data_of_program);
         let bytes = ctx[0] as usize;
@@ -193,7 +195,8 @@ impl Loaded {
     }
 }
 
-/// The number of the map of this name. Names have up to 15 bytes; libbpf puts the object's name before .rodata and .bss.
+/// The number of the map of this name. Names have up to 15 bytes; libbpf puts the object's name
+/// before .rodata and .bss.
 fn position(names: &[u8], name: &str) -> Option<usize> {
     names.chunks_exact(16).position(|n| {
         let end = n.iter().position(|b| *b == 0).unwrap_or(16);
@@ -218,7 +221,8 @@ mod tests {
     use crate::engine::bpf::resolve::LoaderWork;
     use zerocopy::FromZeros;
 
-    /// A dry run, which needs no rights: it finds types and relocates the program, but loads nothing.
+    /// A dry run, which needs no rights: it finds types and relocates the program, but loads
+    /// nothing.
     struct Dry<'k>(Resolver<'k>, LoaderWork, Vec<String>);
 
     impl Host for Dry<'_> {
@@ -239,7 +243,8 @@ mod tests {
         fn close(&mut self, _: u32) {}
     }
 
-    /// Loads all programs, as far as that goes without rights, and compares what is done here with what is due.
+    /// Loads all programs, as far as that goes without rights, and compares what is done here with
+    /// what is due.
     fn load_all_dry(setting: Option<&str>, due: LoaderWork) {
         let Some(types) = kernel() else {
             // Written past the capture of test output, so that it is seen although the test passes.
@@ -418,7 +423,8 @@ mod tests {
             if name != "all" {
                 continue;
             }
-            // Without one of its checks it would be wrong, unless the check is one of several after the same loads.
+            // Without one of its checks it would be wrong, unless the check is one of several after
+            // the same loads.
             let (_, checks) = order_of(s, &it, &it.insns, false);
             let some: Vec<_> = checks.iter().step_by(2).collect();
             let matters = some.iter().filter(|pc| {

@@ -78,8 +78,8 @@ impl Kernel {
         }
     }
 
-    /// An engine that uses a proc filesystem which is mounted elsewhere. The answer is about the pid
-    /// namespace of that mount.
+    /// An engine that uses a proc filesystem which is mounted elsewhere. The answer is about the
+    /// pid namespace of that mount.
     ///
     /// # Errors
     /// The same as for [`new`](Self::new).

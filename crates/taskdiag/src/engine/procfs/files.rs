@@ -1,5 +1,5 @@
-//! Reads open files, the group FD. Each descriptor costs one readlinkat(), one statx(), and one openat(),
-//! read() and close() of its fdinfo, which is five calls.
+//! Reads open files, the group FD. Each descriptor costs one readlinkat(), one statx(), and one
+//! openat(), read() and close() of its fdinfo, which is five calls.
 //!
 //! statx() does not ask the server of a file (AT_STATX_DONT_SYNC), and it does not mount anything.
 
@@ -357,16 +357,16 @@ fn put_socket(fd: u32, inode: u64, netns: Option<u32>, sock: &Sock, lists: &mut 
 }
 
 impl Reader {
-    /// Calls statx() on the file that a path leads to. It returns what is known without asking a server, and
-    /// the mount.
+    /// Calls statx() on the file that a path leads to. It returns what is known without asking a
+    /// server, and the mount.
     pub(super) fn statx(&mut self, dir: BorrowedFd<'_>, path: &CStr) -> Result<Statx, Errno> {
         self.syscalls += 1;
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
-    /// Whether a socket that is listed as one of TCP is one of multipath TCP, which is not listed while it is bound and neither
-    /// listens nor is connected. Its first subflow is.
+    /// Whether a socket that is listed as one of TCP is one of multipath TCP, which is not listed
+    /// while it is bound and neither listens nor is connected. Its first subflow is.
     fn is_subflow(&mut self, listed: &Sock, dir: BorrowedFd<'_>, fd: u32) -> bool {
         i32::from(listed.record.protocol) == libc::IPPROTO_TCP
             && listed.record.state == TCP_CLOSE
@@ -401,7 +401,8 @@ impl Reader {
         !self.leads_to(at, text, FileId::of(s))
     }
 
-    /// Whether a path leads to this file. The kernel gives the path from our root, or from the root of another mount namespace.
+    /// Whether a path leads to this file. The kernel gives the path from our root, or from the root
+    /// of another mount namespace.
     pub(super) fn leads_to(&mut self, mut at: TaskDir<'_>, path: &[u8], file: FileId) -> bool {
         self.id_of_path(path) == Ok(file)
             || self.id_below(at.dir, at.path.file("root"), path) == Ok(file)

@@ -1,5 +1,6 @@
-//! Reads FILE_STAT. It costs one statx() for each of executable, working directory and root of a task, and
-//! one for each mapped file. A mapped file is looked at once, however many tasks map it. No server is asked.
+//! Reads FILE_STAT. It costs one statx() for each of executable, working directory and root of a
+//! task, and one for each mapped file. A mapped file is looked at once, however many tasks map it.
+//! No server is asked.
 
 use std::ffi::CString;
 

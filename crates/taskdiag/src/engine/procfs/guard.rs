@@ -19,15 +19,16 @@ use super::slot::{Parked, STUCK};
 use super::stop::Stop;
 use super::worker::Worker;
 
-/// At most this many threads are left behind. Once there are so many, groups that may wait are not read.
+/// At most this many threads are left behind. Once there are so many, groups that may wait are not
+/// read.
 const MAX_STUCK: usize = 64;
 
 impl Worker<'_> {
     /// Runs a read for the groups `what` that may block on the target.
     ///
     /// # Errors
-    /// [`Stop::Lost`] if another thread has taken over meanwhile; [`Stop::Gap`] if it is known that the read
-    /// would wait.
+    /// [`Stop::Lost`] if another thread has taken over meanwhile; [`Stop::Gap`] if it is known that
+    /// the read would wait.
     pub(super) fn risky<T>(
         &mut self,
         at: TaskDir<'_>,

@@ -1,4 +1,5 @@
-//! Finds the memory of a process whose first thread has ended before others (`pthread_exit()` in `main()`).
+//! Finds the memory of a process whose first thread has ended before others (`pthread_exit()` in
+//! `main()`).
 //!
 //! The files about memory are empty in the directory of such a process, because a thread that has
 //! ended has no memory. The other threads still have it. So the files of another thread are read

@@ -104,7 +104,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Whether the ` (deleted)` at the end of a path was written by the kernel and is not part of the name.
+    /// Whether the ` (deleted)` at the end of a path was written by the kernel and is not part of
+    /// the name.
     fn is_deleted(&mut self, mut at: TaskDir<'_>, file: &'static str, text: &[u8]) -> bool {
         let Ok(target) = self.reader.statx(at.dir, at.path.file(file)) else {
             return false;

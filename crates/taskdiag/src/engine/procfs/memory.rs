@@ -1,9 +1,9 @@
 //! Reads the groups about the memory of a process: VMA, VMA_STAT and ROLLUP, and STATM
 //! where the file `status` is not read for it.
 //!
-//! It reads the text of maps and does not use PROCMAP_QUERY, but for a name that has a newline or looks like it. Measured on 6.18, a mapping costs the same
-//! either way (0.4 µs, with or without a name) in a process with 60,000 mappings, and three times as much by
-//! query in a process with 25.
+//! It reads the text of maps and does not use PROCMAP_QUERY, but for a name that has a newline or
+//! looks like it. Measured on 6.18, a mapping costs the same either way (0.4 µs, with or without a
+//! name) in a process with 60,000 mappings, and three times as much by query in a process with 25.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -41,8 +41,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The same, of the task at this place. `is_own` says whether that is the place of the task itself, whose files may
-    /// stay open.
+    /// The same, of the task at this place. `is_own` says whether that is the place of the task
+    /// itself, whose files may stay open.
     fn sizes_of(
         &mut self,
         mut at: TaskDir<'_>,
@@ -171,8 +171,8 @@ impl Worker<'_> {
         let (room, full) = (self.list_room(at), Cell::new(false));
         let in_time = || in_time() && !full.get();
         let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
-        // The text has some 700 bytes for each mapping. To have all of it in memory took as long as to parse
-        // it.
+        // The text has some 700 bytes for each mapping. To have all of it in memory took as long as
+        // to parse it.
         let (place, path) = (at, at.path.file("smaps"));
         let mut all = |r: &mut Reader| {
             lists.clear();
@@ -250,8 +250,8 @@ impl Worker<'_> {
         }
     }
 
-    /// As `meaning`, for files that are made from the task's memory. A task that is there and has no memory
-    /// is a kernel thread, a zombie, or on its way to one of these.
+    /// As `meaning`, for files that are made from the task's memory. A task that is there and has
+    /// no memory is a kernel thread, a zombie, or on its way to one of these.
     pub(super) fn no_memory(&mut self, at: TaskDir<'_>, e: Errno) -> Stop {
         match e {
             Errno::SRCH if self.reader.exists(at) => Stop::Gap(Reason::Absent),
@@ -345,8 +345,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// The name, with ` (deleted)` after it where the kernel says so. `None`: it cannot be asked. It costs two calls for each
-    /// mapping, and one more for each task.
+    /// The name, with ` (deleted)` after it where the kernel says so. `None`: it cannot be asked.
+    /// It costs two calls for each mapping, and one more for each task.
     fn name(
         &mut self,
         reader: &mut Reader,
@@ -412,8 +412,8 @@ fn is_odd_name(
     reader.leads_to(at, path, file)
 }
 
-/// Device and inode of a mapped file as stat(2) has them. On btrfs and overlay, maps may have others, which are better than none
-/// where the link in map_files may not be followed.
+/// Device and inode of a mapped file as stat(2) has them. On btrfs and overlay, maps may have
+/// others, which are better than none where the link in map_files may not be followed.
 fn mapped_id(reader: &mut Reader, at: TaskDir<'_>, line: &MapLine<'_>, threads: bool) -> FileId {
     let path = at.path.map_file(threads, at.pid, line.vma.start..line.vma.end);
     match reader.statx(at.dir, &path) {

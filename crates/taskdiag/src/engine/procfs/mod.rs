@@ -8,20 +8,22 @@
 //! - `path`, `read` and `held` name and read files and directories;
 //! - `parse` turns their text into records;
 //! - `run` is what all threads that read have in common, and `worker` is one of these threads;
-//! - `task` goes through the groups of one task, and `links`, `memory`, `swap`, `files` and `text` read them;
+//! - `task` goes through the groups of one task, and `links`, `memory`, `swap`, `files` and `text`
+//!   read them;
 //! - `sizes` chooses the file for the sizes of memory;
 //! - `leader` finds the memory of a process whose first thread has ended;
 //! - `shmem` tells how much of a shared memory object is swapped out;
 //! - `sockets` asks sock_diag(7) about the sockets among the files;
 //! - `unlisted` asks a socket itself where no list has it;
-//! - `owners`, `shares` and `names` find values that several tasks have, so that the answer has them once;
+//! - `owners`, `shares` and `names` find values that several tasks have, so that the answer has
+//!   them once;
 //! - `walk` decides which tasks are read, and by how many threads;
-//! - `slot`, `guard` and `supervise` do the same for reads that may wait for a task, so that the answer does not
-//!   wait;
+//! - `slot`, `guard` and `supervise` do the same for reads that may wait for a task, so that the
+//!   answer does not wait;
 //! - `cgroup` finds the ids of cgroups.
 //!
-//! It does not open the directory of a task first. A measurement showed that this gains nothing, even where
-//! 20 files of a task are read.
+//! It does not open the directory of a task first. A measurement showed that this gains nothing,
+//! even where 20 files of a task are read.
 
 mod cgroup;
 mod files;
@@ -94,8 +96,8 @@ pub const GROUPS: Groups = Groups::ALL;
 
 /// The engine that reads the text files of /proc.
 ///
-/// [`Cost::syscalls`] counts every call on /proc. It does not count calls of the allocator or calls that
-/// start threads.
+/// [`Cost::syscalls`] counts every call on /proc. It does not count calls of the allocator or calls
+/// that start threads.
 #[derive(Debug)]
 pub struct Procfs {
     root: PathBuf,
@@ -112,7 +114,8 @@ impl Procfs {
         Procfs::with_root("/proc")
     }
 
-    /// An engine that reads a proc filesystem which is mounted elsewhere, or a directory tree like one.
+    /// An engine that reads a proc filesystem which is mounted elsewhere, or a directory tree like
+    /// one.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where `root` is neither.
@@ -130,8 +133,8 @@ impl Procfs {
         Ok(engine)
     }
 
-    /// Keeps the `stat` and `statm` files of processes open between answers: up to 8,192 files, and at most half of the
-    /// descriptors that this process may have.
+    /// Keeps the `stat` and `statm` files of processes open between answers: up to 8,192 files, and
+    /// at most half of the descriptors that this process may have.
     pub fn keeping(self) -> Procfs {
         Procfs { held: Some(Arc::new(HeldFiles::new())), ..self }
     }

@@ -56,15 +56,16 @@ impl Path {
         self.push(b"task/");
         self
     }
-    /// The path of a file in the directory of the process. `thread` says whether this is the path of a
-    /// thread.
+    /// The path of a file in the directory of the process. `thread` says whether this is the path
+    /// of a thread.
     pub(super) fn of_process(&self, thread: bool, name: &str) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up: &[u8] = if thread { b"../../" } else { b"" };
         CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names contain no NUL")
     }
-    /// The link of a mapping. The directory of a thread has none, and that of a process whose first thread has ended is empty, so
-    /// this is the one that the thread `tid` has beside the processes.
+    /// The link of a mapping. The directory of a thread has none, and that of a process whose first
+    /// thread has ended is empty, so this is the one that the thread `tid` has beside the
+    /// processes.
     pub(super) fn map_file(&self, thread: bool, tid: u32, mapping: Range<u64>) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up = if thread { format!("../../../{tid}/") } else { String::new() };

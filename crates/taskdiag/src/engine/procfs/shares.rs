@@ -1,4 +1,5 @@
-//! Reads a group that the threads of a process share from one of them. The others refer to that thread.
+//! Reads a group that the threads of a process share from one of them. The others refer to that
+//! thread.
 //!
 //! The threads of a process always share its memory. They share its open files unless a thread has
 //! unshared its table, which kcmp(2) shows with one call for each thread. If kcmp(2) is not
@@ -50,8 +51,8 @@ impl Worker<'_> {
         Ok(left)
     }
 
-    /// As `settle`, for groups that were read of this task, so that other threads of the process may refer
-    /// to it.
+    /// As `settle`, for groups that were read of this task, so that other threads of the process
+    /// may refer to it.
     pub(super) fn settle_own(
         &mut self,
         at: TaskDir<'_>,

@@ -55,8 +55,8 @@ impl Sockets {
         Arc::clone(tables.entry(netns).or_insert_with(|| Arc::new(new())))
     }
 
-    /// A socket of another network namespace that was looked at, and that namespace. A thread in a namespace of its own has
-    /// the sockets of its process.
+    /// A socket of another network namespace that was looked at, and that namespace. A thread in a
+    /// namespace of its own has the sockets of its process.
     pub(super) fn elsewhere(&self, inode: u64) -> Option<(u32, Sock)> {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.iter().find_map(|(netns, table)| Some((*netns, table.get(&inode)?.clone())))
@@ -147,8 +147,8 @@ fn dump(calls: &mut u64) -> Dumped {
             refused.extend(*file);
         }
     };
-    // Multipath TCP comes before TCP: its subflows are TCP sockets with the same inode, and other addresses. A kernel
-    // that cannot list it lists at least these.
+    // Multipath TCP comes before TCP: its subflows are TCP sockets with the same inode, and other
+    // addresses. A kernel that cannot list it lists at least these.
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut req = [0u8; 64];
         req[0] = family as u8;
@@ -260,7 +260,8 @@ fn ask(
             any = true;
             match i32::from(kind) {
                 libc::NLMSG_DONE => {
-                    // This is an error for the whole request, for example that the protocol is not known.
+                    // This is an error for the whole request, for example that the protocol is not
+                    // known.
                     let error = payload.first_chunk().map_or(0, |b| i32::from_ne_bytes(*b));
                     return if error < 0 {
                         Err(io::Error::from_raw_os_error(-error))

@@ -215,8 +215,8 @@ fn place(job: &Job, item: usize) -> TaskDir<'_> {
     }
 }
 
-/// Collects the result of a thread. The thread has ended by then, so nothing of it is left after the
-/// request.
+/// Collects the result of a thread. The thread has ended by then, so nothing of it is left after
+/// the request.
 fn collect(part: &mut ReaderPart) {
     let take =
         |r: &Mutex<Option<ReaderResult>>| r.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -231,8 +231,8 @@ fn collect(part: &mut ReaderPart) {
     }
 }
 
-/// If the thread was found waiting in one read often enough, takes its work, because nobody waits for it any
-/// longer.
+/// If the thread was found waiting in one read often enough, takes its work, because nobody waits
+/// for it any longer.
 fn stuck(part: &mut ReaderPart) -> Option<Parked> {
     let now = part.slot.waiting();
     let same = now.is_some() && now == part.seen;

@@ -67,8 +67,8 @@ impl Worker<'_> {
         self.settle_own(at, Groups::SWAP, got)
     }
 
-    /// Swapped bytes of the objects that are mapped, and of those, the bytes in private writable mappings.
-    /// `None` if they cannot be known.
+    /// Swapped bytes of the objects that are mapped, and of those, the bytes in private writable
+    /// mappings. `None` if they cannot be known.
     fn swapped_objects(&mut self, mut at: TaskDir<'_>) -> Result<Option<(u64, u64)>, Stop> {
         let got =
             self.risky(at, Groups::SWAP, |r| r.live_file(at.dir, at.path.file("maps"), || true))?;
@@ -149,8 +149,8 @@ impl Worker<'_> {
         Ok(n)
     }
 
-    /// Bytes of the object's swapped pages that this mapping has copies of, because the process wrote to
-    /// them. `None` if they cannot be known.
+    /// Bytes of the object's swapped pages that this mapping has copies of, because the process
+    /// wrote to them. `None` if they cannot be known.
     fn copied(&mut self, mut at: TaskDir<'_>, line: &MapLine<'_>) -> Result<Option<u64>, Stop> {
         let v = &line.vma;
         self.risky(at, Groups::SWAP, |r| {
@@ -220,8 +220,8 @@ fn device(dev: u32) -> u64 {
     makedev(major, minor)
 }
 
-/// Opens the object by its path as the task sees it, if that leads to the same file. A path with `\012` has a newline there, or
-/// these four characters.
+/// Opens the object by its path as the task sees it, if that leads to the same file. A path with
+/// `\012` has a newline there, or these four characters.
 fn open_name(reader: &mut Reader, mut at: TaskDir<'_>, line: &MapLine<'_>) -> Option<OwnedFd> {
     if line.is_deleted() || !line.text.starts_with(b"/") {
         return None;

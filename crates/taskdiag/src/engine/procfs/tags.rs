@@ -55,7 +55,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// All threads of a process are in one group, and only the directory of the process has the file.
+    /// All threads of a process are in one group, and only the directory of the process has the
+    /// file.
     fn autogroup(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let path = at.path.of_process(self.run.threads, "autogroup");
         match self.reader.file(at.dir, &path) {

@@ -69,7 +69,8 @@ impl Worker<'_> {
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
             self.settle(self.run.groups & (Groups::BASE | none), got)?;
         }
-        // For the size of the table of files alone, the file is not read: FD_COUNT has its number without it.
+        // For the size of the table of files alone, the file is not read: FD_COUNT has its number
+        // without it.
         let for_group = self.wants(Groups::IN_STATUS - Groups::FD_COUNT);
         let mut status = Ok(());
         let from_status = self.run.sizes_from == SizesFrom::Status;
@@ -138,8 +139,8 @@ impl Worker<'_> {
             let got = self.io(at);
             self.settle(Groups::IO, got)?;
         }
-        // NSpid must be read before SCHED, because SCHED reads the status files of other threads into the
-        // same buffer.
+        // NSpid must be read before SCHED, because SCHED reads the status files of other threads
+        // into the same buffer.
         if self.wants(Groups::NS) {
             let got = self.ns(place);
             self.settle(Groups::NS, got)?;
@@ -268,8 +269,9 @@ impl Worker<'_> {
             self.out.put_blob(Group::Cmdline as u16, 0, 0, &[], 0);
             return Ok(());
         }
-        // The kernel returns exactly what lies between its marks, unless the process has overwritten its
-        // last NUL. In that case it looks for the end elsewhere (get_mm_cmdline()), which is within a page.
+        // The kernel returns exactly what lies between its marks, unless the process has
+        // overwritten its last NUL. In that case it looks for the end elsewhere (get_mm_cmdline()),
+        // which is within a page.
         let args_len = stat.and_then(|s| s.args_len);
         let is_title = text.total.is_some_and(|n| args_len.is_some_and(|args| args != n as u64));
         let (len, total) = self.text_total(text, args_len);

@@ -1,4 +1,5 @@
-//! Reads the groups that are a short text each (ENVIRON, LIMITS, SIGNALS, WCHAN, KSTACK), and FD_COUNT.
+//! Reads the groups that are a short text each (ENVIRON, LIMITS, SIGNALS, WCHAN, KSTACK), and
+//! FD_COUNT.
 
 use rustix::io::Errno;
 use taskdiag_wire::{FdCount, Group, Groups, Reason};
@@ -103,7 +104,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The number of open files is the size of the directory fd since Linux 6.2. Before, that size is 0.
+    /// The number of open files is the size of the directory fd since Linux 6.2. Before, that size
+    /// is 0.
     pub(super) fn fd_count(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         let open = match self.reader.stat(at.dir, at.path.file("fd")) {
             Ok(s) if s.st_size > 0 => s.st_size as u64,

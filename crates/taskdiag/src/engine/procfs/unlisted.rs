@@ -149,7 +149,8 @@ fn queues(socket: &OwnedFd, protocol: i32) -> Option<(u32, u32)> {
         };
         return Some((count(libc::FIONREAD)?, count(libc::TIOCOUTQ)?));
     }
-    // SK_MEMINFO_RMEM_ALLOC and SK_MEMINFO_WMEM_ALLOC of linux/sock_diag.h are the first and the third.
+    // SK_MEMINFO_RMEM_ALLOC and SK_MEMINFO_WMEM_ALLOC of linux/sock_diag.h are the first and the
+    // third.
     let mut memory = [0u32; 9];
     let mut len = size_of_val(&memory) as libc::socklen_t;
     // SAFETY: there is room for as many bytes as it says.

@@ -139,8 +139,8 @@ pub(super) fn child(w: &mut Worker<'_>, at: TaskDir<'_>, of: u32) -> Result<(), 
     }
 }
 
-/// Writes the threads of a process. A tid directly under /proc would give the times of the whole process,
-/// because only the directories under task/ have those of the thread.
+/// Writes the threads of a process. A tid directly under /proc would give the times of the whole
+/// process, because only the directories under task/ have those of the thread.
 fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Error> {
     let mut tids = std::mem::take(&mut w.tids);
     let result = match list_threads(w, root, tgid, &mut tids) {
@@ -177,8 +177,8 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
     result
 }
 
-/// Fewer tasks than this are not worth another thread, because a thread costs some 0.1 ms and a task 5 to 20
-/// µs.
+/// Fewer tasks than this are not worth another thread, because a thread costs some 0.1 ms and a
+/// task 5 to 20 µs.
 const TASKS_PER_THREAD: usize = 500;
 /// More threads than this would wait for each other in the kernel.
 const MAX_THREADS: usize = 8;

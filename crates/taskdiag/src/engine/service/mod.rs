@@ -119,7 +119,8 @@ impl Service {
         self.patience = Some((other / 2).clamp(PATIENCE_LEAST, PATIENCE));
     }
 
-    /// Gives back the memory of an answer that is not needed any more, so that the next answer can use it.
+    /// Gives back the memory of an answer that is not needed any more, so that the next answer can
+    /// use it.
     pub(crate) fn recycle(&mut self, memory: AlignedBuf) {
         if self.keep {
             self.spare = memory;

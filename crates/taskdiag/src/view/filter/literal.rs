@@ -1,5 +1,5 @@
-//! Values in expressions: sizes, durations, times, numbers. All numbers are compared in billionths, so
-//! that `1.5` and `200ms` are exact.
+//! Values in expressions: sizes, durations, times, numbers. All numbers are compared in billionths,
+//! so that `1.5` and `200ms` are exact.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ pub(super) const ONE: i128 = 1_000_000_000;
 /// A number may have this many digits. No field has longer ones.
 const DIGITS: usize = 24;
 
-/// A number at the start of `text` in billionths, and the text after it. Digits after the ninth decimal place are ignored.
+/// A number at the start of `text` in billionths, and the text after it. Digits after the ninth
+/// decimal place are ignored.
 fn number(text: &str) -> Option<(i128, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
@@ -58,14 +59,14 @@ pub(super) fn size(text: &str) -> Option<i128> {
     n.checked_mul(1 << (10 * power))
 }
 
-/// The bytes of a size as expressions have it, such as `2G`, `1.5M` or `64KiB`. The units are powers of 1024, and part of a byte is
-/// left out. `None`: it is not such a size.
+/// The bytes of a size as expressions have it, such as `2G`, `1.5M` or `64KiB`. The units are
+/// powers of 1024, and part of a byte is left out. `None`: it is not such a size.
 pub fn parse_size(text: &str) -> Option<u64> {
     u64::try_from(size(text)? / ONE).ok()
 }
 
-/// A duration as expressions have it, such as `500ms`, `1.5s` or `1h30m`. A plain number means seconds. `None`: it is not such a
-/// duration.
+/// A duration as expressions have it, such as `500ms`, `1.5s` or `1h30m`. A plain number means
+/// seconds. `None`: it is not such a duration.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let ns = duration(text)?;
     let whole = u64::try_from(ns / ONE).ok()?;
@@ -98,9 +99,9 @@ pub(super) fn duration(text: &str) -> Option<i128> {
     (!text.is_empty()).then_some(total)
 }
 
-/// A time in ns since 1970. It is written as a number of seconds, or as `YYYY-MM-DD`, which may be followed by a blank or a
-/// T and `HH:MM` or `HH:MM:SS`. It is local time, or UTC with a Z at the end. A date without a time is the moment when that day
-/// begins. `None`: it is not a time.
+/// A time in ns since 1970. It is written as a number of seconds, or as `YYYY-MM-DD`, which may be
+/// followed by a blank or a T and `HH:MM` or `HH:MM:SS`. It is local time, or UTC with a Z at the
+/// end. A date without a time is the moment when that day begins. `None`: it is not a time.
 ///
 /// # Errors
 /// The local clock shows this twice or never.

@@ -1,5 +1,5 @@
-//! A filter: an expression over any column, as in `rss > 1G and user == "web" and args ~ "java.*kafka"`.
-//! `docs/where.md` is the reference of the language.
+//! A filter: an expression over any column, as in `rss > 1G and user == "web" and args ~
+//! "java.*kafka"`. `docs/where.md` is the reference of the language.
 //!
 //! An expression is checked against the table of fields before anything is read. So a wrong one
 //! costs nothing, and the error points at the place. If a value is not known, a test of it is
@@ -74,8 +74,8 @@ impl Filter {
         add(&mut parts, set, expr);
         Ok(Filter { text: text.to_owned(), parts })
     }
-    /// Rows of tasks that have this word in their name or in their arguments. The process `except` is left out; callers
-    /// give their own pid, because they have the word in their own arguments.
+    /// Rows of tasks that have this word in their name or in their arguments. The process `except`
+    /// is left out; callers give their own pid, because they have the word in their own arguments.
     ///
     /// # Errors
     /// If it is not one word: letters, digits and `_ . % - / : @ +`.
@@ -163,7 +163,8 @@ impl Expr {
             Expr::And(all) => all.iter().any(Expr::is_rare),
             Expr::Or(some) => some.iter().all(Expr::is_rare),
             Expr::Not(_) => false,
-            // Users and states do not count, since one user may have most processes, and most processes sleep.
+            // Users and states do not count, since one user may have most processes, and most
+            // processes sleep.
             Expr::Test(t) => {
                 t.how.is_exact() && t.field.name != "s" && !t.field.groups.intersects(Groups::CRED)
             }

@@ -18,7 +18,8 @@ use super::literal;
 use crate::field::{DataType, Field, LACKING, PROCS, Set, nearest};
 use crate::view::Pattern;
 
-/// Parentheses and negations may be nested this deep. The limit is there because each level takes stack.
+/// Parentheses and negations may be nested this deep. The limit is there because each level takes
+/// stack.
 const DEPTH: usize = 100;
 
 pub(super) fn parse(set: &'static Set, text: &str) -> Result<Expr, FilterError> {

@@ -38,7 +38,8 @@ const LINK_TYPES: [&[u8]; 15] = [
     b"sockmap",
 ];
 
-/// The number of a kind of link. Newer kernels have two names for some kinds, and no name for others.
+/// The number of a kind of link. Newer kernels have two names for some kinds, and no name for
+/// others.
 fn link_type(text: &[u8]) -> Option<u64> {
     let name = match text {
         b"kretprobe_multi" => b"kprobe_multi",

@@ -1,10 +1,11 @@
 //! Turns the text of /proc files into wire records. It does no I/O, keeps no memory of its own, and
 //! accepts any bytes.
 //!
-//! A member is known only if its text is whole. A number that is cut by the end of the data, or that does
-//! not fit its type, leaves its `valid` bit clear. The text is never treated as UTF-8.
+//! A member is known only if its text is whole. A number that is cut by the end of the data, or
+//! that does not fit its type, leaves its `valid` bit clear. The text is never treated as UTF-8.
 //!
-//! It is public so that the fuzzer and the benches reach it, and is not part of the stable interface.
+//! It is public so that the fuzzer and the benches reach it, and is not part of the stable
+//! interface.
 
 mod fdinfo;
 mod maps;
@@ -41,8 +42,8 @@ macro_rules! set {
 }
 pub(super) use set;
 
-/// Numbers separated by blanks. A number counts only if something follows it: the kernel ends every line, so
-/// a number at the very end has been cut.
+/// Numbers separated by blanks. A number counts only if something follows it: the kernel ends every
+/// line, so a number at the very end has been cut.
 #[derive(Clone, Copy)]
 struct Fields<'a> {
     rest: &'a [u8],

@@ -1,5 +1,5 @@
-//! Parses sockets from the text of /proc/PID/net, where sock_diag(7) does not list them. Parts of sock_diag
-//! are kernel modules, which may be missing or not be loadable.
+//! Parses sockets from the text of /proc/PID/net, where sock_diag(7) does not list them. Parts of
+//! sock_diag are kernel modules, which may be missing or not be loadable.
 
 use taskdiag_wire::{Socket, build};
 
@@ -14,7 +14,8 @@ const ACCEPTS: u32 = 1 << 16;
 /// `SS_CONNECTING` and `SS_CONNECTED` of linux/net.h.
 const CONNECTED: [u16; 2] = [2, 3];
 
-/// The sockets in a file of /proc/PID/net. There are none if the name of the file is not known here.
+/// The sockets in a file of /proc/PID/net. There are none if the name of the file is not known
+/// here.
 pub fn net_text<'a>(file: &str, text: &'a [u8]) -> impl Iterator<Item = Sock> + 'a {
     let line: fn(&[u8]) -> Option<Sock> = match file {
         "net/tcp" | "net/tcp6" => |l| inet(l, libc::IPPROTO_TCP as u16),

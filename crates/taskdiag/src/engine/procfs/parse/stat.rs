@@ -1,5 +1,5 @@
-//! Parses /proc/PID/stat and /proc/PID/task/TID/stat into BASE, STAT, LAYOUT, the virtual size of STATM, and a
-//! fact about the arguments.
+//! Parses /proc/PID/stat and /proc/PID/task/TID/stat into BASE, STAT, LAYOUT, the virtual size of
+//! STATM, and a fact about the arguments.
 
 use taskdiag_wire::{Base, Layout, Reason, STAT_LOCKED, Stat, Statm, TASK_EXITING, TASK_KTHREAD};
 
@@ -21,8 +21,8 @@ pub struct StatFile {
     pub size_bytes: Option<u64>,
     /// The record LAYOUT, or why there is none.
     pub layout: Result<Layout, Reason>,
-    /// The number of bytes between the kernel's marks of the start and the end of the arguments. `None` if
-    /// the reader may not know them, or there are none.
+    /// The number of bytes between the kernel's marks of the start and the end of the arguments.
+    /// `None` if the reader may not know them, or there are none.
     pub args_len: Option<u64>,
     /// The same for the environment.
     pub environ_len: Option<u64>,
@@ -30,8 +30,8 @@ pub struct StatFile {
     comm_len: usize,
 }
 
-/// The kernel has no longer names than this (`struct proc_task_name` in fs/proc/array.c has 64 bytes with
-/// the NUL).
+/// The kernel has no longer names than this (`struct proc_task_name` in fs/proc/array.c has 64
+/// bytes with the NUL).
 const COMM_MAX: usize = 63;
 
 impl StatFile {
@@ -39,8 +39,8 @@ impl StatFile {
     pub fn comm(&self) -> &[u8] {
         &self.comm[..self.comm_len]
     }
-    /// Whether an empty command line means that the task has none. This is so for a kernel thread, a zombie,
-    /// and a task in `do_exit()`.
+    /// Whether an empty command line means that the task has none. This is so for a kernel thread,
+    /// a zombie, and a task in `do_exit()`.
     pub fn has_no_memory(&self) -> bool {
         self.base.flags & (TASK_KTHREAD | TASK_EXITING) != 0
     }
@@ -57,7 +57,8 @@ impl StatFile {
         set!(statm, Statm.size_bytes, self.size_bytes);
         statm
     }
-    /// Whether the task is a kernel thread or a zombie. A task in `do_exit()` may still have its memory.
+    /// Whether the task is a kernel thread or a zombie. A task in `do_exit()` may still have its
+    /// memory.
     pub fn has_never_memory(&self) -> bool {
         self.base.flags & TASK_KTHREAD != 0 || self.base.state == b'Z'
     }
@@ -127,8 +128,8 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     Some(StatFile { base, stat, size_bytes, layout, args_len, environ_len, comm, comm_len })
 }
 
-/// LAYOUT of these addresses. A task without memory has zeros. To a reader who may not trace the task, the kernel shows
-/// 1 for both ends of the code, and no stack.
+/// LAYOUT of these addresses. A task without memory has zeros. To a reader who may not trace the
+/// task, the kernel shows 1 for both ends of the code, and no stack.
 fn layout(
     start_code: Option<u64>,
     end_code: Option<u64>,
@@ -238,7 +239,8 @@ mod tests {
             assert_eq!(s.comm(), name);
             assert_eq!((s.base.state, s.base.ppid), (b'S', 1));
         }
-        // A kernel might give a longer name than the record holds. It is cut and still ends with a NUL.
+        // A kernel might give a longer name than the record holds. It is cut and still ends with a
+        // NUL.
         assert_eq!(stat(&line(&long), TICK).unwrap().comm(), &long[..63]);
     }
 
