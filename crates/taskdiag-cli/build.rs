@@ -9,7 +9,7 @@ use std::{env, str};
 const ARCHIVE: &str = "libgcc_eh.a";
 
 /// Names the commit for `taskdiag --version`. Builds for tests do not name it, because each commit
-/// would compile all again. A package has no repository, so whoever makes it may set
+/// would compile all again. A package has no repository, so its maintainer may set
 /// `TASKDIAG_COMMIT`.
 fn name_commit() {
     println!("cargo:rerun-if-env-changed=TASKDIAG_COMMIT");

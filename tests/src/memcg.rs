@@ -99,7 +99,7 @@ impl Memcg {
         unsafe { command.pre_exec(enter) };
     }
 
-    /// How many of its processes the kernel has killed for want of memory.
+    /// How many of its processes the kernel has killed because there was no memory.
     pub fn killed(&self) -> u64 {
         let file = if self.is_v1 { "memory.oom_control" } else { "memory.events" };
         let text = fs::read_to_string(self.dir.join(file)).expect("the group is there");

@@ -46,7 +46,7 @@ impl Lsof {
         let out = command.output().expect("lsof runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = out.status.code().expect("it ends by itself");
-        // A sandbox may hide its first process from BPF, which is said.
+        // A sandbox may hide its first process from BPF, and the program says so.
         let stderr = text(&out.stderr);
         let said = stderr.split_inclusive('\n').filter(|l| !l.contains("is hidden from BPF"));
         Ran { code, stdout: text(&out.stdout), stderr: said.collect() }
@@ -340,7 +340,7 @@ fn fd_stands_for_all_descriptors() {
 }
 
 #[test]
-fn what_is_not_found_ends_with_1_and_is_fine_with_q() {
+fn a_file_that_is_not_found_ends_with_1_and_is_fine_with_q() {
     let lsof = Lsof::new();
     let missing = lsof.path("missing");
     let unused = lsof.path("unused");
@@ -429,7 +429,7 @@ fn no_name_is_obeyed_by_a_terminal_or_mistaken_for_another() {
         lsof.of_own(file.as_raw_fd(), &["-Fn"], |out| assert!(out.ends_with(&end), "{out}"));
     }
     let name = b"taskdiag\0test";
-    // SAFETY: the address is as long as is said, and lives until the call returns.
+    // SAFETY: the address has the given length, and lives until the call returns.
     let socket = unsafe {
         let socket = owned(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0));
         let mut address: libc::sockaddr_un = std::mem::zeroed();

@@ -82,7 +82,7 @@ fn programs_as_compiled_give_the_same_answers() {
     }
 }
 
-/// A walk that loses its place, because all tasks that it remembers have ended, begins anew. No
+/// A walk that loses its place, because all tasks that it remembers have ended, begins again. No
 /// task is lost or twice.
 #[test]
 fn a_walk_that_loses_its_place_begins_anew() {

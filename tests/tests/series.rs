@@ -299,6 +299,6 @@ fn a_change_of_an_older_patch_reaches_the_newer_one_or_is_a_conflict() {
     let said =
         newer(kernel.path(), "make", &conflict).expect_err("a line that differs has changed");
     assert!(said.contains(name) && said.contains("kernel/newer keep"), "{said}");
-    let said = newer(kernel.path(), "keep", &conflict).expect_err("it is not mended");
+    let said = newer(kernel.path(), "keep", &conflict).expect_err("it is not fixed");
     assert!(said.contains("conflict markers"), "{said}");
 }

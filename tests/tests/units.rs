@@ -23,7 +23,7 @@ fn crowd(test: &str) -> Option<Mktask> {
 /// A group with the memory of a unit, in which the limit was seen to hold.
 fn group(test: &str, unit: &str) -> Option<Memcg> {
     let group = Memcg::new(memory_max(unit)).map_err(|why| skip(test, &why)).ok()?;
-    let small = Memcg::new(64 << 20).expect("as the one before");
+    let small = Memcg::new(64 << 20).expect("as the previous one");
     assert!(limits_memory(&small), "a group of 64 MiB does not limit memory");
     Some(group)
 }

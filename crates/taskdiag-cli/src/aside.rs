@@ -439,7 +439,10 @@ mod tests {
         assert!(begun[..2].iter().all(Option::is_none) && is_stuck(&begun[2]), "{begun:?}");
         let often = look(&[true; 15]);
         assert!(often[..14].iter().all(Option::is_none), "{often:?}");
-        assert!(often[14].as_ref().is_some_and(|w| w.contains("processor for 30 s")), "{often:?}");
+        assert!(
+            often[14].as_ref().is_some_and(|w| w.contains("processor time for 30 s")),
+            "{often:?}"
+        );
         // It can run at some of the looks.
         assert!(look(&[true, false].repeat(8)[..15]).last().is_some_and(Option::is_some));
     }

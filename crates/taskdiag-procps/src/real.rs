@@ -180,10 +180,7 @@ fn functions(place: Place) -> Option<Real> {
             let at = symbol(place, $name)?;
             // SAFETY: the header of the library gives the function of this name this type, in every
             // version that has the symbol version LIBPROC_2.
-            #[expect(
-                clippy::missing_transmute_annotations,
-                reason = "the type is that of the member"
-            )]
+            #[expect(clippy::missing_transmute_annotations, reason = "the member has the type")]
             unsafe {
                 std::mem::transmute(at)
             }

@@ -1,9 +1,9 @@
 //! What each group is: its form, who has its value, how it is read, who may see it and what it
 //! costs.
 //!
-//! The properties stand in the group's row of the [registry](crate::registry!). Whoever needs a set
-//! of groups, such as all lists, takes one of the sets in this file, so that a new group is in the
-//! right sets as soon as it has its row. No other place lists groups by what they are; the test
+//! The properties stand in the group's row of the [registry](crate::registry!). Code that needs a
+//! set of groups, such as all lists, takes one of the sets in this file, so that a new group is in
+//! the right sets as soon as it has its row. No other place lists groups by what they are; the test
 //! `sets` of this crate finds one that does.
 
 use crate::names::{Group, Groups};

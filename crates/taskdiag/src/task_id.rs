@@ -86,8 +86,8 @@ impl TaskId {
         let between = since_boot(self.start_ns).abs_diff(since_boot(other.start_ns));
         self.pid == other.pid && between <= self.tick_ns(other)
     }
-    /// Did it begin before the other task, or at the same time as far as can be told? Parents, and
-    /// processes of threads, did.
+    /// Did it begin before the other task, or at the same time as far as the times show? Parents,
+    /// and processes of threads, did.
     pub fn is_no_younger(&self, other: &TaskId) -> bool {
         let later = since_boot(other.start_ns).saturating_add_unsigned(self.tick_ns(other));
         since_boot(self.start_ns) <= later

@@ -305,7 +305,7 @@ fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
     let mut bad = Vec::new();
     for i in 0.. {
         let last = seeds.len() - 1;
-        // From the last one on, each seed follows from the one before.
+        // From the last one on, each seed follows from the previous one.
         let seed = seeds
             .get(i)
             .copied()

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown() {
+    fn options_choose_the_columns() {
         let of = |args: &[&str]| typed(args).expect("they are right").layout;
         let all = of(&["-nPls", "+c", "0", "+L", "-g", "-H", "-w", "-Q", "+E", "+fG", "-X"]);
         assert!(all.numeric_hosts && all.numeric_ports && all.numeric_users && all.size);

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_procps_shows_as_nothing_has_its_value_in_the_own_view() {
+    fn columns_that_are_empty_in_procps_have_values_in_our_own_view() {
         let words = ["-eo", "cwd,nvcsw=X,vm_lib:9,cutime"].map(OsString::from);
         let theirs = parse_strict(&words).unwrap().columns;
         let ours = parse(&words).unwrap().columns;

@@ -120,7 +120,7 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
         )),
     }
     let mut lacks: Vec<Lack> = lines.into_iter().map(Lack::always).collect();
-    // Whoever recorded it might not see them.
+    // The user who recorded it had no right to see them.
     lacks.extend(unread.iter().map(|(reason, count)| Lack {
         line: format!(
             "the {list} of a process could not be read {count} times ({reason}): the table {name} has what was known of them before"

@@ -329,7 +329,7 @@ impl Tracker {
         let mut asked = Vec::new();
         for task in snapshot.tasks() {
             let Some(base) = task.record::<Base>() else { continue };
-            // Without a start time it cannot be told from a later process.
+            // Without a start time a later process could not be distinguished from it.
             let Some(id) = TaskId::of(&task) else { continue };
             let is_due = match self.known.get_mut(&task.pid()) {
                 Some(known) if known.id.is_same(&id) => {

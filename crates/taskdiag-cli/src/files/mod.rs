@@ -63,8 +63,8 @@ fn lsof_without_files(args: &FilesArgs) -> Option<Result<(), Exit>> {
     (files > 0 && args.missing.len() == files).then_some(Err(Exit::Code(1)))
 }
 
-/// `-r` and `+r`: a list after the other, with a line between them, as lsof has it. What lists lack
-/// is said when it is another than before.
+/// `-r` and `+r`: one list after the other, with a line between them, as in lsof. What a list lacks
+/// is reported when it is not the same as for the previous list.
 fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
     let mut said = Vec::new();
     let mut ever = false;

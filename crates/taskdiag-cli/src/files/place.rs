@@ -64,7 +64,7 @@ pub enum Kind {
 }
 
 impl Place {
-    /// Takes a FILE for what it is said to be. Is it that?
+    /// Takes a FILE for what the option says that it is. Is it that?
     pub fn be(&mut self, kind: Kind) -> bool {
         if kind == Kind::PlainFile {
             self.mounted.clear();

@@ -232,7 +232,7 @@ impl FileSelection {
             || !self.netns.is_empty()
             || !self.places.is_empty()
     }
-    /// Is this label among those that are wanted? `None`: none is said to be.
+    /// Is this label among those that are wanted? `None`: no label is given.
     pub fn takes_label(&self, label: &str) -> Option<bool> {
         let only = &self.labels.only;
         (!only.is_empty()).then(|| only.iter().any(|l| l.is(label)))

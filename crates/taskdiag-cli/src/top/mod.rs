@@ -6,7 +6,7 @@
 //! A frame does little for tasks that are not on the screen. All tasks are asked for what rows are
 //! sorted, filtered and added up by, and for groups that cost little. A second request, of some 50
 //! processes, has the rest for the rows that can be seen. `Rates` compares an answer with arrays of
-//! counters from the one before. A task is looked up by its pid only if it is not near its old
+//! counters from the previous one. A task is looked up by its pid only if it is not near its old
 //! place and did not begin after the old answer. Sorting is a selection of the rows on the screen
 //! (`select_nth_unstable`), by keys that are packed into one integer. Before anything is done to a
 //! process, a pidfd of it is opened and its start time compared, so that it cannot be another one.

@@ -64,7 +64,7 @@ fn a_default_stands_in_a_file_of_the_user_and_an_option_beats_it() {
     fs::write(&file, vec![b'#'; 1 << 20]).expect("written");
     assert!(ps(&[]).2.contains("larger than 64 KiB"), "{:?}", ps(&[]));
     fs::remove_file(&file).expect("removed");
-    // A FIFO has no writer, so whoever opens it to read would wait.
+    // A FIFO has no writer, so a program that opens it to read would wait.
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &file,

@@ -5,7 +5,7 @@
 //! and some fields of others, only to those who may trace the process. The service tells what is
 //! shown to every reader, in the same precision, and nothing else. A group is private unless its
 //! row of the registry says that it is [`Public`], so a group that is added later is, too. A public
-//! group has a row in [`TABLE`], which says what of it is told.
+//! group has a row in [`TABLE`], which says what of it may be shown.
 //!
 //! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open
 //! the file. None of the functions named calls `ptrace_may_access()`, unless the table says so.
@@ -28,7 +28,7 @@ use crate::task_id::Tick;
 pub struct Shown {
     /// Which group.
     pub group: Group,
-    /// Its record as everyone may see it, in ticks. `None`: the attribute is told as it is.
+    /// Its record as everyone may see it, in ticks. `None`: the attribute is passed on as it is.
     reduce: Option<Reduce>,
     /// The files of a process that show it. The service starts to tell the group only after it has
     /// read them of a process that is not its own.
@@ -136,7 +136,7 @@ pub fn groups(strategy: Strategy) -> Groups {
     }
 }
 
-/// The row of a group that may be told, for an attribute that is its value or a part of it.
+/// The row of a group that may be shown, for an attribute that is its value or a part of it.
 fn row_of(kind: u16, told: Groups) -> Option<&'static Shown> {
     let group = group_of(kind).filter(|g| told.has(*g))?;
     TABLE.iter().find(|s| s.group == group)
@@ -188,7 +188,7 @@ pub fn strip(
             let Some(row) = row_of(kind, groups) else { continue };
             match row.reduce {
                 _ if row.group == Group::Cmdline && hides_text => {}
-                // An attribute beside the record is told as it is.
+                // An attribute beside the record is passed on as it is.
                 Some(reduce) if kind == row.group as u16 => reduce(&mut w, attr, tick),
                 _ => w.raw_attr(attr),
             }

@@ -1,5 +1,5 @@
 //! `-J` and `-j`: JSON with the keys of lsof. As lsof does it, and other than the JSON of taskdiag:
-//! bytes that are no UTF-8 stand there as they are, and internet sockets have no addresses.
+//! bytes that are not valid UTF-8 are printed as they are, and internet sockets have no addresses.
 
 use super::cell::{Cells, Device, Node};
 use super::record::Record;

@@ -76,7 +76,7 @@ pub enum Ends {
     Listed,
 }
 
-/// `-T`: what is said of the state of a socket.
+/// `-T`: which parts of the state of a socket are printed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct States {
     /// Its state.
@@ -126,7 +126,7 @@ pub struct Layout {
     pub without_inet: bool,
     /// `-w`: no rows that only say what is denied.
     pub quiet: bool,
-    /// `-V`: what was not found is said.
+    /// `-V`: prints what was not found.
     pub verbose: bool,
     /// `-Q`: nothing found is no failure.
     pub nothing_is_fine: bool,

@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-/// The locale of whoever runs this, as far as it says what can be printed.
+/// The locale of the caller, as far as it says what can be printed.
 pub(super) struct Locale {
     /// `None`: that of C.
     handle: Option<libc::locale_t>,

@@ -74,7 +74,7 @@ impl Sizes {
         let answer =
             part(tasks) * (32 + size(req.groups - shared) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
-        // These groups take a chain of loads: each load needs the result of the one before. For a
+        // These groups take a chain of loads: each load needs the result of the previous one. For a
         // list of processes that has none of them, looking ahead would cost more than it saves.
         let chains = Groups::OF_MEMORY & Groups::BPF_LITE;
         let many_processes = is_by_process(req) && tasks >= MANY && req.groups.intersects(chains);

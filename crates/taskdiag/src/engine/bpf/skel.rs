@@ -25,8 +25,8 @@ pub const PROGRAMS: &str = "loading the programs";
 /// The same where the verifier has looked at them.
 pub const REFUSED: &str = "the verifier";
 
-/// With `0`, programs are loaded as they were compiled, so that a fault of trimming can be told
-/// from one of a program.
+/// With `0`, programs are loaded as they were compiled, so that a fault of trimming can be
+/// distinguished from a fault of a program.
 const TRIM_ENV: &str = "TASKDIAG_TRIM";
 
 /// A parsed `.lskel` file.

@@ -42,7 +42,7 @@ impl Worker<'_> {
         if self.blocked.1.intersects(what) || STUCK.load(Ordering::Relaxed) >= MAX_STUCK {
             return Err(Stop::Gap(Reason::Blocked));
         }
-        // Whoever holds the lock blocks all of these groups.
+        // The holder of the lock blocks all of these groups.
         let waits_for_lock = what.intersects(Groups::SHARED_MEMORY);
         let also = if waits_for_lock { Groups::WAITS_FOR_MEMORY } else { what };
         let parked = Parked {

@@ -161,7 +161,7 @@ fn queues(socket: &OwnedFd, protocol: i32) -> Option<(u32, u32)> {
     (r == 0 && len >= 12).then_some((memory[0], memory[2]))
 }
 
-/// The network namespace of the socket. It is told only to administrators of that namespace.
+/// The network namespace of the socket. Only administrators of that namespace get it.
 fn netns(socket: &OwnedFd, calls: &mut u64) -> Option<u32> {
     let ns = owned(calls, || {
         // SAFETY: takes numbers, gives a new descriptor that nobody else has.

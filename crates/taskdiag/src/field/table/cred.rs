@@ -58,7 +58,7 @@ const CAPS: [&str; 41] = [
     "checkpoint_restore",
 ];
 
-/// The names of a set of capabilities, as procps has them. One that has no name yet is a number.
+/// The names of a set of capabilities, as in procps. One that has no name yet is a number.
 fn cap_names(set: u64) -> Value<'static> {
     match set {
         0 => return Value::ABSENT,

@@ -4,7 +4,8 @@
 //! expression = conjunction { "or" conjunction }
 //! conjunction = negation { "and" negation }
 //! negation = "not" negation | "(" expression ")" | test
-//! test = column [ operator value | ["not"] "in" "(" value { "," value } ")" | "missing" | "known" ]
+//! test = column [ operator value | ["not"] list | "missing" | "known" ]
+//! list = "in" "(" value { "," value } ")"
 //! ```
 
 use std::cmp::Ordering;
