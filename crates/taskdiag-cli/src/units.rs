@@ -130,8 +130,8 @@ fn said_in(path: &Path) -> Result<Option<Units>, Exit> {
 }
 
 /// The bytes of a file. A file that is not there or may not be read has none. The home of a user
-/// may be on a file system that does not answer. So the file is opened here only if all of its path
-/// is in memory, and else by a child that is not waited for long.
+/// may be on a file system that does not answer. So a file of a user is opened here only if all of
+/// its path is in memory, and else by a child that is not waited for long.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -142,12 +142,16 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let made = match openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
         Ok(fd) => content(File::from(fd)),
         Err(e) if is_lacking(e.kind()) => return Ok(None),
+        // The file system of /etc is that of the programs, so without it nothing would run.
+        Err(_) if path == Path::new(OF_MACHINE) => match opened(path) {
+            Ok(file) => content(file),
+            Err(e) if is_lacking(e.kind()) => return Ok(None),
+            Err(e) => return Err(e.to_string()),
+        },
         Err(_) => {
             let (said, end) = aside::ask(|to| {
-                let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-                let file = File::options().read(true).custom_flags(flags).open(path)?;
                 // The first byte says what the others are.
-                let (kind, bytes) = match content(file) {
+                let (kind, bytes) = match content(opened(path)?) {
                     Ok(bytes) => (b'+', bytes),
                     Err(Refused::Foreign(uid)) => (b'u', uid.to_ne_bytes().to_vec()),
                     Err(Refused::Wrong(why)) => (b'-', why.into_bytes()),
@@ -179,6 +183,11 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
             Ok(None)
         }
     }
+}
+
+/// Opens a file without waiting for a writer of a FIFO.
+fn opened(path: &Path) -> std::io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 /// Why a file is not used.

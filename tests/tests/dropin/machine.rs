@@ -34,7 +34,7 @@ echo "again: $($t dropin install 2>&1 || echo "exit $?")"
 $t dropin status
 echo "first: $(/sbin/ldconfig -p | grep -m1 "$SONAME ")"
 TASKDIAG_STATS=1 ps -eo pid= 2>"$DIR/said" | grep -cx " *$$"
-grep -o 'before [^,]*' "$DIR/said"
+grep -o 'in front of [^,]*' "$DIR/said"
 # What is not about processes goes through to the real library.
 uptime >"$DIR/uptime" && vmstat >"$DIR/vmstat" && echo "others work"
 # A library that comes later is not covered, which is said.
@@ -106,7 +106,7 @@ fn install_status_remove() {
         "is installed already",
         &format!("installed: {stub}, and ps works with it"),
         &format!("=> {stub}"),
-        "\n1\nbefore /",
+        "\n1\nin front of /",
         "others work",
         &format!("for {soname}: it came later, so run 'taskdiag dropin remove' and then"),
         &format!("removed: {stubs}"),

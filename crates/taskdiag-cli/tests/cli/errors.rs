@@ -113,7 +113,7 @@ fn errors_suggest_the_likely_meaning() {
     fails(&["maps", "--pmap", "1"], 2, &["'taskdiag --as pmap PID'"]);
     fails(&["maps", "1", "-d"], 2, &["'taskdiag --as pmap -d PID'"]);
     fails(&["maps", "-XX", "1"], 2, &["'taskdiag --as pmap -XX PID'"]);
-    fails(&["ps", "-o", "resident"], 2, &["as ps has it: use rss"]);
+    fails(&["ps", "-o", "resident"], 2, &["lacks ps's column", "use rss"]);
     fails(&["ps", "-o", "mapping"], 2, &["a column of 'taskdiag maps'"]);
     fails(&["ps", "-b"], 2, &["'-b'", "--help"]);
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
