@@ -13,7 +13,7 @@ use taskdiag::engine::procfs::Procfs;
 use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
 use taskdiag::files::What;
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
-use taskdiag::{Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
+use taskdiag::{ByteLimits, Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
 
 use crate::arrow::Shared;
 use crate::error;
@@ -100,13 +100,46 @@ impl<'py> FromPyObject<'_, 'py> for Bytes {
     }
 }
 
-/// Limits for sums over pages.
+/// How much of the arguments and of the environment of each process is read: bytes, or `"all"`.
+#[derive(Clone, Copy, Debug)]
+pub struct TextBytes(pub u32);
+
+impl<'py> FromPyObject<'_, 'py> for TextBytes {
+    type Error = PyErr;
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<TextBytes> {
+        let text = "args is a number of bytes from 0 on, or 'all'";
+        let most = ByteLimits::ONE.text_bytes;
+        if given.extract::<&str>().is_ok_and(|word| word == "all") {
+            return Ok(TextBytes(most));
+        }
+        if !given.hasattr("__index__")? {
+            return Err(error::bad_argument(text));
+        }
+        let number = given.extract::<u64>();
+        let number = number.map_err(|_| error::bad_query(given.py(), text.to_owned()))?;
+        Ok(TextBytes(u32::try_from(number).unwrap_or(most).min(most)))
+    }
+}
+
+/// Limits for sums over pages, and for arguments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Time for all of them together.
+    /// Time for all sums over pages together.
     pub budget: Option<Duration>,
     /// Resident memory of the largest process.
     pub max_rss: Option<NonZeroU64>,
+    /// The most bytes of the arguments, and of the environment, of a process.
+    pub text_bytes: Option<u32>,
+}
+
+impl Limits {
+    /// Makes them part of a request.
+    pub fn put_into(&self, request: &mut Request) {
+        (request.budget, request.max_rss_bytes) = (self.budget, self.max_rss);
+        if let Some(bytes) = self.text_bytes {
+            request.limits = request.limits.with_texts_of(bytes);
+        }
+    }
 }
 
 /// The arguments that all calls share.
@@ -137,7 +170,8 @@ pub struct Ask {
     pub specs: Vec<Spec>,
     /// Who answers.
     pub choice: Choice,
-    limits: Limits,
+    /// How much may be read.
+    pub limits: Limits,
     /// The process that must exist.
     one: Option<u32>,
     /// An empty list of processes was given, which selects none. An empty list in `query.select`
@@ -264,8 +298,7 @@ impl Ask {
             (None, false) => Request::all(groups),
         };
         let mut request = request.with_members(self.query.members()).with_watch(Arc::clone(watch));
-        request.budget = self.limits.budget;
-        request.max_rss_bytes = self.limits.max_rss;
+        self.limits.put_into(&mut request);
         let answer = Procfs::with_root(proc)?.run(&request)?;
         let snapshot = Snapshot::parse(answer.stream)?;
         let made = Made::of(&self.query, &snapshot, self.specs.clone(), |_| true);
@@ -283,8 +316,7 @@ impl Ask {
         let mut plan: Plan = self.query.plan();
         plan.requests(|r| {
             r.watch = Some(Arc::clone(watch));
-            r.budget = self.limits.budget;
-            r.max_rss_bytes = self.limits.max_rss;
+            self.limits.put_into(r);
         });
         let answered = plan.ask_cached(self.choice, &CACHE)?;
         if let Some(pid) = self.one.filter(|pid| answered.nobody.contains(pid)) {

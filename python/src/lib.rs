@@ -21,15 +21,21 @@ use pyo3::prelude::*;
 use taskdiag::Watch;
 use taskdiag::field::SETS;
 
-use ask::{Ask, Bytes, Common, Limits, Names, Pids};
+use ask::{Ask, Bytes, Common, Limits, Names, Pids, TextBytes};
 use table::{ColumnInfo, Table};
 
-fn limits(py: Python<'_>, budget: Option<f64>, max_rss: Option<Bytes>) -> PyResult<Limits> {
+fn limits(
+    py: Python<'_>,
+    budget: Option<f64>,
+    max_rss: Option<Bytes>,
+    args: Option<TextBytes>,
+) -> PyResult<Limits> {
     let budget = budget.map(Duration::try_from_secs_f64).transpose();
     let budget = budget.map_err(|e| {
         error::bad_query(py, format!("budget is a number of seconds from 0 on: {e}"))
     })?;
-    Ok(Limits { budget, max_rss: max_rss.map(|bytes| bytes.0) })
+    let (max_rss, text_bytes) = (max_rss.map(|bytes| bytes.0), args.map(|bytes| bytes.0));
+    Ok(Limits { budget, max_rss, text_bytes })
 }
 
 fn answer(py: Python<'_>, ask: Ask) -> PyResult<Table> {
@@ -46,7 +52,7 @@ fn answer(py: Python<'_>, ask: Ask) -> PyResult<Table> {
 
 /// Processes, or threads.
 #[pyfunction]
-#[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, pids=None, engine=None, budget=None, max_rss=None, proc=None))]
+#[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, pids=None, engine=None, budget=None, max_rss=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn snapshot(
     py: Python<'_>,
@@ -58,16 +64,17 @@ fn snapshot(
     engine: Option<String>,
     budget: Option<f64>,
     max_rss: Option<Bytes>,
+    args: Option<TextBytes>,
     proc: Option<PathBuf>,
 ) -> PyResult<Table> {
-    let limits = limits(py, budget, max_rss)?;
+    let limits = limits(py, budget, max_rss, args)?;
     let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::tasks(py, common, threads)?)
 }
 
 /// Memory mappings.
 #[pyfunction]
-#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, proc=None))]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn maps(
     py: Python<'_>,
@@ -78,16 +85,17 @@ fn maps(
     engine: Option<String>,
     budget: Option<f64>,
     max_rss: Option<Bytes>,
+    args: Option<TextBytes>,
     proc: Option<PathBuf>,
 ) -> PyResult<Table> {
-    let limits = limits(py, budget, max_rss)?;
+    let limits = limits(py, budget, max_rss, args)?;
     let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::maps(py, common)?)
 }
 
 /// The memory and swap of processes.
 #[pyfunction]
-#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None))]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, args=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn memory(
     py: Python<'_>,
@@ -98,15 +106,16 @@ fn memory(
     engine: Option<String>,
     budget: Option<f64>,
     max_rss: Option<Bytes>,
+    args: Option<TextBytes>,
 ) -> PyResult<Table> {
-    let limits = limits(py, budget, max_rss)?;
+    let limits = limits(py, budget, max_rss, args)?;
     let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc: None };
     answer(py, Ask::memory(py, common)?)
 }
 
 /// Files in use.
 #[pyfunction]
-#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, paths=false, mapped=false, engine=None, proc=None))]
+#[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, paths=false, mapped=false, engine=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn files(
     py: Python<'_>,
@@ -117,9 +126,11 @@ fn files(
     paths: bool,
     mapped: bool,
     engine: Option<String>,
+    args: Option<TextBytes>,
     proc: Option<PathBuf>,
 ) -> PyResult<Table> {
-    let common = Common { columns, filter: r#where, sort, engine, pids, proc, ..Common::default() };
+    let limits = limits(py, None, None, args)?;
+    let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::files(py, common, paths, mapped)?)
 }
 

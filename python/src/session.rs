@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use taskdiag::field::Value;
 use taskdiag::view::Query;
-use taskdiag::{Error, Groups, Members, Request, Session, Stayed, Strategy, Watch};
+use taskdiag::{ByteLimits, Error, Groups, Members, Request, Session, Stayed, Strategy, Watch};
 
-use crate::ask::{Ask, Common, Made, Names, each};
+use crate::ask::{Ask, Bytes, Common, Made, Names, TextBytes, each};
 use crate::table::Table;
 use crate::{error, worker};
 use taskdiag::columns::{Absent, Builder, Spec, Type};
@@ -116,8 +116,12 @@ impl Fixed {
         });
         let strategy = if query.threads { Strategy::AllThread } else { Strategy::All };
         let watch = Arc::new(Watch::new());
-        let request =
-            Request::new(strategy, 0, groups).with_members(members).with_watch(Arc::clone(&watch));
+        // A session holds two answers, as programs do that repeat requests.
+        let mut request = Request::new(strategy, 0, groups)
+            .with_members(members)
+            .with_text_bytes(ByteLimits::SHORT_TEXT)
+            .with_watch(Arc::clone(&watch));
+        self.ask.limits.put_into(&mut request);
         Ok(Inner { session: Session::open(request, self.ask.choice)?, watch })
     }
 }
@@ -188,7 +192,8 @@ impl PySession {
 #[pymethods]
 impl PySession {
     #[new]
-    #[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, deltas=None, engine=None))]
+    #[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, deltas=None, engine=None, budget=None, max_rss=None, args=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
         py: Python<'_>,
         columns: Option<Names>,
@@ -197,8 +202,12 @@ impl PySession {
         sort: Option<Names>,
         deltas: Option<Vec<String>>,
         engine: Option<String>,
+        budget: Option<f64>,
+        max_rss: Option<Bytes>,
+        args: Option<TextBytes>,
     ) -> PyResult<PySession> {
-        let common = Common { columns, filter: r#where, sort, engine, ..Common::default() };
+        let limits = crate::limits(py, budget, max_rss, args)?;
+        let common = Common { columns, filter: r#where, sort, engine, limits, ..Common::default() };
         let ask = Ask::tasks(py, common, threads)?;
         let names = deltas.unwrap_or_else(|| vec![String::from("time")]);
         let mut wanted: Vec<&'static Delta> = Vec::new();

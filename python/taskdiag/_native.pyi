@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, final
 _Result = TypeVar("_Result")
 _Names: TypeAlias = str | Sequence[str]
 _Pids: TypeAlias = int | Sequence[int]
+_Text: TypeAlias = int | Literal["all"]
 _Engine: TypeAlias = Literal["auto", "kernel", "bpf", "service", "procfs"]
 _Path: TypeAlias = str | PathLike[str]
 _Rows: TypeAlias = Literal["tasks", "maps", "memory", "files"]
@@ -146,6 +147,9 @@ class Session:
     `deltas` says which counters `changes()` compares: time (delta_time, delta_pcpu), faults (delta_minflt,
     delta_majflt), io (delta_read_bytes, delta_write_bytes), switches (delta_nvcsw, delta_nivcsw).
 
+    `budget`, `max_rss` and `args` are those of `snapshot()`. A session holds two answers, so without `args` it reads only
+    4096 bytes of the arguments, and of the environment, of each process.
+
     A session belongs to one thread at a time. After Ctrl-C in `refresh()` it begins anew.
     """
 
@@ -158,6 +162,9 @@ class Session:
         sort: _Names | None = None,
         deltas: Sequence[_Delta] | None = None,
         engine: _Engine | None = None,
+        budget: float | None = None,
+        max_rss: int | None = None,
+        args: _Text | None = None,
     ) -> Self: ...
     def refresh(self) -> Table: ...
     def changes(self) -> Changes | None:
@@ -180,6 +187,7 @@ def snapshot(
     engine: _Engine | None = None,
     budget: float | None = None,
     max_rss: int | None = None,
+    args: _Text | None = None,
     proc: _Path | None = None,
 ) -> Table:
     """Processes, or with `threads` all threads.
@@ -188,7 +196,9 @@ def snapshot(
     `where` is a condition, as "rss > 1G and user == web". `sort` names columns, with - before one whose largest value
     comes first. `pids` is one process id, which has to be there, or several; an empty list selects none. `engine` is
     kernel, bpf, service or procfs; without it, the fastest one that works here answers. `budget` (seconds) and `max_rss`
-    (bytes) limit the sums over pages (pss, uss, swap). `proc` is another proc filesystem, or a directory tree like one,
+    (bytes) limit the sums over pages (pss, uss, swap). `args` is how many bytes of the arguments, and of the environment,
+    of each process are read, or "all". Without it, these are 128 KiB, and all of a few processes that `pids` names. A value
+    that was cut is "truncated" in `missing`. `proc` is another proc filesystem, or a directory tree like one,
     that the engine procfs reads.
     """
 
@@ -201,6 +211,7 @@ def maps(
     engine: _Engine | None = None,
     budget: float | None = None,
     max_rss: int | None = None,
+    args: _Text | None = None,
     proc: _Path | None = None,
 ) -> Table:
     """Memory mappings of one process, of several, or of all. A process whose mappings are not known has one row, which
@@ -215,6 +226,7 @@ def memory(
     engine: _Engine | None = None,
     budget: float | None = None,
     max_rss: int | None = None,
+    args: _Text | None = None,
 ) -> Table:
     """What processes have in memory and in swap, shared pages shared out (pss). Kernel threads and zombies have none
     and no row. The kernel walks over all pages of a process for it, which takes milliseconds a GiB."""
@@ -228,6 +240,7 @@ def files(
     paths: bool = False,
     mapped: bool = False,
     engine: _Engine | None = None,
+    args: _Text | None = None,
     proc: _Path | None = None,
 ) -> Table:
     """Open files of one process, of several, or of all: descriptors, with `paths` also working and root directory and

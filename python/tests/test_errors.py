@@ -46,6 +46,8 @@ def test_a_process_that_is_not_there(start):
         ({"columns": "pid", "max_rss": 0}, "bytes"),
         ({"columns": "pid", "max_rss": -5}, "bytes"),
         ({"columns": "pid", "max_rss": 2**70}, "bytes"),
+        ({"columns": "pid", "args": -1}, "bytes"),
+        ({"columns": "pid", "args": 2**70}, "bytes"),
         ({"columns": "pid", "pids": -1}, "-1 is not a process id"),
         ({"columns": "pid", "pids": 2**32}, "4294967296 is not a process id"),
         ({"columns": "pid", "pids": [1, -7]}, "-7 is not a process id"),
@@ -56,7 +58,7 @@ def test_arguments_that_make_no_sense(options, says):
         taskdiag.snapshot(**options)
 
 
-@pytest.mark.parametrize("options", [{"columns": 7}, {"pids": "x"}, {"pids": [None]}, {"pids": 1.5}, {"max_rss": "1G"},
+@pytest.mark.parametrize("options", [{"columns": 7}, {"pids": "x"}, {"pids": [None]}, {"pids": 1.5}, {"max_rss": "1G"}, {"args": "1G"}, {"args": 1.5},
                                      {"where": 1}, {"columns": [1]}])
 def test_arguments_of_wrong_types(options):
     with pytest.raises((TypeError, OverflowError)):

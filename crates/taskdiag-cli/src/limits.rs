@@ -23,15 +23,8 @@ pub struct PageLimits {
     pub list_bytes: Option<u64>,
 }
 
-/// The most bytes of the arguments of a process for commands that keep or send many answers, or
-/// show one line of them.
-pub const SHORT_TEXT: u32 = 4096;
-
 /// The space for lists in commands that keep many answers, or put one into a page.
 const FEWER_LISTS: u64 = 64 << 20;
-
-/// The space for text if `--args` raises the limit.
-const MUCH_TEXT: u64 = 1 << 30;
 
 impl PageLimits {
     /// The options.
@@ -67,7 +60,7 @@ impl PageLimits {
     /// The same limits, with little text of each process, and shorter lists.
     #[must_use]
     pub fn for_many_answers(self) -> PageLimits {
-        let (text_bytes, list_bytes) = (Some(SHORT_TEXT), Some(FEWER_LISTS));
+        let (text_bytes, list_bytes) = (Some(ByteLimits::SHORT_TEXT), Some(FEWER_LISTS));
         PageLimits { text_bytes, list_bytes, ..self }
     }
     /// Make them part of a request.
@@ -77,10 +70,7 @@ impl PageLimits {
             request.limits.all_list_bytes = bytes;
         }
         if let Some(bytes) = self.text_bytes {
-            request.limits.text_bytes = bytes;
-            if bytes > ByteLimits::LIST.text_bytes {
-                request.limits.all_text_bytes = MUCH_TEXT;
-            }
+            request.limits = request.limits.with_texts_of(bytes);
         }
     }
 }

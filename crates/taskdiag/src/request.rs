@@ -96,6 +96,17 @@ impl ByteLimits {
     /// For a named process: its texts are complete up to 6 MiB, which is as much as execve(2)
     /// takes.
     pub const ONE: ByteLimits = ByteLimits { text_bytes: 6 << 20, ..ByteLimits::LIST };
+    /// The limit for one text in programs that keep or repeat answers, such as recorders.
+    pub const SHORT_TEXT: u32 = 4096;
+
+    /// The same limits with this much of each text, for a user who asks for it. If that is more
+    /// than [`ByteLimits::LIST`] has, all texts of the answer may have 1 GiB.
+    #[must_use]
+    pub const fn with_texts_of(self, text_bytes: u32) -> ByteLimits {
+        let is_more = text_bytes > ByteLimits::LIST.text_bytes;
+        let all_text_bytes = if is_more { 1 << 30 } else { self.all_text_bytes };
+        ByteLimits { text_bytes, all_text_bytes, ..self }
+    }
 }
 
 /// A range of process ids. A long list can be asked for in parts, so that no more than one of them

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use taskdiag::field::{OwnerNames, Row, since_boot};
 use taskdiag::{
-    Base, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot, Stat, TaskId,
-    query_each, query_with,
+    Base, ByteLimits, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot,
+    Stat, TaskId, query_each, query_with,
 };
 
 use super::accounts::Accounts;
@@ -24,7 +24,6 @@ use super::threads::{OfProcess, Threads};
 use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
-use crate::limits::SHORT_TEXT;
 
 /// The groups that each scrape requests about all processes. The set is written by hand: it is what
 /// the metrics are made of.
@@ -355,11 +354,15 @@ impl Tracker {
         let members = Members::of(Groups::BASE, &["ppid", "flags", "start_time_ns", "comm"])
             .union(Members::of(Groups::CRED, &["euid"]));
         let answer = if pids.len() > MANY || self.options.recheck && !self.known.is_empty() {
-            let request = Request::all(IDENTITY).with_members(members).with_text_bytes(SHORT_TEXT);
+            let request = Request::all(IDENTITY)
+                .with_members(members)
+                .with_text_bytes(ByteLimits::SHORT_TEXT);
             query_with(&request, self.options.engine)
         } else {
             let one = |pid: &u32| {
-                Request::one(*pid, IDENTITY).with_members(members).with_text_bytes(SHORT_TEXT)
+                Request::one(*pid, IDENTITY)
+                    .with_members(members)
+                    .with_text_bytes(ByteLimits::SHORT_TEXT)
             };
             let requests: Vec<Request> = pids.iter().map(one).collect();
             query_each(&requests, self.options.engine).map(|(answer, _)| answer)

@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 use taskdiag::field::{Context, Field, Part, Row, Value};
 use taskdiag::view::{Filter, Query};
 use taskdiag::{
-    Choice, EngineId, Groups, Members, Rates, Request, Session, Snapshot, Stat, Strategy, TaskId,
-    query_each,
+    ByteLimits, Choice, EngineId, Groups, Members, Rates, Request, Session, Snapshot, Stat,
+    Strategy, TaskId, query_each,
 };
 
 use crate::args::top::SET;
 use crate::columns::Column;
 use crate::exit::Exit;
-use crate::limits::SHORT_TEXT;
 use crate::order::Key;
 
 /// What is shown.
@@ -204,7 +203,7 @@ impl Scanner {
         let strategy = if shape.threads { Strategy::AllThread } else { Strategy::All };
         Request::new(strategy, 0, query.groups())
             .with_members(query.members())
-            .with_text_bytes(SHORT_TEXT)
+            .with_text_bytes(ByteLimits::SHORT_TEXT)
     }
     /// The last answer. `None`: there is none yet.
     pub fn frame(&self) -> Option<Frame<'_>> {
@@ -390,7 +389,7 @@ impl Cache {
             Request::one(*pid, groups)
                 .with_members(members)
                 .with_budget(Duration::from_millis(200))
-                .with_text_bytes(SHORT_TEXT)
+                .with_text_bytes(ByteLimits::SHORT_TEXT)
         };
         let requests: Vec<Request> = pids.iter().map(one).collect();
         if requests.is_empty() {

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""How much of the arguments and of the environment of a process is read, and what says that a value was cut."""
+
+import os
+import resource
+
+import pytest
+
+import taskdiag
+
+WAIT = "import sys; print('ready', flush=True); sys.stdin.read()"
+LONG = 100_000
+LIST = 128 << 10
+SESSION = 4096
+
+
+@pytest.fixture
+def process(start):
+    """A process with 300 kB of arguments, and as much in its environment."""
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if hard != resource.RLIM_INFINITY and hard < 16 << 20:
+        pytest.skip("stack: execve(2) takes a quarter of the limit for arguments, which is too little here")
+    more = {f"LIMIT_{i}": "e" * LONG for i in range(3)}
+    roomy = (min(64 << 20, hard) if hard != resource.RLIM_INFINITY else 64 << 20, hard)
+
+    def room():
+        resource.setrlimit(resource.RLIMIT_STACK, roomy)
+
+    return start(WAIT, *["a" * LONG] * 3, env={**os.environ, **more}, preexec_fn=room)
+
+
+def lengths(table, pid):
+    """The bytes of the texts of a process as the kernel has them, and why they are incomplete."""
+    row = table["pid"].index(pid)
+    sizes = [sum(len(os.fsencode(one)) + 1 for one in table[name][row]) for name in ("args", "environ")]
+    return sizes, [table.why(row, name) for name in ("args", "environ")]
+
+
+def test_a_list_has_the_beginning_of_long_texts_and_says_so(engine, process):
+    table = taskdiag.snapshot("pid,args,environ", engine=engine)
+    sizes, whys = lengths(table, process.pid)
+    assert all(LIST <= size <= LIST + 1 for size in sizes)
+    assert whys == ["truncated", "truncated"]
+    assert not table.complete
+    assert table.missing["args"]["truncated"] >= 1
+
+
+@pytest.mark.parametrize("args", [0, 1000, 200_000])
+def test_args_is_the_most_of_each_text(engine, process, args):
+    sizes, whys = lengths(taskdiag.snapshot("pid,args,environ", args=args, engine=engine), process.pid)
+    assert all(args <= size <= args + 1 for size in sizes)
+    assert whys == ["truncated", "truncated"]
+
+
+@pytest.mark.parametrize("args", ["all", 6 << 20, 2**63])
+def test_all_of_a_text_is_read_on_request(engine, process, args):
+    sizes, whys = lengths(taskdiag.snapshot("pid,args,environ", args=args, engine=engine), process.pid)
+    assert all(size > 3 * LONG for size in sizes)
+    assert whys == [None, None]
+
+
+def test_a_named_process_has_all_its_texts(engine, process):
+    for pids in (process.pid, [process.pid, os.getpid()]):
+        table = taskdiag.snapshot("pid,args,environ", pids=pids, engine=engine)
+        sizes, whys = lengths(table, process.pid)
+        assert all(size > 3 * LONG for size in sizes)
+        assert whys == [None, None]
+    named = taskdiag.snapshot("pid,args,environ", pids=process.pid, args=1000, engine=engine)
+    assert lengths(named, process.pid)[1] == ["truncated", "truncated"]
+
+
+def test_rows_of_lists_have_the_limit_of_their_process(engine, process):
+    for of in (taskdiag.maps, taskdiag.files, taskdiag.memory):
+        table = of(process.pid, "pid,args,environ", args=1000, engine=engine)
+        sizes, whys = lengths(table, process.pid)
+        assert all(1000 <= size <= 1001 for size in sizes), of
+        assert whys == ["truncated", "truncated"], of
+
+
+def test_a_session_reads_little_of_each_text(engine, process):
+    for args, most in ((None, SESSION), (1000, 1000), (200_000, 200_000)):
+        more = {} if args is None else {"args": args}
+        with taskdiag.Session("pid,args,environ", engine=engine, **more) as session:
+            sizes, whys = lengths(session.refresh(), process.pid)
+            assert all(most <= size <= most + 1 for size in sizes)
+            assert whys == ["truncated", "truncated"]
+            sizes, whys = lengths(session.refresh(), process.pid)
+            assert all(most <= size <= most + 1 for size in sizes)
+    with taskdiag.Session("pid,args,environ", engine=engine, args="all") as session:
+        assert lengths(session.refresh(), process.pid)[1] == [None, None]
+
+
+def test_a_session_has_a_limit_for_sums_over_pages():
+    with taskdiag.Session("pid,pss", max_rss=4096) as session:
+        table = session.refresh()
+        row = table["pid"].index(os.getpid())
+        assert (table["pss"][row], table.why(row, "pss")) == (None, "over_budget")
+
+
+def test_a_condition_on_a_text_that_was_cut_is_not_known(engine, process):
+    table = taskdiag.snapshot("pid", where=f"pid == {process.pid} and args ~ nosuchword", args=1000, engine=engine)
+    assert len(table) == 0
+    assert ("args", "truncated", 1) in table.left_out
