@@ -164,6 +164,11 @@ struct task_diag_info {
 	__u64 kernel_groups;
 	__u64 bpf_groups;
 	__u64 procfs_groups;
+	/* The machine. Each is filled with zeroes, and is all zeroes where it is not known. */
+	__u8  boot_id[16];	/* of this boot; /proc/sys/kernel/random/boot_id */
+	char  nodename[64];	/* uname(2), in the UTS namespace of the reader */
+	char  release[64];	/* of the kernel, uname(2) */
+	char  machine[32];	/* architecture, uname(2) */
 };
 
 /*

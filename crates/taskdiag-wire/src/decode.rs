@@ -97,7 +97,7 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Command, Error>
             if known.len() < Req::C.least {
                 return Err(Error::BadRequest("shorter than task_diag_req"));
             }
-            let req: Req = extended(known);
+            let req: Req = extended(known, &Req::C);
             if rest.iter().any(|b| *b != 0) {
                 return Err(Error::BadRequest("unknown trailing bytes are not zero"));
             }
@@ -343,14 +343,14 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                 if !checked.admit(&Cut::C, m.payload.len()) {
                     return Err(Error::Malformed(at, "CUT is too short"));
                 }
-                cuts.push(extended(m.payload));
+                cuts.push(extended(m.payload, &Cut::C));
             }
             NLMSG_NOOP if open_end == at => open_end = end,
             NLMSG_DONE => {
                 if !checked.admit(&Done::C, m.payload.len()) {
                     return Err(Error::Malformed(at, "DONE is too short"));
                 }
-                let done: Done = extended(m.payload);
+                let done: Done = extended(m.payload, &Done::C);
                 if end != bytes.len() {
                     return Err(Error::Trailing(end));
                 }
@@ -389,7 +389,7 @@ fn info(bytes: &[u8], checked: &mut Checked) -> Result<Info, Error> {
     if !checked.admit(&Info::C, m.payload.len()) {
         return Err(Error::Malformed(0, "INFO is too short"));
     }
-    Ok(extended(m.payload))
+    Ok(extended(m.payload, &Info::C))
 }
 
 fn task_message(
@@ -522,7 +522,7 @@ pub(crate) fn done_at(bytes: &[u8]) -> Option<(usize, Done)> {
         let (hdr, _) = NlMsgHdr::read_from_prefix(bytes.get(at..)?)?;
         at += (hdr.len as usize).max(HDR).next_multiple_of(8);
     }
-    Some((at, extended(&bytes[at + HDR..])))
+    Some((at, extended(&bytes[at + HDR..], &Done::C)))
 }
 
 fn is_done(bytes: &[u8], at: usize) -> bool {

@@ -10,10 +10,14 @@ use crate::layout::*;
 use crate::registry::{Shape, shape};
 use crate::*;
 
-/// Our form of a struct, made from one that may be shorter.
-pub(crate) fn extended<T: zerocopy::FromBytes + zerocopy::IntoBytes>(bytes: &[u8]) -> T {
+/// Our form of a struct, made from one that may be shorter. A member that is only partly there is
+/// not known.
+pub(crate) fn extended<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
+    bytes: &[u8],
+    table: &CStruct,
+) -> T {
     let mut v = T::new_zeroed();
-    let known = bytes.len().min(size_of::<T>());
+    let known = table.whole_within(bytes.len()).min(size_of::<T>());
     v.as_mut_bytes()[..known].copy_from_slice(&bytes[..known]);
     v
 }
@@ -31,9 +35,9 @@ pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
                 out.extend_padded(&message[..TASK_HDR]);
                 attributes(&message[TASK_HDR..], &mut out);
             }
-            MSG_INFO => fixed(message, Info::C.size, &mut out),
-            MSG_CUT => fixed(message, Cut::C.size, &mut out),
-            NLMSG_DONE => fixed(message, Done::C.size, &mut out),
+            MSG_INFO => fixed(message, &Info::C, &mut out),
+            MSG_CUT => fixed(message, &Cut::C, &mut out),
+            NLMSG_DONE => fixed(message, &Done::C, &mut out),
             _ => out.extend_padded(message),
         }
         let len = u32::try_from(out.len() - start).ok()?;
@@ -43,11 +47,12 @@ pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
     Some(out)
 }
 
-/// Copy a message that is one struct, and make it at least `size` bytes long.
-fn fixed(message: &[u8], size: usize, out: &mut AlignedBuf) {
+/// Copy a message that is one struct, and make it at least as long as ours.
+fn fixed(message: &[u8], table: &CStruct, out: &mut AlignedBuf) {
     let start = out.len();
-    out.extend_padded(message);
-    out.grow(start + message.len().max(HDR + size));
+    let known = table.whole_within(message.len() - HDR);
+    out.extend_padded(&message[..HDR + known]);
+    out.grow(start + (HDR + known).max(HDR + table.size));
 }
 
 fn attributes(mut rest: &[u8], out: &mut AlignedBuf) {

@@ -39,6 +39,7 @@ pub mod buf;
 pub mod decode;
 pub mod device;
 pub mod encode;
+mod fixed;
 mod grow;
 pub mod layout;
 mod names;
@@ -49,6 +50,7 @@ pub mod view;
 pub use buf::AlignedBuf;
 pub use decode::{Error, Stream, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
+pub use fixed::{BootId, Fixed};
 pub use layout::{
     ArrayHdr, Attribute, BlobHdr, Cut, Done, Entry, Features, GroupRecord, Info, ListEntry,
     MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Req, TaskMsg,

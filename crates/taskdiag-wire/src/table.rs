@@ -43,6 +43,15 @@ impl CStruct {
         let fits = |m: &Member| m.offset + m.size <= len;
         (0..).zip(self.valid).filter(|(_, m)| fits(m)).fold(0, |bits, (i, _)| bits | 1u32 << i)
     }
+    /// How many of the first `len` bytes of such a struct are whole members. A longer struct than
+    /// ours is a newer one, and all of it counts.
+    pub(crate) fn whole_within(&self, len: usize) -> usize {
+        if len >= self.size {
+            return len;
+        }
+        let ends = self.members.iter().map(|m| m.offset + m.size);
+        ends.filter(|end| *end <= len).max().unwrap_or(0)
+    }
 }
 
 /// The name of a member in C.

@@ -352,7 +352,7 @@ fn filler_does_not_part_a_task() {
 fn done_must_count_the_tasks() {
     let t = [task_msg(7, 0, &[])];
     for n in [0, 2, u64::MAX] {
-        malformed(&stream(&t, n), "number of tasks");
+        malformed(&stream(&t, n), "wrong number of tasks");
     }
     assert!(parse(&stream(&t, 1)).is_ok());
     // An error that ended the walk is handed on.

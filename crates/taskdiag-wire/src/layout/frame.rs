@@ -3,6 +3,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::fixed::{BootId, Fixed};
 use crate::names::{Groups, Strategy};
 use crate::table::{CStruct, Member, c_name};
 
@@ -115,6 +116,14 @@ plain! {
         bpf_groups: u64,
         /// Groups that the procfs engine served.
         procfs_groups: u64,
+        /// The boot of the machine.
+        boot_id: BootId,
+        /// The name of the host, as uname(2) gave it to the reader of the values.
+        nodename: Fixed<64>,
+        /// The release of its kernel, from uname(2).
+        release: Fixed<64>,
+        /// Its architecture, from uname(2).
+        machine: Fixed<32>,
     }
 }
 
