@@ -60,7 +60,9 @@ impl<const N: usize> fmt::Debug for Fixed<N> {
 /// assert_eq!((id.to_string(), BootId::parse(b"a boot")), (text.to_owned(), None));
 /// assert_eq!(BootId::default().get(), None);
 /// ```
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(transparent)]
 pub struct BootId([u8; 16]);
 
@@ -144,6 +146,9 @@ mod tests {
         assert_eq!(full.get(), Some(&b"abcd"[..]));
         assert_eq!(Fixed::<4>::new(b"a\0cd").get(), Some(&b"a"[..]));
         assert_eq!(Fixed::<4>::new(b"\0bcd").get(), None);
-        assert_eq!(format!("{:?} {:?}", Fixed::<4>::new(b"a\x1b"), Fixed::<4>::default()), "\"a\\x1b\" unknown");
+        assert_eq!(
+            format!("{:?} {:?}", Fixed::<4>::new(b"a\x1b"), Fixed::<4>::default()),
+            "\"a\\x1b\" unknown"
+        );
     }
 }

@@ -8,14 +8,18 @@ use std::ops::RangeInclusive;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use taskdiag_wire::{Info, StreamWriter, build};
+use taskdiag_wire::{
+    AlignedBuf, BootId, Fixed, Info, MSG_INFO, NlMsgHdr, Plain, StreamWriter, build,
+};
 
 use crate::cpulist::ranges;
+use crate::engine::found::Found;
 use crate::request::Request;
 
-/// The number of system calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo, and
-/// open, read and close for the CPUs. The clocks are read in user space.
-pub(crate) const SYSCALLS: u64 = 4;
+/// The number of system calls that [`info`] makes, for [`Cost`](crate::engine::Cost): sysinfo,
+/// uname, and open, read and close for the CPUs. The clocks are read in user space, and the id of
+/// the boot only once per process.
+pub(crate) const SYSCALLS: u64 = 5;
 
 /// INFO for an answer that starts now. The `*_groups` masks are 0.
 pub(crate) fn info(req: &Request) -> Info {
@@ -23,7 +27,7 @@ pub(crate) fn info(req: &Request) -> Info {
     // The clocks are read one right after the other, because the reader takes them as one moment.
     let boottime_ns = ns(clock_gettime(ClockId::Boottime));
     let realtime_ns = ns(clock_gettime(ClockId::Realtime));
-    build!(Info {
+    let mut info = build!(Info {
         show_flags: req.groups.bits(),
         dump_strategy: req.strategy as u64,
         pid: req.pid,
@@ -34,7 +38,63 @@ pub(crate) fn info(req: &Request) -> Info {
         page_size: rustix::param::page_size() as u32,
         clk_tck: rustix::param::clock_ticks_per_second() as u32,
         ..StreamWriter::blank_info()
-    })
+    });
+    name_host(&mut info);
+    info
+}
+
+/// Says on which machine the answer was made. The name is that of our UTS namespace now, so it is
+/// asked for each time. An answer that already names its host gets our names, too, because it may
+/// be from a program in another namespace.
+pub(crate) fn name_host(info: &mut Info) {
+    let system = rustix::system::uname();
+    info.boot_id = boot_id();
+    info.nodename = Fixed::new(system.nodename().to_bytes());
+    info.release = Fixed::new(system.release().to_bytes());
+    info.machine = Fixed::new(system.machine().to_bytes());
+}
+
+/// [`name_host`] for an answer that another program made. An INFO that is too short becomes longer,
+/// for which the answer is copied.
+pub(crate) fn with_host(mut stream: AlignedBuf) -> AlignedBuf {
+    const HDR: usize = size_of::<NlMsgHdr>();
+    let Some((head, body)) = NlMsgHdr::read_from_prefix(stream.as_bytes()) else { return stream };
+    let len = head.len as usize;
+    // The parser reports anything that is not a stream.
+    if head.kind != MSG_INFO || len > stream.len() || len < HDR + Info::C.least || len % 8 != 0 {
+        return stream;
+    }
+    let payload = &body[..len - HDR];
+    let Some((mut info, _)) = Info::read_from_prefix(payload) else {
+        let mut whole = AlignedBuf::with_capacity(stream.len() + size_of::<Info>());
+        let head = NlMsgHdr { len: (HDR + size_of::<Info>()) as u32, ..head };
+        whole.extend_padded(head.as_bytes());
+        whole.extend_padded(payload);
+        whole.grow(HDR + size_of::<Info>());
+        whole.extend_padded(&stream.as_bytes()[len..]);
+        return with_host(whole);
+    };
+    name_host(&mut info);
+    stream.as_mut_bytes()[HDR..HDR + size_of::<Info>()].copy_from_slice(info.as_bytes());
+    stream
+}
+
+/// The boot of this machine. It is remembered once it is known.
+fn boot_id() -> BootId {
+    static KNOWN: Found<BootId> = Found::new();
+    if let Some(known) = KNOWN.get() {
+        return *known;
+    }
+    let mut text = [0; 64];
+    let mut read = || {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let path = c"/proc/sys/kernel/random/boot_id";
+        let fd = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+        let n = rustix::io::read(fd, &mut text).ok()?;
+        BootId::parse(&text[..n])
+    };
+    // It may be readable later, for example when /proc is mounted.
+    read().map_or_else(BootId::default, |id| *KNOWN.keep(id))
 }
 
 /// A time before the epoch is replaced by the epoch.
@@ -74,7 +134,7 @@ fn count(list: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::Groups;
+    use taskdiag_wire::{Done, Groups, Stream};
 
     #[test]
     fn cpu_lists() {
@@ -98,5 +158,39 @@ mod tests {
         assert!((i.boottime_ns as f64 / 1e9 - s).abs() < 5.0);
         // The time must be later than when this test was written.
         assert!(i.realtime_ns > 1_700_000_000_000_000_000);
+        let read = |name: &str| std::fs::read(format!("/proc/sys/kernel/{name}")).unwrap();
+        assert_eq!(format!("{}\n", i.boot_id).into_bytes(), read("random/boot_id"));
+        let line = |text: &Fixed<64>| [text.get().unwrap(), b"\n"].concat();
+        assert_eq!(line(&i.nodename), read("hostname"));
+        assert_eq!(line(&i.release), read("osrelease"));
+        assert!(i.machine.get().is_some());
+    }
+
+    #[test]
+    fn an_answer_of_another_program_gets_the_names_of_this_machine() {
+        let short = |len: usize, text: &[u8]| {
+            let mut w = StreamWriter::new();
+            let nodename = Fixed::new(text);
+            w.info(&build!(Info { clk_tck: 250, nodename, ..StreamWriter::blank_info() }));
+            w.begin_task(7, 7);
+            w.end_task();
+            let whole = w.finish(Done::default());
+            let (bytes, end) = (whole.as_bytes(), size_of::<NlMsgHdr>() + size_of::<Info>());
+            let head = size_of::<NlMsgHdr>() + len;
+            let mut stream = AlignedBuf::copy_of(&[&bytes[..head], &bytes[end..]].concat());
+            stream.as_mut_bytes()[..4].copy_from_slice(&(head as u32).to_ne_bytes());
+            stream
+        };
+        let want = info(&Request::one(7, Groups::BASE));
+        for (len, name) in [(88, "elsewhere"), (104, ""), (size_of::<Info>(), "elsewhere")] {
+            let s = Stream::parse(with_host(short(len, name.as_bytes()))).unwrap();
+            let got = s.info();
+            assert_eq!((got.clk_tck, s.len(), s.get(0).unwrap().pid()), (250, 1, 7));
+            assert_eq!((got.boot_id, got.nodename), (want.boot_id, want.nodename));
+            assert_eq!((got.release, got.machine), (want.release, want.machine));
+        }
+        for junk in [&b""[..], &[1; 8], &[0; 16], &[0xff; 400]] {
+            assert_eq!(with_host(AlignedBuf::copy_of(junk)).as_bytes(), junk);
+        }
     }
 }

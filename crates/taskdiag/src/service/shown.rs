@@ -12,8 +12,9 @@
 
 use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Attribute, Base, Cred, Done, Group, Groups, Info, MissingEntry,
-    MissingHdr, Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView, build,
+    A_MISSING, AlignedBuf, Attribute, Base, BootId, Cred, Done, Fixed, Group, Groups, Info,
+    MissingEntry, MissingHdr, Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView,
+    build,
 };
 
 #[cfg(doc)]
@@ -167,6 +168,11 @@ pub fn strip(
         kernel_groups: info.kernel_groups & groups.bits(),
         bpf_groups: info.bpf_groups & groups.bits(),
         procfs_groups: info.procfs_groups & groups.bits(),
+        // The client knows its machine, and its UTS namespace may be another one.
+        boot_id: BootId::default(),
+        nodename: Fixed::default(),
+        release: Fixed::default(),
+        machine: Fixed::default(),
         ..*info
     }));
     let mut truncated = 0;
@@ -285,6 +291,7 @@ mod tests {
             dump_strategy: strategy as u64,
             bpf_groups: all.bits(),
             clk_tck: 100,
+            nodename: Fixed::new(b"of the service"),
             ..StreamWriter::blank_info()
         }));
         for pid in [7, 9] {
@@ -323,6 +330,7 @@ mod tests {
         let s = Stream::parse(s.expect("a stream")).expect("a stream");
         assert_eq!(s.asked(), groups(strategy));
         assert_eq!((s.len(), s.done().denied), (2, 0));
+        assert_eq!(s.info().nodename.get(), None);
         let mut kinds: Vec<u16> =
             s.tasks().flat_map(|t| t.attrs().map(|a| a.0).collect::<Vec<_>>()).collect();
         kinds.sort_unstable();
@@ -418,6 +426,7 @@ mod tests {
         w.info(&build!(Info {
             show_flags: groups.bits(),
             clk_tck: 100,
+            nodename: Fixed::new(b"of the service"),
             ..StreamWriter::blank_info()
         }));
         for pid in [7, 9] {

@@ -9,6 +9,7 @@
 //!
 //! It does not decide whether such an answer is enough for the caller (see `auto`).
 
+mod head;
 mod stop;
 mod trim;
 
@@ -257,8 +258,9 @@ impl Engine for Kernel {
         let has_text = req.groups.intersects(Groups::TEXTS);
         let mut trim = has_text.then(|| Trim::new(Room::new(req.limits)));
         let piece = if progress.is_some() || has_text { SMALL_READ } else { usize::MAX };
-        // open, write, close
-        let (mut len, mut syscalls) = (0, 3);
+        // open, write, close; and uname
+        let (mut len, mut syscalls) = (head::ROOM, 4);
+        let mut is_begun = false;
         loop {
             if len == stream.len() {
                 stream.grow(len * 2);
@@ -271,6 +273,10 @@ impl Engine for Kernel {
                 Err(e) => return Err(self.failed(READING, e)),
             };
             len += n;
+            if !std::mem::replace(&mut is_begun, true) {
+                // The first read has all of INFO, which is short.
+                len = head::complete(&mut stream.as_mut_bytes()[..len]);
+            }
             if n == 0 {
                 break;
             }
