@@ -10,6 +10,9 @@ use taskdiag::{Groups, Reason};
 /// meaning.
 const VERSION: u32 = 1;
 
+/// How wide the lines of the schema are.
+const WIDTH: usize = 160;
+
 /// Which of `$defs` describes the values of a field.
 fn kind(field: &Field) -> &'static str {
     match field.data_type() {
@@ -109,8 +112,35 @@ pub fn schema() -> String {
             "missing": { "type": "object", "minProperties": 1, "additionalProperties": { "enum": reasons } },
         },
     });
-    let text = serde_json::to_string_pretty(&all).expect("a value is valid JSON");
-    // A reference on one line is easier to read, and to compare.
-    let short = regex::Regex::new(r#"\{[ \n]*("\$ref": "[^"]*")[ \n]*\}"#).expect("it is valid");
-    short.replace_all(&text, "{ $1 }").into_owned() + "\n"
+    filled(&all, 0) + "\n"
+}
+
+/// A value as JSON in lines of at most `WIDTH` columns, each with as many members as it has room
+/// for. With a line for each member, the schema would be four times as long.
+fn filled(value: &Value, indent: usize) -> String {
+    let (open, close, members): (_, _, Vec<String>) = match value {
+        Value::Object(all) => {
+            let member = |(k, v): (&String, &Value)| {
+                format!("{}: {}", Value::from(k.as_str()), filled(v, indent + 2))
+            };
+            ("{", "}", all.iter().map(member).collect())
+        }
+        Value::Array(all) => ("[", "]", all.iter().map(|v| filled(v, indent + 2)).collect()),
+        other => return other.to_string(),
+    };
+    let one = format!("{open}{}{close}", members.join(", "));
+    if !one.contains('\n') && indent + one.len() <= WIDTH {
+        return one;
+    }
+    let margin = format!("\n{:1$}", "", indent + 2);
+    let (mut out, mut column, mut fresh) = (String::from(open), WIDTH, true);
+    for member in members {
+        let joins = !fresh && !member.contains('\n') && column + member.len() + 2 < WIDTH;
+        out += if out.len() > 1 { "," } else { "" };
+        out += if joins { " " } else { &margin };
+        column = if joins { column + 1 } else { indent + 2 } + member.len() + 1;
+        fresh = member.contains('\n');
+        out += &member;
+    }
+    format!("{out}\n{:1$}{close}", "", indent)
 }
