@@ -14,7 +14,7 @@ EVERY, FRAMES, FULL = 10, 360, 60
 MIDNIGHT = calendar.timegm((2026, 11, 22, 0, 0, 0))
 DATE = "2026-11-22"
 FOREVER = 1 << 40
-KINDS = 85  # processes in seed.csv, whose behaviour is numbered from the busiest
+KINDS = 85  # processes in seed.csv.gz, whose behaviour is numbered from the busiest
 MIB = 1 << 20
 
 # Faults, each on a tenth of the hosts: memory and open files that only grow, processes stuck in D,
