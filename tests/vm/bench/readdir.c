@@ -27,56 +27,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifndef __x86_64__
-#error "start_thread() is written for x86-64"
-#endif
+#include "bench.h"
 
 enum { STEPS = 10 };
-
-/*
- * Starts a thread that never touches its stack, which is ours: it only repeats
- * pause(2). Returns its tid or a negative errno.
- */
-static long start_thread(void)
-{
-	register long r10 __asm__("r10") = 0;
-	register long r8 __asm__("r8") = 0;
-	long ret;
-
-	__asm__ volatile("syscall\n\t"
-			 "test %%rax, %%rax\n\t"
-			 "jnz 2f\n"
-			 "1:\n\t"
-			 "mov %[pause], %%eax\n\t"
-			 "syscall\n\t"
-			 "jmp 1b\n"
-			 "2:"
-			 : "=a"(ret)
-			 : "a"((long)SYS_clone),
-			   "D"((long)(CLONE_VM | CLONE_FS | CLONE_FILES |
-				      CLONE_SIGHAND | CLONE_THREAD |
-				      CLONE_SYSVSEM)),
-			   "S"(0L), "d"(0L), "r"(r10), "r"(r8),
-			   [pause] "i"(SYS_pause)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 static void measure(const char *name, long threads, int rounds)
 {

@@ -104,7 +104,8 @@ class Bench(suites.Suite):
 def compiled(source):
     """A static program from a C file or from the C files of a directory, cached by their text."""
     files = sorted(source.glob("*.c")) if source.is_dir() else [source]
-    headers = [*sorted(source.parent.glob(f"{source.name}/*.h")), *sorted((common.ROOT / "uapi").glob("*.h"))]
+    home = source if source.is_dir() else source.parent
+    headers = [*sorted(home.glob("*.h")), *sorted((common.ROOT / "uapi").glob("*.h"))]
     program = common.cache("programs", f"{source.stem}-{common.digest(*files, *headers)}")
     if not program.exists():
         flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-I", common.ROOT / "uapi"]
