@@ -1,6 +1,8 @@
 //! Shared by the tests of the command: runs it, and makes saved answers with known content.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
 use taskdiag::wire::{BLOB_REWRITTEN, Done, StreamWriter, TASK_EXITING, TASK_KTHREAD};
@@ -16,6 +18,15 @@ pub fn taskdiag() -> Command {
 /// Run with arguments.
 pub fn run(args: &[&str]) -> Output {
     taskdiag().args(args).output().expect("the program runs")
+}
+
+/// Says loudly what is not tested, in the list that `make test` prints at its end.
+pub fn skip(test: &str, why: &str) {
+    let required = std::env::var("TASKDIAG_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|r| r == "procps"), "procps is required, but {why}");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target");
+    let list = File::options().create(true).append(true).open(target.join("taskdiag-skips.txt"));
+    writeln!(list.expect("the target can be written"), "{test}: {why}").expect("written");
 }
 
 /// Exit code, output, error output.

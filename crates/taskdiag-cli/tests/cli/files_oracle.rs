@@ -8,8 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::common::{Ended, parts, run, taskdiag};
-use super::oracle::skip;
+use super::common::{Ended, parts, run, skip, taskdiag};
 
 /// A process with known files, ended with the value.
 struct Target {
@@ -96,127 +95,6 @@ fn ours(target: &Target, engine: &str, columns: &str) -> BTreeMap<u32, Vec<Strin
         Some((words.next()?.parse().ok()?, words.collect()))
     };
     out.lines().filter_map(row).collect()
-}
-
-#[test]
-fn as_lsof_lists_them() {
-    let Some(_) = output("lsof", &["-v"]) else {
-        return skip("files_oracle::as_lsof_lists_them", "lsof is not installed");
-    };
-    let target = Target::new();
-    let theirs = output("lsof", &["-n", "-P", "-a", "-p", &target.pid(), "-d", "0-255"]).unwrap();
-    let engines = engines();
-    assert!(!engines.is_empty(), "no engine lists open files");
-    for engine in engines {
-        let ours = ours(&target, engine, "fd,type,size_off,node,name");
-        let mut compared = 0;
-        for line in theirs.lines().skip(1) {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            // COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME
-            let (fd, rest) = (words[3], &words[4..]);
-            let number: u32 =
-                fd.trim_end_matches(char::is_alphabetic).parse().expect("a descriptor");
-            let own = ours.get(&number).unwrap_or_else(|| panic!("{engine}: no row for {line}"));
-            assert_eq!(own[0], fd, "{engine}: {line}");
-            assert_eq!(own[1], rest[0], "{engine}: {line}");
-            let device_file = rest[0] == "CHR";
-            // Which of the two lsof shows of a device differs by its version.
-            if !device_file {
-                assert_eq!(own[2], rest[2], "{engine}: {line}");
-            }
-            assert_eq!(own[3], rest[3], "{engine}: {line}");
-            // Ours goes on with the other ends of pipes and unix sockets, which lsof has with -E.
-            let (own, name) = (own[4..].join(" "), rest[4..].join(" "));
-            match rest[0] {
-                "unix" => {
-                    assert!(own.starts_with("type=STREAM (CONNECTED)"), "{engine}: {own} {line}")
-                }
-                "FIFO" => assert!(own.starts_with(&name), "{engine}: {own} {line}"),
-                _ => assert_eq!(own, name, "{engine}: {line}"),
-            }
-            compared += 1;
-        }
-        assert_eq!(ours.len(), compared, "{engine}: {ours:?}\n{theirs}");
-        assert!(compared >= 11, "only {compared} were compared\n{theirs}");
-    }
-}
-
-#[test]
-fn as_lsof_selects_them() {
-    let Some(_) = output("lsof", &["-v"]) else {
-        return skip("files_oracle::as_lsof_selects_them", "lsof is not installed");
-    };
-    let target = Target::new();
-    let pid = target.pid();
-    let dir = target.dir.path().to_str().expect("UTF-8").to_owned();
-    let file = format!("{dir}/r");
-    let port = target._tcp.local_addr().expect("an address").port();
-    let port = format!(":{port}");
-    let tests: &[&[&str]] = &[
-        &[&file],
-        &["+D", &dir, "-a", "-d", "0-255"],
-        &["+d", &dir, "-a", "-d", "0-255"],
-        &["-a", "-p", &pid, "-i"],
-        &["-a", "-p", &pid, "-iTCP", "-sTCP:LISTEN"],
-        &["-i", &port],
-        &["-a", "-p", &pid, "-U"],
-        &["-a", "-p", &pid, "+L1"],
-        &["-a", "-p", &pid, "-d", "cwd"],
-    ];
-    for test in tests {
-        let sorted = |s: &str| {
-            let mut pids: Vec<u32> = s.split_whitespace().filter_map(|p| p.parse().ok()).collect();
-            pids.sort_unstable();
-            pids
-        };
-        let both = || {
-            let theirs = output("lsof", &[&["-t", "-n", "-P"], *test].concat()).unwrap();
-            let (_, own, err) = parts(&run(&[&["files", "-t", "-n", "-P"], *test].concat()));
-            assert!(sorted(&theirs).contains(&target.child.id()), "lsof {test:?}: {theirs}");
-            (sorted(&own), sorted(&theirs), err)
-        };
-        // A child that another test starts has our files for a moment.
-        let look = (0..4).map(|_| both()).find(|(own, theirs, _)| own == theirs);
-        let (own, theirs, err) = look.unwrap_or_else(both);
-        assert_eq!(own, theirs, "{test:?}: {err}");
-    }
-}
-
-#[test]
-fn rows_without_a_descriptor_match_lsof() {
-    let target = Target::new();
-    let select = ["-a", "-p", &target.pid(), "-d", "cwd,rtd,txt,mem"];
-    // One after the other for each file.
-    let Some(theirs) = output("lsof", &[&["-F", "ftDsikn"], &select[..]].concat()) else {
-        return skip("files_oracle::rows_without_a_descriptor_match_lsof", "no lsof");
-    };
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for line in theirs.lines() {
-        match (line.split_at(1), rows.last_mut()) {
-            (("f", what), _) => rows.push(vec![what.to_owned()]),
-            (("D", dev), Some(row)) => {
-                let dev = u64::from_str_radix(dev.trim_start_matches("0x"), 16).expect("a number");
-                row.push(format!("{},{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
-            }
-            (("t" | "s" | "i" | "k" | "n", value), Some(row)) => row.push(value.to_owned()),
-            _ => {}
-        }
-    }
-    rows.sort_unstable();
-    assert!(rows.len() > 4 && rows.iter().all(|r| r.len() == 7), "{theirs}");
-    for label in ["cwd", "rtd", "txt", "mem"] {
-        assert!(rows.iter().any(|r| r[0] == label), "{label}: {theirs}");
-    }
-    // /proc/task_diag has no FILE_STAT.
-    for engine in engines().into_iter().filter(|e| *e != "kernel") {
-        let columns = "fd,type,dev,size,inode,nlink,name";
-        let args = [&["files", "--engine", engine, "--no-headers", "-o", columns], &select[..]];
-        let (_, own, err) = parts(&run(&args.concat()));
-        let words = |l: &str| l.split_whitespace().map(str::to_owned).collect();
-        let mut own: Vec<Vec<String>> = own.lines().map(words).collect();
-        own.sort_unstable();
-        assert_eq!(own, rows, "{engine}: {err}");
-    }
 }
 
 #[test]
@@ -319,24 +197,6 @@ fn files_are_identified_as_in_lsof() {
         }
     }
     drop(held);
-}
-
-#[test]
-fn as_lsfd_lists_them() {
-    let target = Target::new();
-    let args = ["-n", "-r", "-p", &target.pid(), "-o", "ASSOC,INODE"];
-    let Some(theirs) = output("lsfd", &args).filter(|t| !t.is_empty()) else {
-        return skip("files_oracle::as_lsfd_lists_them", "lsfd (util-linux 2.38) is not installed");
-    };
-    let pair = |l: &str| {
-        let (fd, inode) = l.split_once(' ')?;
-        Some((fd.parse().ok()?, vec![inode.trim().to_owned()]))
-    };
-    let theirs: BTreeMap<u32, Vec<String>> = theirs.lines().filter_map(pair).collect();
-    assert!(theirs.len() >= 11, "{theirs:?}");
-    for engine in engines() {
-        assert_eq!(ours(&target, engine, "inode"), theirs, "{engine}");
-    }
 }
 
 #[test]

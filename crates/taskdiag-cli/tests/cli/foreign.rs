@@ -7,8 +7,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use super::busy::Patience;
-use super::common::parts;
-use super::oracle::skip;
+use super::common::{parts, skip};
 use super::top::Tmux;
 
 const LIMIT: Duration = Duration::from_secs(50);

@@ -1,7 +1,6 @@
 //! JSON, JSON lines and CSV: valid, lossless, in the library's units.
 
-use super::common::{Saved, Task, machine, parts, run};
-use super::oracle::skip;
+use super::common::{Saved, Task, machine, parts, run, skip};
 use base64::Engine;
 use serde_json::{Value, json};
 

@@ -15,7 +15,6 @@ mod maps;
 mod memory;
 mod memory_oracle;
 mod names;
-mod oracle;
 #[cfg(feature = "record")]
 mod record;
 mod run;

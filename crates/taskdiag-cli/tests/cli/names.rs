@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{Ended, Saved, Task};
-use super::oracle::skip;
+use super::common::{Ended, Saved, Task, skip};
 
 const FILES: usize = 200;
 const IDS: [u32; 8] = [0, 5, 8, 4242, 4243, 4244, 70_000, u32::MAX];

@@ -5,8 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::common::{Saved, Task, machine, parts, run, stream};
-use super::oracle::skip;
+use super::common::{Saved, Task, machine, parts, run, skip, stream};
 use taskdiag::Strategy;
 use taskdiag::wire::Done;
 
