@@ -69,8 +69,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(CARGO) fmt --check --manifest-path sql/osquery/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -p taskdiag-fuzz-cases --all-targets --target-dir $(TARGET_DIR) -- -D warnings
-	for f in "" bpf kernel view record serve testing; do $(CARGO) clippy --quiet --package taskdiag --no-default-features --features "$$f" -- -D warnings || exit 1; done
-	for f in "" top record export arrow testing; do $(CARGO) clippy --quiet --package taskdiag-cli --no-default-features --features "$$f" -- -D warnings || exit 1; done
+	PATH="$(abspath $(TARGET_DIR))/check-venv/bin:$$PATH" $(CARGO) hack clippy --quiet --workspace --exclude taskdiag-tests --each-feature --exclude-features default -- -D warnings
 	$(CARGO) clippy --package taskdiag-cli --all-targets --features arrow -- -D warnings
 	$(CARGO) clippy --manifest-path python/Cargo.toml --all-targets --target-dir $(TARGET_DIR)/python -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --lib
