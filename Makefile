@@ -19,8 +19,8 @@ BIN := $(TARGET_DIR)/release/taskdiag
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
 DROPIN_NAME := libtaskdiag-procps.so
 DAEMON := $(TARGET_DIR)/release/taskdiagd
-# Where systemd looks for units of programs that are installed by hand, if root installs them. The
-# units start programs for the whole machine, so an ordinary user gets none unless UNIT_DIR is set.
+# The directory in which systemd looks for units of programs that root installs by hand. The units
+# start programs for the whole machine, so an ordinary user gets none unless UNIT_DIR is set.
 UNIT_DIR ?= $(if $(filter 0,$(shell id -u)),/usr/local/lib/systemd/system)
 SERVICES := taskdiagd taskdiag-record taskdiag-export
 RUST := tools/with-rust
@@ -28,7 +28,7 @@ CARGO := $(RUST) cargo
 
 # What `make kernel` builds: base, ours, base-debug, ours-debug.
 FLAVOUR ?= ours
-# Whose config the Debian packages of the kernel have.
+# The config of the Debian packages of the kernel.
 CONFIG ?= amd64
 
 .PHONY: help run build quick test check packages semver docs bench fuzz python sql osquery fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
@@ -196,8 +196,7 @@ release-check: ## make the release twice and compare; takes as long as two build
 	@tools/setup release
 	packaging/release-check
 
-# What a machine may want beside the program: a dashboard, alerts, and units that convert
-# recordings.
+# Files that complement the program: a dashboard, alerts, and units that convert recordings.
 EXAMPLES = $(PREFIX)/share/doc/taskdiag/examples
 EXAMPLE_FILES := contrib/grafana contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer
 

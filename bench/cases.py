@@ -46,8 +46,8 @@ def with_a_big_one(b, command):
     """Times a list of the processes without, with, and again without a process of 100,000 threads."""
     without = b.compare({"without, before": command}, rounds=15)["without, before"]
     with load(THREADS):
-        # Not by turns with ps, which would leave the caches of the CPU to it and not to the next
-        # run, unlike without the threads.
+        # ps does not take turns with it: ps would fill the caches of the CPU, as it does not
+        # without the threads.
         r = b.compare({"with 100,000 threads": command}, rounds=15)
         b.compare({"ps, with": ["ps", "-eo", "pid,ppid,comm"]}, rounds=5)
         b.count("with 100,000 threads", command)

@@ -15,7 +15,8 @@ from cases import TASKDIAG, case
 from measuring import ROOT, Failed
 
 PEER = "prometheus-process-exporter"
-# Each process that has arguments, by its command name: what the packages of process-exporter have.
+# Each process that has arguments, by its command name, as the packages of process-exporter
+# configure it.
 CONFIG = "process_names:\n  - name: '{{.Comm}}'\n    cmdline: ['.+']\n"
 ROUNDS = 9
 

@@ -18,7 +18,7 @@ from measuring import OUT, Failed, RUN_TIMEOUT
 # Each command is repeated for this time beside the real-time tasks, in seconds. A command that
 # takes longer is run once.
 SECONDS = 6
-# How often what runs is looked at, in microseconds.
+# How often the running task is sampled, in microseconds.
 SAMPLE_US = 100
 # The bar, in microseconds. A run of the BPF program takes 1 ms at most. The rest is for other work
 # of the kernel, such as the end of a process.

@@ -14,13 +14,13 @@
  * makes an awake thread wait, too, so these numbers mean something only beside those of a program
  * that never enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
  *
- * With SAMPLE_US, it also tells what ran during the waits. A timer of the kernel notes every
- * SAMPLE_US microseconds what the CPU is doing. Each line then has two more numbers, in
+ * With SAMPLE_US, it also prints which tasks ran during the waits. A timer of the kernel notes
+ * every SAMPLE_US microseconds what the CPU is doing. Each line then has two more numbers, in
  * microseconds:
  *
  * - The longest time in one wait in which samples saw somebody run. Two threads of the kernel do
  *   not count. khungtaskd looks at each task of the machine every two minutes, and kdamond at
- *   samples of its pages all the time, whether anybody asks for anything or not. With 100,000
+ *   samples of its pages all the time, whether there is a request or not. With 100,000
  *   processes, khungtaskd kept a CPU for 45 ms.
  * - The longest time in one wait without a sample. Then the CPU itself did not run, because the
  *   host of a virtual machine took it, or it ran with interrupts off.
@@ -68,7 +68,7 @@ struct stack {
 /* A wait, and the end of it in the kernel's monotonic clock. */
 struct wait {
 	long long waited_ns, late_ns, end_ns;
-	/* How many samples saw somebody run who may be there for a request. */
+	/* The number of samples in which a task ran that may serve a request. */
 	long samples;
 	/* The longest time in it without a sample, and when the last one was. */
 	long long gap_ns, last_ns;
@@ -246,7 +246,7 @@ static void *watch(void *cpu_at)
 		long_waits[cpu] += waits - waited > LONG_NS;
 		if (sample_us)
 			take_samples(cpu, waits - waited, late);
-		/* What the thread waits outside of its sleep does not count for the next one. */
+		/* Time that the thread waits outside of its sleep does not count for the next sleep. */
 		waited = sample_us ? waited_ns(schedstat) : waits;
 	}
 	if (sample_us)

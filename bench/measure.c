@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Runs a command with its output to a file and says what it cost:
+ * Runs a command with its output to a file and prints its cost:
  *
  *	measure OUTPUT COMMAND [ARG...]
  *	-> wall_ns user_us system_us peak_rss_kib status
  *
- * It is a program of its own because ru_maxrss begins at the size of the caller of
- * exec(). From a Python driver, nothing would be below the 10 MB of Python.
+ * It is a separate program because ru_maxrss starts at the size of the process that called exec().
+ * Under a Python driver, no result could be less than the 10 MB of Python.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

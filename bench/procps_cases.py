@@ -7,8 +7,8 @@ from cases import PROCS, THREADS, case
 from measuring import ROOT, Failed
 
 TARGET = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
-# A relative path, as all commands have: runs are kept, and the path of the machine says nothing.
-# They run in ROOT.
+# A relative path, as for all commands: runs are kept, and the path on this machine has no meaning
+# elsewhere. They run in ROOT.
 LIBRARY = os.path.relpath(os.path.join(TARGET, "dropin", "libtaskdiag_procps.so"), ROOT)
 
 
@@ -39,7 +39,7 @@ def aux(b):
 @case("procps-pgrep", PROCS)
 def pgrep(b):
     """50,000 processes: pgrep -x nosuch with the drop-in and without it"""
-    # It finds nothing, and says so with exit code 1, which is no failure here.
+    # It finds nothing, and exits with code 1, which is no failure here.
     both(b, ["sh", "-c", "pgrep -x nosuch; [ $? = 1 ]"], at_least=6)
 
 

@@ -84,7 +84,7 @@ def measured(b, programs, rounds, turns=3):
     for _ in range(turns):
         for who, (setup, ask) in programs.items():
             n = rounds if who.startswith("psutil") else 5 * rounds
-            # What a terminal or a shell sets for it must not decide where Python looks for modules.
+            # Settings of a terminal or shell must not decide where Python looks for modules.
             done = subprocess.run([path, "-I", "-c", FRAME.format(setup=setup, ask=ask), str(n)],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=RUN_TIMEOUT)
             if done.returncode:

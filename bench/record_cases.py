@@ -114,7 +114,7 @@ def record(b):
         b.figure("bytes, atop / taskdiag record", raw.stat().st_size / frames / 1000 / each)
 
 
-# The command with the feature arrow, in a directory of its own, as the tests have it.
+# The command with the feature arrow, in a separate directory, as in the tests.
 ARROW = "target/arrow/release/taskdiag"
 
 

@@ -19,7 +19,7 @@ from measuring import ROOT, RUN_TIMEOUT, Failed, median, one_run
 DAEMON = "target/release/taskdiagd"
 # The user of the service, and one who asks.
 ITS_USER, USER = 65533, 65534
-# What the request of a poller is: processes with BASE and STAT. Both structs are explained in
+# The request of a poller: processes with BASE and STAT. Both structs are explained in
 # taskdiag::service and uapi/task_diag.h.
 BASE, STAT = 1 << 0, 1 << 4
 POLLERS, SECONDS = 200, 10

@@ -32,8 +32,8 @@ exec 4>"$tmp/end"	# the load ends when this is closed
 read -r said <"$tmp/ready" || said=
 [ "$said" = ready ] || { echo "rounds.sh: no load, no measurement" >&2; exit 1; }
 
-# The cost of a command, as measure says it; what the command printed is in $tmp/out. It fails if the command did, or if perf did
-# without the answer.
+# The cost of a command, as printed by measure; the output of the command is in $tmp/out. It fails
+# if the command did, or if perf did without the answer.
 run() {
 	if ! timeout 300 "$dir/measure" "$tmp/out" "$@" 4>&- 2>"$tmp/said" >"$tmp/cost" ||
 		[ "$(cut -d' ' -f5 "$tmp/cost")" != 0 ] || grep "Threads come from" "$tmp/said" >&2; then
@@ -43,7 +43,7 @@ run() {
 	fi
 }
 
-# A row, of what, how many ns it took, and a size.
+# A row: its subject, the time in ns, and a size.
 row() {
 	read -r _ user system _ <"$tmp/cost"
 	echo "$way$tab$1$tab$round$tab$2$tab$user$tab$system$tab$3"

@@ -20,7 +20,7 @@ fn name_commit() {
     let given = env::var("TASKDIAG_COMMIT").ok().filter(|c| !c.is_empty());
     let commit = given.or_else(|| {
         let is_release = env::var("PROFILE").is_ok_and(|p| p == "release");
-        // A package that is unpacked in somebody else's repository is not of that repository.
+        // A package that is unpacked in another repository does not belong to that repository.
         let is_ours = Path::new("../../uapi/task_diag.h").exists();
         let commit =
             (is_release && is_ours).then(|| git(&["rev-parse", "--short=12", "HEAD"]))??;
@@ -40,7 +40,7 @@ fn main() {
     let native = var("HOST") == var("TARGET") && var("CARGO_CFG_TARGET_ENV") == "gnu";
     let asked = Command::new("cc").arg(format!("-print-file-name={ARCHIVE}")).output();
     if let (true, Ok(said)) = (native, asked) {
-        // A compiler that has none says the bare name.
+        // A compiler that has none prints the bare name.
         let path = Path::new(str::from_utf8(&said.stdout).unwrap_or_default().trim());
         if let (true, Some(directory)) = (path.is_absolute() && path.exists(), path.parent()) {
             println!("cargo:rustc-link-search=native={}", directory.display());

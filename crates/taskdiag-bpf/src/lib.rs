@@ -41,7 +41,7 @@ pub const LEGACY: &[u8] = skeleton!("legacy.lskel");
 /// same order.
 pub const OFFSETS: &str = include_str!("../bpf/offsets.h");
 
-/// What the programs may call, and what keeps alive the memory that a call follows
+/// The helpers that the programs may call, and what keeps the memory alive that they read
 /// (`docs/safety.md`). A test of `taskdiag` compares this list with the calls in the programs.
 pub const SAFETY: &str = include_str!("../safety.md");
 

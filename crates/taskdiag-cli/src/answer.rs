@@ -29,13 +29,13 @@ pub struct Source {
     pub engine: Choice,
     /// Limits for the request.
     pub limits: PageLimits,
-    /// Do not report requested processes that do not exist, as lsof does not, either.
+    /// Do not report requested processes that do not exist. lsof does not report them either.
     pub quiet: bool,
     /// Whether anything that is lacking is a failure.
     pub strict: bool,
 }
 
-/// How exactly this selection says what the answer is to be about.
+/// How exactly this selection names the subject of the answer.
 fn asked(select: &Selection) -> Asked {
     let lists = [
         &select.ppids,
@@ -59,8 +59,7 @@ fn asked(select: &Selection) -> Asked {
 }
 
 impl Source {
-    /// How exactly the caller says what the answer is to be about, by this selection and
-    /// `--strict`.
+    /// How exactly the caller names the subject of the answer, by this selection and `--strict`.
     pub fn asked(&self, select: &Selection) -> Asked {
         if self.strict { Asked::Strict } else { asked(select) }
     }
@@ -175,7 +174,7 @@ pub fn verdict(
     verdict_of(snapshot, empty, lacks, asked)
 }
 
-/// [`verdict`] with lines that say what is missing.
+/// [`verdict`] with messages about missing data.
 pub fn verdict_of(
     snapshot: &Snapshot,
     empty: bool,

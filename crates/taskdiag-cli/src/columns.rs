@@ -148,8 +148,8 @@ pub fn in_any_case<'n>(set: &Set, name: &'n str) -> Cow<'n, str> {
     }
 }
 
-/// A list of columns with the names that they have, whatever the case that was typed, and without
-/// blanks beside its commas. A format of AIX, such as `%p, %U`, is left as it is.
+/// A list of columns with their usual names, in whatever case they were typed, and without blanks
+/// next to its commas. A format of AIX, such as `%p, %U`, is left as it is.
 pub fn tidied(set: &Set, list: &str) -> String {
     if list.contains('%') {
         return list.to_owned();

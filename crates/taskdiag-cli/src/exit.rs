@@ -30,13 +30,13 @@ pub enum Exit {
     ClosedPipe,
     /// The answer lacks something. Whether that is a failure, [`Partial::code`] decides.
     Partial(Partial),
-    /// Ctrl-C ended it; each line says what is lacking.
+    /// Ctrl-C ended the walk; each line names missing data.
     Stopped(Vec<Lack>),
     /// There is no answer.
     Failed(String),
 }
 
-/// How exactly the caller said what the answer is to be about. An answer that lacks something is a
+/// How exactly the caller named the subject of the answer. An answer that lacks something is a
 /// failure only for a caller who asked at least as exactly as the lack demands.
 ///
 /// Without this rule any user could make the scripts of others fail, by a process that nobody may
@@ -47,7 +47,7 @@ pub enum Asked {
     /// About what there is.
     #[default]
     All,
-    /// About what has a name that others can choose, too: users, commands, files.
+    /// Named by a property that others can choose, too: users, commands, files.
     Named,
     /// About these very processes.
     Pids,
@@ -55,10 +55,10 @@ pub enum Asked {
     Strict,
 }
 
-/// A sentence about what an answer lacks.
+/// A sentence about data that an answer lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// What is lacking, and how to get it.
+    /// The missing data, and how to get it.
     pub line: String,
     /// For whom it is a failure.
     pub from: Asked,
@@ -75,7 +75,7 @@ impl Lack {
     }
 }
 
-/// What an answer lacks.
+/// Data that an answer lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partial {
     /// The sentences.
@@ -117,7 +117,7 @@ impl Exit {
     pub fn into_refused(self) -> Exit {
         match self {
             Exit::Usage(text) => Exit::Refused(text),
-            Exit::Clap(e) if e.use_stderr() => Exit::Refused(crate::wrong::sentence(&e)),
+            Exit::Clap(e) if e.use_stderr() => Exit::Refused(crate::argument_errors::sentence(&e)),
             other => other,
         }
     }
@@ -228,8 +228,8 @@ pub fn say(line: std::fmt::Arguments<'_>) {
 /// Are remarks suppressed?
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Runs `f`, and suppresses remarks meanwhile if `quiet`, because procps has none. A failure is
-/// still reported afterwards.
+/// Runs `f`. With `quiet`, remarks are suppressed while it runs, because procps has none. A failure
+/// is still reported afterwards.
 pub fn quietly<T>(quiet: bool, what: impl FnOnce() -> T) -> T {
     QUIET.store(quiet, Ordering::Relaxed);
     let result = what();
@@ -243,7 +243,7 @@ fn write_error(text: &[u8]) {
     }
 }
 
-/// What clap has to say: help as it is, errors in the words of this program.
+/// Messages of clap: help unchanged, errors in the style of this program.
 fn print(e: &clap::Error) -> std::io::Result<()> {
     if !e.use_stderr() {
         return sink::write_all(e.render().to_string().as_bytes());
@@ -252,7 +252,7 @@ fn print(e: &clap::Error) -> std::io::Result<()> {
     if e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         write_error(e.render().to_string().as_bytes());
     } else {
-        say(format_args!("taskdiag: {}", crate::wrong::sentence(e)));
+        say(format_args!("taskdiag: {}", crate::argument_errors::sentence(e)));
     }
     Ok(())
 }
@@ -265,7 +265,7 @@ pub fn shown(path: &std::path::Path) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Lines about what is lacking, on standard error.
+/// Prints messages about missing data to standard error.
 pub fn say_all<'l>(lines: impl IntoIterator<Item = &'l String>) {
     for line in lines {
         say(format_args!("taskdiag: {line}"));

@@ -36,8 +36,8 @@ fn on_signal() {
     signal_hook::low_level::exit(i32::from(CODE));
 }
 
-/// From now on, Ctrl-C does what this module says. If it is ignored, as in background jobs of a
-/// shell, it stays ignored. If no handler can be set, Ctrl-C just ends the program.
+/// From now on, Ctrl-C does what this module describes. If it is ignored, as in background jobs of
+/// a shell, it stays ignored. If no handler can be set, Ctrl-C just ends the program.
 pub fn catch() {
     if !is_ignored(SIGINT) {
         // SAFETY: the handler only touches atomics and calls write() and _exit(), all safe in one.
@@ -45,7 +45,7 @@ pub fn catch() {
     }
 }
 
-/// Is this signal ignored?
+/// Whether this signal is ignored.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all of it may be zero, and the call only fills it in.
     unsafe {

@@ -4,8 +4,8 @@
 
 mod answer;
 mod args;
+mod argument_errors;
 mod aside;
-mod both;
 mod columns;
 mod commands;
 #[cfg(all(feature = "arrow", feature = "record"))]
@@ -40,7 +40,7 @@ mod subcommands;
 mod top;
 mod tree;
 mod units;
-mod wrong;
+mod with_threads;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -11,13 +11,13 @@ use taskdiag::{Groups, Members, Snapshot, Tick};
 use crate::answer;
 use crate::args::procps::Instead;
 use crate::args::ps::{PsArgs, TreeStyle};
-use crate::both::Both;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 use crate::forest::{self, Tree};
 use crate::output::Form;
 use crate::output::terminal::{self, Terminal};
 use crate::output::{self, Sink, Table, Tally, text};
+use crate::with_threads::WithThreads;
 
 /// Run it.
 pub fn run(args: &PsArgs) -> Result<(), Exit> {
@@ -75,7 +75,8 @@ pub fn run(args: &PsArgs) -> Result<(), Exit> {
     }
     let shown = Tasks { snapshot: &snapshot, indices: rows };
     let threads_too = args.both.then(|| threads_of(args, &columns, &terminal)).transpose()?;
-    let both = threads_too.as_ref().map(|t| Both::new(&columns, view.cx(), &snapshot, rows, t));
+    let both =
+        threads_too.as_ref().map(|t| WithThreads::new(&columns, view.cx(), &snapshot, rows, t));
     let shown: &dyn Rows = both.as_ref().map_or(&shown, |b| b as &dyn Rows);
     let table = Table { cx: view.cx(), columns: &columns, rows: shown };
     let mut sink = Sink::stdout();
@@ -141,7 +142,7 @@ fn query(args: &PsArgs, columns: &[Column], terminal: &Terminal, threads: bool) 
     if args.tree.is_some() {
         query.groups = Groups::BASE;
     }
-    // A tree needs the start times, and colours need the kind of process. Both are in BASE.
+    // A tree needs the start times, and colours need the kind of process. WithThreads are in BASE.
     if args.tree.is_some() || terminal.color {
         query.members = Members::of(Groups::BASE, &[]);
     }

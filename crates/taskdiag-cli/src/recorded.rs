@@ -72,7 +72,7 @@ pub fn damage(recording: &Recording) -> Vec<Lack> {
     lines.into_iter().map(Lack::always).collect()
 }
 
-/// What a recorder left out of an answer, to keep room for other users.
+/// Data that a recorder left out of an answer, to keep room for other users.
 pub fn cuts(cuts: &[Cut]) -> String {
     let mut parts: Vec<String> = cuts.iter().take(NAMED).filter_map(taken).collect();
     if cuts.len() > NAMED {

@@ -10,10 +10,10 @@ use crate::aside;
 use crate::exit::{Exit, shown};
 use crate::interrupt;
 
-/// What commands show, by their names. The sets are written by hand, because they are what the
-/// commands show, and not what the groups are.
+/// The values that commands show, by the names of the commands. The sets are written by hand,
+/// because they are what the commands show, and not what the groups are.
 pub const COMMANDS: [(&str, Groups); 5] = {
-    // Which process, and whose.
+    // The process and its owner.
     let identity = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);
     // Mappings, and the files that are mapped.
     let lists = identity.union(Groups::VMA).union(Groups::FILE_STAT);

@@ -12,7 +12,7 @@ use crate::args::{self, table};
 use crate::commands::{self, dump, engines, fields, generate, wait};
 use crate::exit::{self, Exit};
 
-/// What was asked for, with its arguments. It can be done several times.
+/// The requested action, with its arguments. It can be done several times.
 pub struct Job(Box<dyn Fn() -> Result<(), Exit>>);
 
 impl Job {
@@ -40,8 +40,8 @@ struct Subcommand {
     parse: fn(&[OsString]) -> Result<Job, Exit>,
 }
 
-/// A row: its name, its options, its arguments from what clap found, or from what was typed, and
-/// what runs with them.
+/// A row: its name, its options, a function that makes its arguments from the result of clap or
+/// from the command line, and a function that runs it.
 macro_rules! row {
     ($name:literal, $command:expr, matches $from:expr, $run:expr) => {
         row!($name, $command, typed |typed: &[OsString]| $from(&matched($name, $command(), typed)?), $run)
@@ -166,7 +166,7 @@ pub fn parse(argv: &[OsString]) -> Result<Job, Exit> {
     unreachable!("no subcommand, and no error: {matches:?}")
 }
 
-/// What clap finds in the arguments of a subcommand.
+/// The arguments of a subcommand, as parsed by clap.
 fn matched(name: &str, command: Command, typed: &[OsString]) -> Result<ArgMatches, Exit> {
     let command = command
         .max_term_width(table::HELP_WIDTH)

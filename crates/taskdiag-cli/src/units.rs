@@ -18,7 +18,7 @@ use crate::exit::{Exit, say, shown};
 /// How sizes look as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Units {
-    /// As the command has them.
+    /// The usual form of the command.
     #[default]
     Auto,
     /// With a letter, such as 1.5G.
@@ -48,8 +48,8 @@ impl Units {
             Units::Bytes => Some(TextForm::Plain),
         }
     }
-    /// The form of a column on a screen, where people look, so sizes have a letter if nobody says
-    /// otherwise.
+    /// The form of a column on a screen. Without a choice, sizes have a letter, because people read
+    /// it.
     #[cfg(feature = "top")]
     pub fn of_screen(self, column: &Column) -> TextForm {
         let is_size = column.field.unit == Unit::Bytes
@@ -87,7 +87,7 @@ pub fn options() -> [Arg; 2] {
     ]
 }
 
-/// What was chosen: by an option, or else by a file.
+/// The choice made by an option, or else by a file.
 pub fn from_matches(m: &ArgMatches) -> Result<Units, Exit> {
     if m.get_flag("human") {
         return Ok(Units::Human);
@@ -105,7 +105,7 @@ const OF_USER: &str = "taskdiag.toml";
 /// The largest accepted size of such a file in bytes.
 const MOST: u64 = 64 << 10;
 
-/// What the user's file says, or else that of the machine.
+/// The choice in the user's file, or else in the file of the machine.
 fn default() -> Result<Units, Exit> {
     let of_user = user_file().map(|path| said_in(&path)).transpose()?.flatten();
     Ok(match of_user {
@@ -121,7 +121,7 @@ fn user_file() -> Option<PathBuf> {
     Some(directory?.join(OF_USER))
 }
 
-/// What a file says of units; `None` if it is not there, or says nothing of them.
+/// The units chosen in a file. `None` if it does not exist, or does not choose them.
 fn said_in(path: &Path) -> Result<Option<Units>, Exit> {
     let wrong = |why: &str| Exit::Usage(format!("{}: {why}", shown(path)));
     let Some(text) = read(path).map_err(|why| wrong(&why))? else { return Ok(None) };
@@ -150,7 +150,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
         },
         Err(_) => {
             let (said, end) = aside::ask(|to| {
-                // The first byte says what the others are.
+                // The first byte determines the meaning of the others.
                 let (kind, bytes) = match content(opened(path)?) {
                     Ok(bytes) => (b'+', bytes),
                     Err(Refused::Foreign(uid)) => (b'u', uid.to_ne_bytes().to_vec()),
@@ -206,8 +206,7 @@ fn content(file: File) -> Result<Vec<u8>, Refused> {
         return wrong(String::from("it is not a regular file: remove it, or make it one"));
     }
     let me = rustix::process::geteuid().as_raw();
-    // With sudo, HOME may still be that of the caller. Root must not do what a file of somebody
-    // else says.
+    // With sudo, HOME may still be the caller's. Root must not follow a file of another user.
     if meta.uid() != 0 && meta.uid() != me {
         return Err(Refused::Foreign(meta.uid()));
     }
@@ -222,8 +221,8 @@ fn content(file: File) -> Result<Vec<u8>, Refused> {
     Ok(bytes)
 }
 
-/// What such a text says of units. It is TOML with one key, `units = "human"`. A whole parser of
-/// TOML would be larger than all of this, and a key that nobody knows is an error in any case.
+/// The units chosen in such a text. It is TOML with one key, `units = "human"`. A full parser of
+/// TOML would be larger than all of this, and an unknown key is an error in any case.
 fn parse(text: &str) -> Result<Option<Units>, String> {
     let mut units = None;
     for (n, line) in text.lines().enumerate() {

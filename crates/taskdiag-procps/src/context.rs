@@ -47,7 +47,7 @@ pub struct Context {
     got_type: Option<c_int>,
     /// Tasks that were returned before the items changed. They are not returned again in this walk.
     passed: HashSet<u32>,
-    /// Must a walk begin, or go on with other items?
+    /// Whether a walk must begin, or continue with other items.
     is_stale: bool,
     common: Common,
     old: Option<Old>,
@@ -76,7 +76,7 @@ struct Fetch {
 }
 
 impl Fetch {
-    /// Is the answer about the last part there?
+    /// Whether there is an answer about the last part.
     fn is_last(&self) -> bool {
         self.part >= self.parts.len()
     }
@@ -89,7 +89,7 @@ struct Walk {
     order: Vec<u32>,
     /// How many of them are done.
     at: usize,
-    /// Does the real library return the rest?
+    /// Whether the real library returns the rest.
     is_passed_on: bool,
 }
 
@@ -645,7 +645,7 @@ mod tests {
     use crate::abi::TASKS_ONLY;
     use std::ffi::c_uint;
 
-    /// A library that nobody is to call.
+    /// A library whose functions must not be called.
     fn nobody() -> &'static Real {
         unsafe extern "C" fn new(_: *mut *mut PidsInfo, _: *const c_int, _: c_int) -> c_int {
             panic!("new")

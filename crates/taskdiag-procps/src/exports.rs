@@ -37,8 +37,8 @@ fn with_given<T>(f: impl FnOnce(&mut HashMap<usize, Box<Context>>) -> T) -> T {
 /// to it.
 unsafe fn ours<'a>(info: *mut PidsInfo) -> Option<&'a mut Context> {
     let at = with_given(|g| g.get_mut(&(info as usize)).map(|c| std::ptr::from_mut(&mut **c)))?;
-    // SAFETY: it lives until the caller gives it back, and the caller says that nobody else uses
-    // it.
+    // SAFETY: it lives until the caller gives it back, and the caller promises that it has no other
+    // user.
     Some(unsafe { &mut *at })
 }
 
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn procps_pids_new(
     let given = quiet(|| {
         let mut context = Context::new(real, version, theirs);
         if len > 0 && !numbers.is_null() {
-            // SAFETY: the real library has read as many.
+            // SAFETY: the real library has read the same number of items.
             match unsafe { items(numbers, len, version.abi()) } {
                 Some(items) => context.set(items)?,
                 None => {
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn procps_pids_unref(info: *mut *mut PidsInfo) -> c_int {
     let Some(real) = real() else { return -libc::ENOSYS };
     // SAFETY: the caller has a pointer there, or passes NULL.
     let at = if info.is_null() { null_mut() } else { unsafe { *info } };
-    // SAFETY: the caller says that nobody else uses it.
+    // SAFETY: the caller promises that it has no other user.
     let Some(context) = (unsafe { ours(at) }) else {
         // SAFETY: the argument is that of the caller.
         return unsafe { (real.unref)(info) };

@@ -29,7 +29,7 @@ pub enum File {
 
 /// How an item's value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A number.
     Number,
     /// A string.
@@ -48,12 +48,13 @@ pub struct Need {
     /// What the real library reads.
     pub file: File,
     /// Its stored form.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Is it the difference to the last fetch?
     pub is_delta: bool,
     /// Does it come from the real library?
     pub is_old: bool,
-    /// Is it a sum over the threads in the row of a process, and of one thread in that of a thread?
+    /// Whether it is a sum over the threads in the row of a process, and the value of one thread in
+    /// that of a thread.
     pub is_sum: bool,
     /// Is it in libproc2.so.1 only?
     pub is_new: bool,
@@ -63,7 +64,7 @@ const NOTHING: Need = Need {
     groups: Groups::NONE,
     members: Members::NONE,
     file: File::Other,
-    kind: Kind::Number,
+    kind: ValueKind::Number,
     is_delta: false,
     is_old: false,
     is_sum: false,
@@ -75,10 +76,10 @@ impl Need {
         Need { file, ..self }
     }
     const fn str(self) -> Need {
-        Need { kind: Kind::Str, ..self }
+        Need { kind: ValueKind::Str, ..self }
     }
     const fn strv(self) -> Need {
-        Need { kind: Kind::Strv, ..self }
+        Need { kind: ValueKind::Strv, ..self }
     }
     const fn sum(self) -> Need {
         Need { is_sum: true, ..self }

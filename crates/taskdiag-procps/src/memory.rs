@@ -40,7 +40,7 @@ enum Place {
 }
 
 thread_local! {
-    /// The threads of an engine do not say what they are.
+    /// Threads of an engine do not set their place.
     static PLACE: Cell<Place> = const { Cell::new(Place::Engine) };
 }
 
@@ -213,8 +213,7 @@ unsafe fn take(layout: Layout, zeroed: bool) -> *mut u8 {
 
 /// Gives memory back.
 ///
-/// # Safety
-/// It was [taken](take) with this layout, and nobody uses it any more.
+/// # Safety It was [taken](take) with this layout, and has no other user.
 unsafe fn release(at: *mut u8, layout: Layout) {
     // SAFETY: the caller says so.
     unsafe {
@@ -285,8 +284,8 @@ pub enum Room {
     TooLittle,
 }
 
-/// Checks whether there is room for an answer about all tasks before any memory is used, so that
-/// the real library has as much as without us.
+/// Checks whether there is room for an answer about all tasks before any memory is used, so that we
+/// leave the real library as much as it would have without us.
 pub fn room() -> Room {
     let (room, bytes) = match (is_limited(), is_strict()) {
         (true, _) => {

@@ -14,10 +14,10 @@ use crate::real::{Version, real};
 const LONGEST: usize = 33;
 
 /// The addresses of the names, by the ids.
-type Known = Mutex<Option<HashMap<u32, usize>>>;
+type NameCache = Mutex<Option<HashMap<u32, usize>>>;
 
-static USERS: Known = Known::new(None);
-static GROUPS: Known = Known::new(None);
+static USERS: NameCache = NameCache::new(None);
+static GROUPS: NameCache = NameCache::new(None);
 
 /// The name of a user. `None`: there is no memory for it.
 pub fn user(uid: u32) -> Option<*mut c_char> {
@@ -40,7 +40,7 @@ fn is_replaced(name: &CStr) -> bool {
 }
 
 fn look_up(
-    known: &Known,
+    known: &NameCache,
     id: u32,
     find: impl FnOnce() -> Option<*mut c_char>,
 ) -> Option<*mut c_char> {

@@ -10,7 +10,7 @@ use crate::abi::{
 };
 use crate::arena::Arena;
 use crate::guard::Failed;
-use crate::item::{Item, Kind};
+use crate::item::{Item, ValueKind};
 use crate::memory::{is_short, tried};
 use crate::real::{Real, Version};
 
@@ -27,7 +27,7 @@ pub struct Old {
 
 impl Drop for Old {
     fn drop(&mut self) {
-        // SAFETY: the real library made it, and nobody else has it.
+        // SAFETY: the real library made it, and it has no other user.
         unsafe { (self.real.unref)(&mut self.info) };
     }
 }
@@ -91,13 +91,13 @@ impl Old {
 /// A value that does not depend on memory of the real library.
 fn copied(item: Item, result: &PidsResult, arena: &mut Arena) -> u64 {
     match item.need().kind {
-        Kind::Number => result.value,
+        ValueKind::Number => result.value,
         _ if result.value == 0 => 0,
-        Kind::Str => {
+        ValueKind::Str => {
             // SAFETY: the real library put a string there.
             arena.str(unsafe { CStr::from_ptr(result.as_str()) }.to_bytes()) as u64
         }
         // SAFETY: the real library put a list of strings there, which ends with NULL.
-        Kind::Strv => unsafe { arena.copy_strv(result.as_strv()) as u64 },
+        ValueKind::Strv => unsafe { arena.copy_strv(result.as_strv()) as u64 },
     }
 }

@@ -13,7 +13,7 @@ const ALL_TEXT_BYTES: u64 = 2 << 20;
 /// The same for a part of a long list.
 const PART_TEXT_BYTES: u64 = 512 << 10;
 
-/// What to request for a set of items.
+/// The requests for a set of items.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The items, in the order of the caller.
@@ -111,7 +111,7 @@ pub fn part(request: Request, part: Processes) -> Request {
     }
 }
 
-/// With a bound for what any user can make large.
+/// Adds a limit to everything that a user can make large.
 fn limited(request: Request) -> Request {
     request.with_text_bytes(TEXT_BYTES).with_all_text_bytes(ALL_TEXT_BYTES)
 }

@@ -99,7 +99,7 @@ pub fn divides(plan: &Plan, threads: bool, version: Version) -> bool {
 }
 
 impl Sources {
-    /// Asks for what is planned about these processes. `finds`: tasks will be looked up by their
+    /// Requests the planned groups for these processes. `finds`: tasks will be looked up by their
     /// ids. `is_guarded`: allocations may fail.
     pub fn ask(
         &mut self,

@@ -1,4 +1,4 @@
-//! What this library did in a process, printed at its end if `TASKDIAG_STATS=1` is in the
+//! Counters of this library in a process, printed at its end if `TASKDIAG_STATS=1` is in the
 //! environment.
 //!
 //! A program that has more rights than its caller does not look at the environment.

@@ -19,7 +19,7 @@ pub struct Escape {
     pub rules: Rules,
 }
 
-/// What changed between versions.
+/// The differences between versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
     /// After the first invalid UTF-8 byte, every byte is treated as ASCII.

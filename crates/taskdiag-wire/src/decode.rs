@@ -176,7 +176,8 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn done(&self) -> &Done {
         &self.index.done
     }
-    /// What a recorder removed from the stream, for each user. Empty for an answer of an engine.
+    /// The data that a recorder removed from the stream, for each user. Empty for an answer of an
+    /// engine.
     pub fn cuts(&self) -> &[Cut] {
         &self.index.cuts
     }

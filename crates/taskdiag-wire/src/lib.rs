@@ -142,8 +142,8 @@ pub const BLOB_CUT: u16 = 1;
 pub const BLOB_REWRITTEN: u16 = 2;
 /// The file is no longer in the directory tree.
 pub const BLOB_DELETED: u16 = 4;
-/// What d_path() of the kernel appends to the path of such a file. A text with [`BLOB_DELETED`]
-/// ends with it.
+/// The text that d_path() of the kernel appends to the path of such a file. A text with
+/// [`BLOB_DELETED`] ends with it.
 pub const DELETED: &[u8] = b" (deleted)";
 
 /// A kernel thread.

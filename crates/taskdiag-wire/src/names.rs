@@ -153,7 +153,7 @@ named! {
 }
 
 named! {
-    /// What a mapping contains.
+    /// The content of a mapping.
     #[non_exhaustive]
     VmaKind: u32 {
         /// Anonymous memory without a name.
@@ -174,7 +174,7 @@ named! {
 }
 
 named! {
-    /// What an open file is.
+    /// The type of an open file.
     #[non_exhaustive]
     FdType: u32 {
         /// An anonymous inode of another kind; its name says which.
@@ -231,7 +231,7 @@ named! {
 }
 
 named! {
-    /// What the values of a [`FdDetail`](crate::FdDetail) are.
+    /// The meaning of the values of a [`FdDetail`](crate::FdDetail).
     #[non_exhaustive]
     FdDetailKind: u32 {
         /// Counter, id.

@@ -1,14 +1,14 @@
-//! What each group is: its form, who has its value, how it is read, who may see it and what it
-//! costs.
+//! The properties of each group: its form, the owner of its value, how it is read, who may see it
+//! and what it costs.
 //!
 //! The properties stand in the group's row of the [registry](crate::registry!). Code that needs a
 //! set of groups, such as all lists, takes one of the sets in this file, so that a new group is in
-//! the right sets as soon as it has its row. No other place lists groups by what they are; the test
-//! `sets` of this crate finds one that does.
+//! the right sets as soon as it has its row. No other place lists groups by their properties; the
+//! test `sets` of this crate finds one that does.
 
 use crate::names::{Group, Groups};
 
-/// What a value of a group looks like.
+/// The form of a group's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
@@ -91,11 +91,11 @@ pub enum Public {
     OfThreads,
 }
 
-/// What a group is.
+/// The properties of a group.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Properties {
-    /// What a value looks like.
+    /// The form of its value.
     pub form: Form,
     /// Which object has the value.
     pub owner: Owner,
@@ -107,7 +107,7 @@ pub struct Properties {
     pub list_beside: bool,
     /// Whether the value of a process is a sum over its threads.
     pub sums: bool,
-    /// What must be looked at for a value.
+    /// The objects that must be read for a value.
     pub walk: Walk,
     /// Whether a read in /proc may wait for a lock of the target, or for a server of files.
     pub waits: bool,
@@ -115,23 +115,23 @@ pub struct Properties {
     pub in_stat: bool,
     /// Whether `/proc/PID/status` has the value, or a part of it.
     pub in_status: bool,
-    /// Whether the value changes seldom, other than by an exec.
+    /// Whether the value rarely changes except by an exec.
     pub steady: bool,
     /// Whether it is in a usual table of processes. Each engine answers these groups on every
     /// kernel that it supports.
     pub usual: bool,
     /// Whom /proc shows it.
     pub guard: Guard,
-    /// Whom the service shows it.
+    /// To whom the service shows it.
     pub public: Public,
-    /// Which BPF program has it.
+    /// The BPF program that has it.
     pub program: Program,
-    /// What it costs. Only the ratios matter; `engine/auto/cost.rs` of `taskdiag` says how they
-    /// were measured.
+    /// What it costs. Only the ratios matter; `engine/auto/cost.rs` of `taskdiag` describes how
+    /// they were measured.
     pub price: Price,
 }
 
-/// What a group costs: CPU time in ns, and bytes of an answer.
+/// The cost of a group: CPU time in ns, and bytes of an answer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Price {
@@ -154,7 +154,7 @@ pub const STATUS_FILE: u64 = 7_000;
 /// To verify the code of a group with text or paths.
 const LOAD_TEXT: u64 = 1_000_000;
 
-/// What a row of the registry may say, with the usual value of each.
+/// The properties that a row of the registry may set, with the usual value of each.
 #[derive(Clone, Copy)]
 struct Row {
     form: Form,
@@ -250,7 +250,7 @@ macro_rules! properties {
 crate::registry!(properties);
 
 impl Group {
-    /// What this group is.
+    /// The properties of this group.
     pub fn properties(self) -> &'static Properties {
         &ALL[self as usize]
     }
@@ -309,11 +309,11 @@ sets! {
     IN_STATUS = |p| p.in_status;
     /// The groups whose value for a process is a sum over its threads.
     SUMS = |p| p.sums;
-    /// The groups of one struct with nothing beside it.
+    /// The groups that are one struct without a list.
     FIXED_SIZE = |p| matches!(p.form, Form::Record) && !p.list_beside;
     /// The groups that /proc shows only to readers with a right.
     GUARDED = |p| matches!(p.guard, Guard::Ptrace);
-    /// The groups whose values change seldom, other than by an exec.
+    /// The groups whose values rarely change except by an exec.
     STEADY = |p| p.steady;
     /// The groups of a usual table of processes, which each engine answers.
     USUAL = |p| p.usual;
@@ -391,7 +391,7 @@ mod tests {
         // Two sets were called WALKS: what looks at all pages, and what looks at all mappings, too.
         assert_eq!(Groups::WALKS_PAGES, Groups::VMA_STAT | Groups::ROLLUP);
         assert_eq!(Groups::WALKS, Groups::WALKS_PAGES | Groups::VMA | Groups::SWAP);
-        // What threads have together need not be asked of each of them.
+        // Values that threads share need not be requested from each thread.
         assert!(Groups::OF_ALL_THREADS.contains(Groups::OOM | Groups::AUTOGROUP));
         assert!(!Groups::OF_ALL_THREADS.intersects(Groups::LABEL | Groups::LOGIN | Groups::FD));
         let steady = Groups::LABEL | Groups::LOGIN | Groups::AUTOGROUP;

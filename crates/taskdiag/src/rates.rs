@@ -30,7 +30,7 @@ const STIME: usize = 1;
 
 /// The kept part of an answer, with an entry in each array for each task.
 #[derive(Debug, Default)]
-struct Kept {
+struct CpuTimes {
     begin_ns: u64,
     /// Tasks that began later are not in the answer.
     end_ns: u64,
@@ -44,7 +44,7 @@ struct Kept {
     counters: [Vec<u64>; COUNTERS.len()],
 }
 
-impl Kept {
+impl CpuTimes {
     fn clear(&mut self) {
         self.pid.clear();
         self.start_ns.clear();
@@ -61,8 +61,8 @@ impl Kept {
 /// because /proc has ticks.
 #[derive(Debug, Default)]
 pub struct Rates {
-    now: Kept,
-    old: Kept,
+    now: CpuTimes,
+    old: CpuTimes,
     /// How much each counter has grown.
     grown: [Vec<u64>; COUNTERS.len()],
     began: Vec<u32>,

@@ -28,7 +28,7 @@ const FEW: usize = 256;
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Texts by process id.
-type Known = HashMap<u32, Text>;
+type TextsByPid = HashMap<u32, Text>;
 
 #[derive(Clone, Copy, Debug)]
 struct Text {
@@ -42,7 +42,7 @@ struct Text {
 /// The public texts, and the pending ones.
 #[derive(Debug)]
 pub struct Texts {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<TextsByPid>>,
     /// A process whose text was requested, and when.
     asked: HashMap<u32, (u64, Instant)>,
     wanted: Vec<(u32, u64)>,
@@ -68,7 +68,7 @@ impl Texts {
     /// No text is public yet. Starts the thread that reads.
     pub fn new() -> Texts {
         let (reader, wanted) = sync_channel::<Vec<u32>>(1);
-        let (known, keys) = (Arc::new(Mutex::new(Known::new())), Keys::default());
+        let (known, keys) = (Arc::new(Mutex::new(TextsByPid::new())), Keys::default());
         let (to, with) = (known.clone(), keys.clone());
         std::thread::spawn(move || {
             for pids in wanted {
@@ -129,7 +129,7 @@ pub fn start(task: &TaskView<'_>) -> Option<u64> {
 }
 
 /// Read the command lines of these processes from /proc.
-fn read(pids: &[u32], keys: &Keys, to: &Mutex<Known>) {
+fn read(pids: &[u32], keys: &Keys, to: &Mutex<TextsByPid>) {
     let groups = Groups::BASE | Groups::CMDLINE;
     let Ok(mut procfs) = Procfs::new() else { return };
     let reqs: Vec<Request> = match pids.len() > FEW {

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 use taskdiag::{Base, Choice, EngineId, Groups, Members, Request, Session, Snapshot, Stat, Statm};
 
-/// What is asked for: what the crates beside it read, too.
+/// The request, for the same values that the other crates read.
 fn request() -> Request {
     let groups = Groups::BASE | Groups::STAT | Groups::STATM;
     let base = Members::of(Groups::BASE, &["state", "comm", "ppid", "start_time_ns"]);

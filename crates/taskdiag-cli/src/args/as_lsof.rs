@@ -1,6 +1,6 @@
-//! The options of lsof as lsof reads them, for who called this program by that name: a letter may
-//! take the rest of its word or the next word as its value, and many need none. The long options of
-//! `taskdiag files` work, too.
+//! The options of lsof as lsof parses them, for callers that start this program under that name:
+//! the value of a letter may be the rest of its word or the next word, and many letters have no
+//! value. The long options of `taskdiag files` work, too.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,13 +9,13 @@ use super::lsof::REPEAT_SECONDS;
 use crate::exit::Exit;
 use crate::files::letters::Fields;
 use crate::files::lsof::{Ends, Form, Layout, States};
-use crate::files::place::Kind;
+use crate::files::place::PlaceKind;
 
-/// The options that have, or may have, a value; and those that have none.
+/// The options that have, or may have, a value, and those without one.
 const VALUED: &[u8] = b"cdDefFgiKLoprsSTux";
 const BARE: &[u8] = b"?abCEhHJjlMnNOPQRtUvVwX";
 
-/// What the words mean.
+/// The meaning of the words.
 #[derive(Debug, Default)]
 pub struct Typed {
     /// How it is shown.
@@ -27,10 +27,10 @@ pub struct Typed {
     /// `-r` and `+r`.
     pub repeat: Option<Repeat>,
     /// `-f` and `+f` without letters: what FILE stands for.
-    pub kind: Kind,
+    pub kind: PlaceKind,
     /// `-x`.
     crosses: bool,
-    /// What was asked for instead of a list.
+    /// Another output that was requested instead of a list.
     pub instead: Option<Instead>,
 }
 
@@ -58,7 +58,7 @@ pub struct Repeat {
     pub while_any: bool,
 }
 
-/// What is left to read.
+/// The words that are still to be read.
 struct Words<'a> {
     all: &'a [OsString],
     at: usize,
@@ -76,7 +76,7 @@ impl Words<'_> {
     fn peek(&self) -> Option<&[u8]> {
         self.all.get(self.at).map(|w| w.as_bytes()).filter(|w| *w != b"--")
     }
-    /// What may be the value of the letter that was just read.
+    /// The possible value of the letter that was just read.
     fn value(&mut self) -> Option<Given> {
         if !self.rest.is_empty() {
             return Some(Given { value: std::mem::take(&mut self.rest), own_word: false });
@@ -235,7 +235,7 @@ impl Typed {
                 None => layout.size = true,
             },
             b'f' => match words.plain_value() {
-                None => self.kind = if plus { Kind::FileSystem } else { Kind::PlainFile },
+                None => self.kind = if plus { PlaceKind::FileSystem } else { PlaceKind::PlainFile },
                 Some(letters) => {
                     for b in letters {
                         if !matches!(b, b'g' | b'G') {

@@ -19,7 +19,7 @@ pub struct ConvertArgs {
     pub recording: PathBuf,
     /// The directory below which the files are written.
     pub directory: PathBuf,
-    /// The tables to write. The first one is that of the processes.
+    /// The tables to write. The first one is the table of processes.
     pub tables: Vec<TableArgs>,
     /// Time between two full frames, in which unchanged rows are written, too.
     pub full_every: Duration,

@@ -39,7 +39,7 @@ pub fn command() -> Command {
         ]))
 }
 
-/// What was asked for.
+/// The requested action.
 pub fn from_matches(m: &ArgMatches) -> Result<What, Exit> {
     Ok(match super::text(m, "what").as_deref() {
         Some("install") => What::Install,

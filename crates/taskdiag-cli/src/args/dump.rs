@@ -26,7 +26,7 @@ pub struct DumpArgs {
     pub strict: bool,
 }
 
-/// What an answer holds and costs.
+/// The content and cost of an answer.
 const INTRO: &str = "\
 The answer is a binary stream on standard output. ps, files, maps, memory and tree show it with --from.
 
@@ -136,7 +136,7 @@ impl DumpArgs {
             strict: m.get_flag("strict"),
         })
     }
-    /// How exactly the caller says what the answer is to be about.
+    /// How exactly the caller names the subject of the answer.
     pub fn asked(&self) -> Asked {
         match (self.strict, self.strategy.takes_pid()) {
             (true, _) => Asked::Strict,

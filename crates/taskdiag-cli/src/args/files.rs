@@ -1,4 +1,4 @@
-//! The options of `taskdiag files`, which are those of lsof where it has them.
+//! The options of `taskdiag files`. Where lsof has the same option, the letter is the same.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
 /// What `taskdiag files` was asked for.
 #[derive(Clone, Debug)]
 pub struct FilesArgs {
-    /// What all tables have.
+    /// The options of all tables.
     pub table: table::TableArgs,
     /// Which files.
     pub select: FileSelection,
@@ -74,7 +74,7 @@ pub struct Repeat {
     pub format: Option<OsString>,
 }
 
-/// What a user of lsof looks for, and what is different here.
+/// An introduction for users of lsof, and the differences from it.
 const INTRO: &str = "\
 The options of lsof work: -i :443, -iTCP -sTCP:LISTEN, -a -p 1,2 -d 0-9, -u ^root, -c ssh, -U, -t, +D DIR, +d DIR, \
 +L1, -nP. A file is shown if it meets one of the conditions, or all of them with -a. ^ before a value excludes.

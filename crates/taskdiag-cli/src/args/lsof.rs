@@ -1,5 +1,5 @@
-//! Arguments of `taskdiag files` that lsof has, too: those that begin with `+`, and short ones with
-//! a meaning of their own there, rewritten as the long options that the parser knows.
+//! Arguments of `taskdiag files` that lsof has, too, rewritten as the long options that the parser
+//! knows: arguments that start with `+`, and short ones that have another meaning in lsof.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::exit::{self, Exit};
 
-/// What an argument stands for.
+/// The meaning of an argument.
 #[derive(Clone, Copy, Debug)]
 enum Means {
     /// An option with a value: the rest of the argument, or the next one.

@@ -86,7 +86,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
 ];
 
-/// What to use where the first word is the name of another tool.
+/// The command to use if the first word is the name of another tool.
 pub fn of_another_tool(word: &str) -> Option<String> {
     let instead = match word {
         "pmap" => {

@@ -21,7 +21,7 @@ use crate::units::{self, Units};
 /// How a tree is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeStyle {
-    /// What fits the terminal.
+    /// The best form that the terminal can show.
     Auto,
     /// As procps.
     Ascii,
@@ -60,7 +60,7 @@ pub struct PsArgs {
     pub stats: bool,
     /// How sizes look as text.
     pub units: Units,
-    /// What stands between columns, in place of blanks.
+    /// The text between columns, in place of blanks.
     pub delimiter: Option<u8>,
     /// When to colour.
     pub color: Color,

@@ -1,5 +1,5 @@
 //! The options that all commands with a table share: tasks, columns, order, form and source. `ps`
-//! has options of its own for these, because users know those of procps.
+//! has separate options for these, because users know those of procps.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -194,7 +194,7 @@ pub fn source(m: &ArgMatches, limits: PageLimits) -> Source {
         engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
         limits,
         quiet: false,
-        // A command need not have it.
+        // Some commands lack this option.
         strict: m.try_get_one::<bool>("strict").ok().flatten().is_some_and(|is| *is),
     }
 }
@@ -334,7 +334,7 @@ pub fn form_from(m: &ArgMatches) -> Result<Form, Exit> {
 }
 
 impl TableArgs {
-    /// From parsed options; columns and keys are of this set.
+    /// From parsed options; the columns and keys belong to this set.
     pub fn from_matches(m: &ArgMatches, set: &'static Set) -> Result<TableArgs, Exit> {
         let positional = || m.get_many::<String>("pids").into_iter().flatten();
         let words: Vec<String> = positional().filter(|a| is_word(a)).cloned().collect();

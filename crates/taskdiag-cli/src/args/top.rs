@@ -55,7 +55,7 @@ pub struct TopArgs {
     /// The moment in the recording to begin with.
     #[cfg(feature = "record")]
     pub at: Option<crate::moment::At>,
-    /// May colours be used?
+    /// Whether colours may be used.
     pub color: bool,
     /// How sizes look as text.
     pub units: Units,

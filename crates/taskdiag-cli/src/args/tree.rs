@@ -258,7 +258,7 @@ fn with_short_color(args: &[OsString]) -> Vec<OsString> {
 }
 
 impl TreeArgs {
-    /// How exactly the caller says what the trees are to be about.
+    /// How exactly the caller names the subject of the trees.
     pub fn asked(&self) -> Asked {
         let of_start = match self.start {
             Start::All => Asked::All,

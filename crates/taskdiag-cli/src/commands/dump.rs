@@ -25,7 +25,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Exit> {
     answer::verdict_of(&snapshot, snapshot.tasks().len() == 0, lacking(&snapshot), asked)
 }
 
-/// Lines that say what the answer lacks.
+/// Messages about data that the answer lacks.
 fn lacking(snapshot: &Snapshot) -> Vec<Lack> {
     let done = snapshot.stream().done();
     // A group that the engine does not have is missing for all tasks alike, so the first one is

@@ -109,7 +109,7 @@ fn write_text(out: &mut Vec<u8>, words: &[String], width: Option<usize>) {
     for set in SETS {
         let mut is_first = true;
         for f in set.own().filter(|f| is_about(f, words)) {
-            // Those of tasks come first, and all rows have them.
+            // Columns of tasks come first, because all rows have them.
             if std::mem::take(&mut is_first) && !std::ptr::eq(*set, SETS[0]) {
                 let text = format!("In 'taskdiag {}', beside those of tasks:", set.name);
                 out.extend_from_slice(format!("\n{text}\n").as_bytes());

@@ -92,7 +92,7 @@ fn allow_files(processes: usize) {
     }
 }
 
-/// The name of a process that is not reaped, even if /proc is of another pid namespace.
+/// The name of a process that is not reaped yet, even if /proc belongs to another pid namespace.
 fn name(process: BorrowedFd<'_>) -> Option<Vec<u8>> {
     taskdiag::act::of_pidfd(process)?.comm()
 }

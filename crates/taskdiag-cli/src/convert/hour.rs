@@ -38,7 +38,7 @@ impl Hour {
         self.frames += 1;
         self.tables.iter_mut().try_for_each(|rows| rows.add(frame, &self.partition))
     }
-    /// Writes the files. Returns a line for each table, which says what was written.
+    /// Writes the files. Returns a line for each table with the number of rows written.
     ///
     /// # Errors
     /// A file cannot be written. The files that were there before stay.

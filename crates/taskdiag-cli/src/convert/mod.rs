@@ -1,7 +1,7 @@
 //! `taskdiag convert`: a recording as Parquet files, an hour each. `docs/arrow.md` describes them.
 //!
-//! `entries` says what the rows of each table are, `changes` which rows of a frame are written,
-//! `rows` has those of a table in an hour, and `hour` gives the files of an hour their names.
+//! `entries` defines the rows of each table, `changes` decides which rows of a frame are written,
+//! `rows` collects the rows of a table for an hour, and `hour` names the files of an hour.
 
 mod changes;
 mod entries;
@@ -88,7 +88,7 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     }
 }
 
-/// Lines about what the answers lack of the list that a table is made of.
+/// Messages about the entries that the answers lack in the list of a table.
 fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
     let name = table.table.name();
     let Lacks { with, without, unread, other } = lacks;

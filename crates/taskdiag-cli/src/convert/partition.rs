@@ -1,4 +1,4 @@
-//! Where the files of an hour are, and which of them exist.
+//! The paths of the files of an hour, and which of them exist.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -115,7 +115,7 @@ fn segment(out: &mut Vec<u8>, kind: u32, at: u64, len: u64, align: u64) {
     put64(out, &[at, at, at, len, len, align]);
 }
 
-/// The hash of a name, as the ELF format has it.
+/// The hash of a name, as defined by the ELF format.
 fn hash(name: &str) -> u32 {
     name.bytes().fold(0, |h: u32, b| {
         let h = (h << 4).wrapping_add(u32::from(b));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn hashes() {
-        // As the generic ABI says of such a name, and an empty one.
+        // The results that the generic ABI gives for such a name, and for an empty one.
         assert_eq!((hash("printf"), hash("exit"), hash("")), (0x077_905a6, 0x0006_cf04, 0));
     }
 }

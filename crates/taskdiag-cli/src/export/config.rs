@@ -10,7 +10,7 @@ use std::path::Path;
 use taskdiag::view::Pattern;
 
 use super::template::{Template, Values};
-use super::yaml::{self, Kind, Node};
+use super::yaml::{self, Node, NodeKind};
 
 /// The largest file that is read.
 const FILE_MAX: u64 = 1 << 20;
@@ -103,7 +103,7 @@ impl Config {
         let root = yaml::parse(text)?;
         let mut config = Config { rules: Vec::new(), remarks: Vec::new() };
         let keys = match root.kind {
-            Kind::Map(keys) => keys,
+            NodeKind::Map(keys) => keys,
             _ => {
                 return Err(String::from("it has no section process_names, which lists the rules"));
             }
@@ -118,13 +118,13 @@ impl Config {
             }
             found = true;
             match node.kind {
-                Kind::List(list) => {
+                NodeKind::List(list) => {
                     for rule in list {
                         let rule = config.rule(rule)?;
                         config.rules.push(rule);
                     }
                 }
-                Kind::Null => {}
+                NodeKind::Null => {}
                 _ => {
                     return Err(format!(
                         "line {}: process_names must be a list of rules",
@@ -140,7 +140,7 @@ impl Config {
     }
     fn rule(&mut self, node: Node) -> Result<Rule, String> {
         let line = node.line;
-        let Kind::Map(keys) = node.kind else {
+        let NodeKind::Map(keys) = node.kind else {
             return Err(format!(
                 "line {line}: a rule must be a mapping with comm, exe or cmdline, not {}",
                 node.what()
@@ -251,8 +251,8 @@ fn exe_of(text: String) -> Exe {
 
 fn text(node: &Node) -> Result<Option<String>, String> {
     match &node.kind {
-        Kind::Null => Ok(None),
-        Kind::Text(text) => Ok(Some(text.clone())),
+        NodeKind::Null => Ok(None),
+        NodeKind::Text(text) => Ok(Some(text.clone())),
         _ => Err(format!("line {}: this must be text, not {}", node.line, node.what())),
     }
 }
@@ -260,14 +260,14 @@ fn text(node: &Node) -> Result<Option<String>, String> {
 /// A list of texts. `None`: the key is there without a value.
 fn list(key: &str, node: &Node) -> Result<Option<Vec<String>>, String> {
     match &node.kind {
-        Kind::Null => Ok(None),
-        Kind::List(items) => {
+        NodeKind::Null => Ok(None),
+        NodeKind::List(items) => {
             let all: Result<Vec<_>, _> = items.iter().map(text).collect();
             Ok(Some(all?.into_iter().map(Option::unwrap_or_default).collect()))
         }
         // YAML libraries of Go take one text for a list of one.
-        Kind::Text(one) => Ok(Some(vec![one.clone()])),
-        Kind::Map(_) => Err(format!("line {}: {key} must be a list of texts", node.line)),
+        NodeKind::Text(one) => Ok(Some(vec![one.clone()])),
+        NodeKind::Map(_) => Err(format!("line {}: {key} must be a list of texts", node.line)),
     }
 }
 

@@ -7,7 +7,7 @@ use super::http::Served;
 use super::ledger::{
     Account, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, STATES, SYSTEM, USER, VOLUNTARY, WRITE,
 };
-use super::text::{Kind, Sink, label};
+use super::text::{MetricType, Sink, label};
 use super::tracker::Tracker;
 
 /// Writes the metrics of all requested families to a sink.
@@ -19,7 +19,7 @@ pub fn write(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     if families.wchan {
         t.family(
             "namedprocess_namegroup_threads_wchan",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Threads of this group that wait in this kernel function.",
         );
         sorted(&tracker.threads.wchans).into_iter().for_each(|(l, n)| t.sample(&[l], n));
@@ -72,7 +72,7 @@ fn family(
     t: &mut dyn Sink,
     all: &[&Account],
     name: &'static str,
-    kind: Kind,
+    kind: MetricType,
     help: &str,
     parts: &[(&str, Get)],
 ) {
@@ -87,7 +87,7 @@ fn family(
 }
 
 fn seconds(t: &mut dyn Sink, all: &[&Account], name: &'static str, help: &str) {
-    t.family(name, Kind::Counter, help);
+    t.family(name, MetricType::Counter, help);
     for account in all {
         for (mode, counter) in [("mode=\"system\"", SYSTEM), ("mode=\"user\"", USER)] {
             if let Some(ns) = account.total(counter) {
@@ -100,12 +100,12 @@ fn seconds(t: &mut dyn Sink, all: &[&Account], name: &'static str, help: &str) {
 fn groups(t: &mut dyn Sink, tracker: &Tracker) {
     let all = in_order(tracker.accounts.ledger());
     let all = &all[..];
-    let counter = Kind::Counter;
+    let counter = MetricType::Counter;
     family(
         t,
         all,
         "namedprocess_namegroup_num_procs",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Processes in this group.",
         &[("", |a| Some(a.now.tasks))],
     );
@@ -166,7 +166,7 @@ fn groups(t: &mut dyn Sink, tracker: &Tracker) {
         t,
         all,
         "namedprocess_namegroup_memory_bytes",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Memory of this group.",
         memory,
     );
@@ -174,13 +174,13 @@ fn groups(t: &mut dyn Sink, tracker: &Tracker) {
         t,
         all,
         "namedprocess_namegroup_open_filedesc",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Open file descriptors of this group.",
         &[("", gauge!(open))],
     );
     t.family(
         "namedprocess_namegroup_worst_fd_ratio",
-        Kind::Gauge,
+        MetricType::Gauge,
         "The largest share of its limit of file descriptors that a process of this group has open.",
     );
     for account in all {
@@ -191,7 +191,7 @@ fn groups(t: &mut dyn Sink, tracker: &Tracker) {
     }
     t.family(
         "namedprocess_namegroup_oldest_start_time_seconds",
-        Kind::Gauge,
+        MetricType::Gauge,
         "When the oldest process of this group started, since 1970.",
     );
     for account in all {
@@ -209,11 +209,15 @@ fn groups(t: &mut dyn Sink, tracker: &Tracker) {
         t,
         all,
         "namedprocess_namegroup_num_threads",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Threads of this group.",
         &[("", gauge!(threads))],
     );
-    t.family("namedprocess_namegroup_states", Kind::Gauge, "Threads of this group in each state.");
+    t.family(
+        "namedprocess_namegroup_states",
+        MetricType::Gauge,
+        "Threads of this group in each state.",
+    );
     for account in all {
         for (name, n) in STATES.iter().zip(account.now.states) {
             t.sample(&[&account.labels, &label("state", name.as_bytes())], n);
@@ -224,12 +228,12 @@ fn groups(t: &mut dyn Sink, tracker: &Tracker) {
 fn threads(t: &mut dyn Sink, ledger: &Ledger) {
     let all = in_order(ledger);
     let all = &all[..];
-    let counter = Kind::Counter;
+    let counter = MetricType::Counter;
     family(
         t,
         all,
         "namedprocess_namegroup_thread_count",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Threads with this name in this group.",
         &[("", |a| Some(a.now.tasks))],
     );
@@ -315,17 +319,17 @@ fn place(t: &mut dyn Sink, ledger: &Ledger, names: &Names) {
         t,
         all,
         names.processes,
-        Kind::Gauge,
+        MetricType::Gauge,
         "Processes there.",
         &[("", |a| Some(a.now.tasks))],
     );
-    family(t, all, names.threads, Kind::Gauge, "Threads there.", &[("", gauge!(threads))]);
+    family(t, all, names.threads, MetricType::Gauge, "Threads there.", &[("", gauge!(threads))]);
     seconds(t, all, names.cpu, "CPU time of the processes there.");
     family(
         t,
         all,
         names.resident,
-        Kind::Gauge,
+        MetricType::Gauge,
         "Resident memory of the processes there; shared pages count for each.",
         &[("", gauge!(rss))],
     );
@@ -333,7 +337,7 @@ fn place(t: &mut dyn Sink, ledger: &Ledger, names: &Names) {
         t,
         all,
         names.swapped,
-        Kind::Gauge,
+        MetricType::Gauge,
         "Swapped-out anonymous memory of the processes there.",
         &[("", gauge!(swap))],
     );
@@ -341,7 +345,7 @@ fn place(t: &mut dyn Sink, ledger: &Ledger, names: &Names) {
         t,
         all,
         names.read,
-        Kind::Counter,
+        MetricType::Counter,
         "Bytes that they read from storage.",
         &[("", |a| a.total(READ))],
     );
@@ -349,16 +353,23 @@ fn place(t: &mut dyn Sink, ledger: &Ledger, names: &Names) {
         t,
         all,
         names.written,
-        Kind::Counter,
+        MetricType::Counter,
         "Bytes that they wrote to storage.",
         &[("", |a| a.total(WRITE))],
     );
-    family(t, all, names.open, Kind::Gauge, "Open file descriptors there.", &[("", gauge!(open))]);
+    family(
+        t,
+        all,
+        names.open,
+        MetricType::Gauge,
+        "Open file descriptors there.",
+        &[("", gauge!(open))],
+    );
     family(
         t,
         all,
         names.majflt,
-        Kind::Counter,
+        MetricType::Counter,
         "Page faults there that waited for storage.",
         &[("", |a| a.total(MAJOR))],
     );
@@ -379,7 +390,7 @@ const LETTERS: [(u8, &str); 9] = [
 
 fn states(t: &mut dyn Sink, tracker: &Tracker) {
     let mut put = |name, help, states: &std::collections::HashMap<u8, u64>| {
-        t.family(name, Kind::Gauge, help);
+        t.family(name, MetricType::Gauge, help);
         let mut known = 0;
         for (letter, word) in LETTERS {
             let n = states.get(&letter).copied().unwrap_or(0);
@@ -399,14 +410,14 @@ fn top(t: &mut dyn Sink, tracker: &Tracker) {
     if let Some(cpu) = &tracker.top.cpu {
         t.family(
             "taskdiag_top_cpu_ratio",
-            Kind::Gauge,
+            MetricType::Gauge,
             "CPU seconds per second since the previous scrape, of the names that used most.",
         );
         cpu.iter().for_each(|(labels, value)| t.fraction(&[labels], *value));
     }
     t.family(
         "taskdiag_top_resident_bytes",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Resident memory of the names that have most.",
     );
     tracker.top.rss.iter().for_each(|(labels, bytes)| t.sample(&[labels], *bytes));
@@ -417,7 +428,7 @@ fn top(t: &mut dyn Sink, tracker: &Tracker) {
 pub struct Server {
     /// When it was started.
     pub started: SystemTime,
-    /// What the HTTP server did.
+    /// Counters of the HTTP server.
     pub served: Served,
 }
 
@@ -427,43 +438,43 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
         t.family(name, kind, help);
         t.sample(&[], value);
     };
-    t.family("taskdiag_build_info", Kind::Gauge, "The version of taskdiag; the value is 1.");
+    t.family("taskdiag_build_info", MetricType::Gauge, "The version of taskdiag; the value is 1.");
     t.sample(&[&label("version", env!("CARGO_PKG_VERSION").as_bytes())], 1);
-    t.family("taskdiag_engine_info", Kind::Gauge, "The engine of each walk; the value is 1.");
+    t.family("taskdiag_engine_info", MetricType::Gauge, "The engine of each walk; the value is 1.");
     for (engine, walk) in &health.engines {
         t.sample(&[&label("engine", engine.as_bytes()), &label("walk", walk.as_bytes())], 1);
     }
     t.family(
         "taskdiag_scrape_duration_seconds",
-        Kind::Gauge,
+        MetricType::Gauge,
         "How long the last scan of the tasks took.",
     );
     t.fraction(&[], health.took.as_secs_f64());
-    one(t, "taskdiag_scrapes_total", Kind::Counter, "Scans of the tasks.", health.scrapes);
+    one(t, "taskdiag_scrapes_total", MetricType::Counter, "Scans of the tasks.", health.scrapes);
     one(
         t,
         "taskdiag_scrape_failures_total",
-        Kind::Counter,
+        MetricType::Counter,
         "Readings that gave no answer.",
         health.failures,
     );
     one(
         t,
         "taskdiag_scrape_processes",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Processes that the last scan saw.",
         health.processes,
     );
     one(
         t,
         "taskdiag_gaps_total",
-        Kind::Counter,
+        MetricType::Counter,
         "Values that scans lacked, such as one that was denied.",
         health.gaps_total,
     );
     t.family(
         "taskdiag_scrape_gaps",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Values that the last scan lacked, by kind and reason.",
     );
     let gaps: BTreeMap<String, u64> = health
@@ -476,7 +487,7 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
         })
         .collect();
     gaps.iter().for_each(|(labels, n)| t.sample(&[labels], *n));
-    t.family("taskdiag_names", Kind::Gauge, "Number of names of each kind, at most --limit.");
+    t.family("taskdiag_names", MetricType::Gauge, "Number of names of each kind, at most --limit.");
     let places = &tracker.places;
     let ledgers = [
         ("kind=\"container\"", &places.containers),
@@ -488,13 +499,13 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     ledgers.iter().for_each(|(kind, ledger)| t.sample(&[kind], ledger.len() as u64));
     t.family(
         "taskdiag_names_other",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Tasks that are counted under the name \"other\" because of the limit.",
     );
     ledgers.iter().for_each(|(kind, ledger)| t.sample(&[kind], ledger.folded()));
     t.family(
         "taskdiag_http_requests_total",
-        Kind::Counter,
+        MetricType::Counter,
         "Requests by status code; 0 is a connection that was closed without a reply.",
     );
     for (code, n) in &server.served.codes {
@@ -504,21 +515,21 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     one(
         t,
         "namedprocess_scrape_errors",
-        Kind::Unknown,
+        MetricType::Unknown,
         "Readings that gave no answer.",
         health.failures,
     );
     one(
         t,
         "namedprocess_scrape_procread_errors",
-        Kind::Unknown,
+        MetricType::Unknown,
         "Always 0; values that could not be read are partial errors.",
         0,
     );
     one(
         t,
         "namedprocess_scrape_partial_errors",
-        Kind::Unknown,
+        MetricType::Unknown,
         "Values that readings lacked.",
         health.gaps_total,
     );
@@ -534,18 +545,22 @@ fn own(t: &mut dyn Sink, server: &Server) {
     };
     if let Some(usage) = usage {
         let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-        t.family("process_cpu_seconds_total", Kind::Counter, "CPU time of taskdiag itself.");
+        t.family("process_cpu_seconds_total", MetricType::Counter, "CPU time of taskdiag itself.");
         t.fraction(&[], seconds(usage.ru_utime) + seconds(usage.ru_stime));
     }
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut pages = pages.split(' ').filter_map(|n| n.parse::<u64>().ok());
     if let (Some(size), Some(rss)) = (pages.next(), pages.next()) {
         let page = rustix::param::page_size() as u64;
-        t.family("process_virtual_memory_bytes", Kind::Gauge, "Virtual memory of taskdiag itself.");
+        t.family(
+            "process_virtual_memory_bytes",
+            MetricType::Gauge,
+            "Virtual memory of taskdiag itself.",
+        );
         t.sample(&[], size * page);
         t.family(
             "process_resident_memory_bytes",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Resident memory of taskdiag itself.",
         );
         t.sample(&[], rss * page);
@@ -553,7 +568,7 @@ fn own(t: &mut dyn Sink, server: &Server) {
     if let Ok(started) = server.started.duration_since(SystemTime::UNIX_EPOCH) {
         t.family(
             "process_start_time_seconds",
-            Kind::Gauge,
+            MetricType::Gauge,
             "When taskdiag was started, since 1970.",
         );
         t.fraction(&[], started.as_secs_f64());

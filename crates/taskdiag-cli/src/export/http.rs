@@ -28,7 +28,7 @@ const WRITE_TIME: Duration = Duration::from_secs(20);
 /// closing first can discard it.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// What the server did.
+/// Counters of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Replies by status code; 0: the connection was closed without one.
@@ -201,7 +201,7 @@ impl Server {
             State::Read => self.read(connection, page),
             State::Write { .. } => self.write(connection),
             State::Close => {
-                // What the client still sends is discarded.
+                // Further input from the client is discarded.
                 let mut waste = [0; 4096];
                 match connection.stream.read(&mut waste) {
                     Ok(n) => n > 0,

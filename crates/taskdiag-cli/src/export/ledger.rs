@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(labels(&ledger), ["a", "b", "other"]);
         ledger.account(c).now.tasks = 2;
         assert_eq!(ledger.folded(), 2);
-        // What is empty makes room. "other" is one more than the limit.
+        // Empty accounts make room. "other" is one account above the limit.
         ledger.leave(a);
         ledger.leave(c);
         ledger.leave(c);

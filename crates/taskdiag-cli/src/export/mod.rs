@@ -136,12 +136,12 @@ fn resource(more: &Attributes) -> Vec<(String, String)> {
     all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// Does a step repeatedly, or once. It prints why a step failed, unless the previous step failed
+/// Runs a step repeatedly, or once. It prints why a step failed, unless the previous step failed
 /// for the same reason.
 struct Again<'a> {
     once: bool,
     every: Duration,
-    /// What a step does, as in "writing FILE".
+    /// A description of the step, as in "writing FILE".
     does: &'a str,
     /// Does the first step end it where a later one might succeed?
     strict: bool,
@@ -259,8 +259,8 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
                 };
                 Exit::Failed(format!("listening on {}: {e}; {hint}", all.join(", ")))
             })?;
-            // What processes do is counted from the first answer on, so the first one is made
-            // before anybody asks.
+            // Activity is counted from the first answer on, so the first one is made before the
+            // first scrape.
             exporter.page(Format::Prometheus, &Served::default()).map_err(Exit::Failed)?;
             let address = server.address().map_err(|e| Exit::Failed(e.to_string()))?;
             say(format_args!("taskdiag: listening on http://{address}/metrics"));

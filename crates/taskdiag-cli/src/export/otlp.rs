@@ -1,8 +1,8 @@
 //! Metrics as a request of the OpenTelemetry protocol (OTLP), in its JSON encoding.
 //!
-//! The families are those of the text, under other names: those of OpenTelemetry's semantic
-//! conventions for processes where these have one, and `taskdiag.*` elsewhere. One family can
-//! become several metrics, as memory does, and several can become one, as reading and writing do.
+//! The families are the same as in text, under other names: those of OpenTelemetry's semantic
+//! conventions for processes where there is one, and `taskdiag.*` elsewhere. One family can become
+//! several metrics, as memory does, and several can become one, as reading and writing do.
 //! Attributes of the data points name the group, unit or container, and the resource is the host,
 //! because Prometheus, for example, does not turn attributes of a resource into labels.
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value as Json, json};
 
-use super::text::{Kind, Sink, Value, pairs};
+use super::text::{MetricType, Sink, Value, pairs};
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +290,7 @@ fn one_metric(all: Points, is_once: bool) -> Json {
 }
 
 impl Sink for Request<'_> {
-    fn family(&mut self, name: &'static str, _: Kind, help: &str) {
+    fn family(&mut self, name: &'static str, _: MetricType, help: &str) {
         debug_assert!(LEFT_OUT.contains(&name) || metrics(name).is_some(), "{name} has no metric");
         self.family = name;
         help.clone_into(&mut self.help);
@@ -340,13 +340,13 @@ mod tests {
     fn request(starts: &mut Starts, now_ns: u64, groups: &[(&str, u64)]) -> Json {
         let mut request = Request::new(starts, now_ns);
         let sink: &mut dyn Sink = &mut request;
-        sink.family("namedprocess_namegroup_read_bytes_total", Kind::Counter, "Read.");
+        sink.family("namedprocess_namegroup_read_bytes_total", MetricType::Counter, "Read.");
         groups.iter().for_each(|(name, n)| sink.sample(&[&format!("groupname=\"{name}\"")], *n));
-        sink.family("namedprocess_namegroup_write_bytes_total", Kind::Counter, "Written.");
+        sink.family("namedprocess_namegroup_write_bytes_total", MetricType::Counter, "Written.");
         groups.iter().for_each(|(name, n)| sink.sample(&[&format!("groupname=\"{name}\"")], *n));
-        sink.family("namedprocess_namegroup_memory_bytes", Kind::Gauge, "Memory.");
+        sink.family("namedprocess_namegroup_memory_bytes", MetricType::Gauge, "Memory.");
         sink.sample(&["groupname=\"a\"", "memtype=\"virtual\""], u64::MAX);
-        sink.family("taskdiag_container_resident_bytes", Kind::Gauge, "Resident.");
+        sink.family("taskdiag_container_resident_bytes", MetricType::Gauge, "Resident.");
         sink.sample(&["container=\"c\",runtime=\"docker\",pod=\"\""], 1);
         request.finish(&[("host.name".into(), "h".into())])
     }
@@ -367,7 +367,7 @@ mod tests {
         let metrics = &scopes[1]["metrics"];
         assert_eq!(metrics[0]["name"], "process.disk.io");
         assert_eq!(metrics[0]["sum"]["isMonotonic"], true);
-        // Not what one of the families says.
+        // The description is not taken from one of the families.
         assert_eq!(metrics[0]["description"], "Bytes read from and written to storage.");
         let attribute =
             |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });

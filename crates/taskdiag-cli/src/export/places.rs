@@ -1,4 +1,4 @@
-//! Where processes run: the unit and slice of systemd, and the container, from the path of the
+//! The place of a process: its systemd unit and slice, and its container, from the path of the
 //! control group.
 
 use std::time::Duration;

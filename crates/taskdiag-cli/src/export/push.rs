@@ -58,8 +58,8 @@ impl Push {
         let code = answer.status();
         match code.as_u16() {
             200..=299 => Ok(partial(&body)),
-            // The codes after which OTLP allows to try again, and that of a request that took too
-            // long.
+            // The status codes after which OTLP allows another attempt, and the code of a request
+            // that took too long.
             408 | 429 | 502..=504 => Err(later(&format_args!("the answer is {code}"))),
             404 => Err(Exit::Failed(failed(
                 &"the answer is 404: the path of OTLP is usually /v1/metrics",
@@ -80,7 +80,7 @@ fn said(body: &str) -> String {
     if cut.is_empty() { cut } else { format!(": {cut}") }
 }
 
-/// What the collector rejected, or warns about.
+/// The data that the collector rejected, or its warning.
 fn partial(body: &str) -> Option<String> {
     let body: Json = serde_json::from_str(body).ok()?;
     let partial = body.get("partialSuccess")?;

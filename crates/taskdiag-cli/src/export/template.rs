@@ -41,7 +41,7 @@ enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(Vec<Part>);
 
-/// What is allowed in `{{ }}`.
+/// The variables that are allowed in `{{ }}`.
 const KNOWN: &str = ".Comm .ExeBase .ExeFull .Username .PID .StartTime .Cgroups .Matches.NAME, \
     'index .Matches \"NAME\"' and 'index .Cgroups N'";
 

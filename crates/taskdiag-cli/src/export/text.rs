@@ -26,7 +26,7 @@ impl Format {
 
 /// The type of a family of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// It grows. Its name ends in `_total`.
     Counter,
     /// It goes up and down.
@@ -48,7 +48,7 @@ pub enum Value {
 /// collector.
 pub trait Sink {
     /// The head of a family. Its samples follow.
-    fn family(&mut self, name: &'static str, kind: Kind, help: &str);
+    fn family(&mut self, name: &'static str, kind: MetricType, help: &str);
     /// A value of the last family. `labels` are texts of [`label`]; empty ones are left out.
     fn put(&mut self, labels: &[&str], value: Value);
     /// A whole number.
@@ -98,16 +98,17 @@ impl Text {
 }
 
 impl Sink for Text {
-    fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    fn family(&mut self, name: &'static str, kind: MetricType, help: &str) {
         let is_open = self.format != Format::Prometheus;
         self.name = name;
-        let of_counter = name.strip_suffix("_total").filter(|_| is_open && kind == Kind::Counter);
+        let of_counter =
+            name.strip_suffix("_total").filter(|_| is_open && kind == MetricType::Counter);
         let name = of_counter.unwrap_or(name);
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Unknown if is_open => "unknown",
-            Kind::Unknown => "untyped",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Unknown if is_open => "unknown",
+            MetricType::Unknown => "untyped",
         };
         // No help has a character that would need an escape.
         let _ = write!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -231,10 +232,10 @@ mod tests {
     fn both_formats() {
         let text = |format| {
             let mut t = Text::new(format, 0);
-            t.family("a_total", Kind::Counter, "A.");
+            t.family("a_total", MetricType::Counter, "A.");
             t.sample(&["x=\"1\"", "", "y=\"2\""], 3);
             t.seconds(&[], 1_250_000_000);
-            t.family("b", Kind::Unknown, "B.");
+            t.family("b", MetricType::Unknown, "B.");
             t.sample(&[], u64::MAX);
             String::from_utf8(t.finish()).expect("text")
         };

@@ -18,7 +18,7 @@ use super::text::label;
 use super::values::counts;
 
 #[derive(Debug)]
-struct Known {
+struct TrackedThread {
     id: TaskId,
     comm: [u8; 16],
     /// The number of the last answer that had it.
@@ -30,7 +30,7 @@ struct Known {
     last: Counts,
 }
 
-/// What is known of the process of a thread.
+/// Known facts about the process of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct OfProcess {
     /// Its group.
@@ -38,9 +38,9 @@ pub struct OfProcess {
     /// A number that changes when the process moves to another group. The group's own number may be
     /// in use again.
     pub membership: u64,
-    /// Has it several threads at present?
+    /// Whether it has several threads at present.
     pub has_several: bool,
-    /// Has it several threads, or had it several before?
+    /// Whether it has several threads, or had several before.
     pub is_followed: bool,
     /// When a thread is first seen that began before this time since boot (ns), its counts so far
     /// are ignored.
@@ -53,7 +53,7 @@ pub struct Threads {
     session: Option<Session>,
     has_wchan: bool,
     limit: usize,
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, TrackedThread>,
     scans: u64,
     /// Accounts by group and thread name.
     pub names: Ledger,
@@ -90,7 +90,7 @@ impl Threads {
     }
     /// Removes the threads for which `is_gone` is true, from their accounts or completely, and then
     /// accounts without threads.
-    fn leave(&mut self, is_gone: impl Fn(&Known) -> (bool, bool)) {
+    fn leave(&mut self, is_gone: impl Fn(&TrackedThread) -> (bool, bool)) {
         let names = &mut self.names;
         self.known.retain(|_, known| {
             let (leaves, is_forgotten) = is_gone(known);
@@ -207,7 +207,7 @@ impl Threads {
         let Some(id) = TaskId::of(&row.view) else { return };
         let new = counts(row);
         let known = self.known.entry(row.view.pid());
-        let is_same = |k: &Known| k.id.is_same(&id);
+        let is_same = |k: &TrackedThread| k.id.is_same(&id);
         let (known, by) = match known {
             Entry::Occupied(known) if is_same(known.get()) => {
                 let known = known.into_mut();
@@ -220,7 +220,7 @@ impl Threads {
                 let counts_all =
                     process.counts_from_ns == 0 || id.may_have_begun_since(process.counts_from_ns);
                 let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });
-                let this = Known {
+                let this = TrackedThread {
                     id,
                     comm: base.comm,
                     seen: 0,

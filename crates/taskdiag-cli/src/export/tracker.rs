@@ -34,8 +34,8 @@ const GROUPS: Groups = Groups::BASE
     .union(Groups::SCHED)
     .union(Groups::FD_COUNT)
     .union(Groups::LIMITS);
-/// The groups that are requested about a process when it is new, and seldom after that. The set is
-/// written by hand: it is what the rules of the configuration look at.
+/// The groups that are requested for a new process, and rarely after that. The set is written by
+/// hand: it is what the rules of the configuration look at.
 const IDENTITY: Groups =
     Groups::BASE.union(Groups::CMDLINE).union(Groups::CRED).union(Groups::CGROUP);
 /// If there are more new processes than this, one walk over all processes asks about them.
@@ -47,7 +47,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// control group after the fork.
 const TIMES: u8 = 2;
 
-/// What to follow, and how.
+/// The options of the tracker.
 #[derive(Debug)]
 pub struct Options {
     /// The rules of groups.
@@ -83,7 +83,7 @@ enum Member {
 
 /// A process.
 #[derive(Debug)]
-struct Known {
+struct TrackedProcess {
     id: TaskId,
     ppid: u32,
     comm: [u8; 16],
@@ -137,7 +137,7 @@ pub struct Tracker {
     pub options: Options,
     session: Option<Session>,
     owners: OwnerNames,
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, TrackedProcess>,
     /// How often a process has joined a group.
     memberships: u64,
     first_ns: Option<u64>,
@@ -318,7 +318,7 @@ impl Tracker {
         }
     }
     /// The processes that have to be identified: new ones, those that run another program, and
-    /// those whose turn it is. Removes an ended process whose pid is in use again.
+    /// those that are due again. Removes an ended process whose pid is in use again.
     fn whom_to_ask(&mut self, snapshot: &Snapshot) -> Vec<u32> {
         // A program may overwrite its arguments at any time, which changes nothing else.
         let all = self.options.recheck || self.again.elapsed() >= AGAIN;
@@ -399,7 +399,7 @@ impl Tracker {
                 // Another process has the pid by now; it will be in the next answer.
                 Some(_) => self.places.leave(&place),
                 None => {
-                    let known = Known {
+                    let known = TrackedProcess {
                         id,
                         ppid: base.ppid().unwrap_or(0),
                         comm: base.comm,
@@ -498,7 +498,8 @@ impl Tracker {
         let known = self.known.get_mut(&pid).expect("it is known");
         std::mem::replace(&mut known.group, Member::Undecided)
     }
-    /// Does a process have its group from one of these, through parents that do, too?
+    /// Whether a process has inherited its group from one of these, directly or through parents
+    /// that inherited it, too.
     fn heir_of_one(&self, pid: u32, of: &HashSet<u32>) -> bool {
         let mut line = Vec::new();
         let mut at = pid;
@@ -510,7 +511,7 @@ impl Tracker {
             line.push(at);
             at = known.ppid;
             // The parent may have ended, and a younger process may have its pid.
-            let is_older = |k: &Known| k.id.is_no_younger(&known.id);
+            let is_older = |k: &TrackedProcess| k.id.is_no_younger(&known.id);
             if !self.known.get(&at).is_some_and(is_older) {
                 return false;
             }

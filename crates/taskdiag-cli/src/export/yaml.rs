@@ -16,12 +16,12 @@ pub struct Node {
     /// Its line, from 1.
     pub line: usize,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
-/// What a node is.
+/// The content of a node.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum NodeKind {
     /// Nothing, `null` or `~`.
     Null,
     /// A scalar of any type, as it was written.
@@ -36,17 +36,17 @@ impl Node {
     /// The name of its kind in an error.
     pub fn what(&self) -> &'static str {
         match self.kind {
-            Kind::Null => "nothing",
-            Kind::Text(_) => "a text",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a mapping",
+            NodeKind::Null => "nothing",
+            NodeKind::Text(_) => "a text",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a mapping",
         }
     }
     fn size(&self) -> usize {
         match &self.kind {
-            Kind::Null | Kind::Text(_) => 1,
-            Kind::List(list) => 1 + list.iter().map(Node::size).sum::<usize>(),
-            Kind::Map(map) => 1 + map.iter().map(|(_, n)| n.size()).sum::<usize>(),
+            NodeKind::Null | NodeKind::Text(_) => 1,
+            NodeKind::List(list) => 1 + list.iter().map(Node::size).sum::<usize>(),
+            NodeKind::Map(map) => 1 + map.iter().map(|(_, n)| n.size()).sum::<usize>(),
         }
     }
 }
@@ -71,7 +71,7 @@ impl Builder {
     fn refuse(&mut self, line: usize, why: &str) {
         self.wrong.get_or_insert_with(|| format!("line {line}: {why}"));
     }
-    fn begin(&mut self, line: usize, kind: Kind, anchor: usize) {
+    fn begin(&mut self, line: usize, kind: NodeKind, anchor: usize) {
         if self.open.len() >= DEPTH {
             return self.refuse(line, "it is nested too deeply");
         }
@@ -96,19 +96,19 @@ impl Builder {
             return;
         };
         match (&mut open.node.kind, open.key.take()) {
-            (Kind::List(list), _) => list.push(node),
-            (Kind::Map(map), Some(key)) => {
+            (NodeKind::List(list), _) => list.push(node),
+            (NodeKind::Map(map), Some(key)) => {
                 let twice = map.iter().any(|(k, _)| *k == key);
                 map.push((key, node));
                 if twice {
                     self.refuse(line, "the key is there twice");
                 }
             }
-            (Kind::Map(_), None) => match node.kind {
-                Kind::Text(key) => open.key = Some(key),
+            (NodeKind::Map(_), None) => match node.kind {
+                NodeKind::Text(key) => open.key = Some(key),
                 _ => self.refuse(line, "a key must be text"),
             },
-            (Kind::Null | Kind::Text(_), _) => {}
+            (NodeKind::Null | NodeKind::Text(_), _) => {}
         }
     }
 }
@@ -123,11 +123,11 @@ impl MarkedEventReceiver for Builder {
             Event::Scalar(text, style, anchor, _) => {
                 let is_null = style == TScalarStyle::Plain
                     && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
-                let kind = if is_null { Kind::Null } else { Kind::Text(text) };
+                let kind = if is_null { NodeKind::Null } else { NodeKind::Text(text) };
                 self.add(Node { line, kind }, anchor);
             }
-            Event::SequenceStart(anchor, _) => self.begin(line, Kind::List(Vec::new()), anchor),
-            Event::MappingStart(anchor, _) => self.begin(line, Kind::Map(Vec::new()), anchor),
+            Event::SequenceStart(anchor, _) => self.begin(line, NodeKind::List(Vec::new()), anchor),
+            Event::MappingStart(anchor, _) => self.begin(line, NodeKind::Map(Vec::new()), anchor),
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => match self.anchors.iter().rev().find(|(n, _)| *n == anchor) {
                 Some((_, node)) => self.add(Node { line, ..node.clone() }, 0),
@@ -149,7 +149,7 @@ pub fn parse(text: &str) -> Result<Node, String> {
         return Err(why);
     }
     done.map_err(|e| format!("line {}: {}", e.marker().line(), e.info()))?;
-    Ok(builder.document.unwrap_or(Node { line: 1, kind: Kind::Null }))
+    Ok(builder.document.unwrap_or(Node { line: 1, kind: NodeKind::Null }))
 }
 
 #[cfg(test)]
@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn scalars_stay_text_and_aliases_are_copied() {
         let node = parse("a: [1, 0x10, yes, \"~\", ~]\nb: &x {c: d}\ne: *x\n").expect("it is YAML");
-        let Kind::Map(map) = node.kind else { panic!("a mapping") };
-        let Kind::List(list) = &map[0].1.kind else { panic!("a list") };
-        let text = |t: &str| Kind::Text(t.to_owned());
-        let kinds: Vec<Kind> = list.iter().map(|n| n.kind.clone()).collect();
-        assert_eq!(kinds, [text("1"), text("0x10"), text("yes"), text("~"), Kind::Null]);
+        let NodeKind::Map(map) = node.kind else { panic!("a mapping") };
+        let NodeKind::List(list) = &map[0].1.kind else { panic!("a list") };
+        let text = |t: &str| NodeKind::Text(t.to_owned());
+        let kinds: Vec<NodeKind> = list.iter().map(|n| n.kind.clone()).collect();
+        assert_eq!(kinds, [text("1"), text("0x10"), text("yes"), text("~"), NodeKind::Null]);
         assert_eq!((map[1].1.line, map[2].1.line), (2, 3));
         assert_eq!(map[1].1.kind, map[2].1.kind);
-        assert_eq!(parse("# nothing\n").expect("it is YAML").kind, Kind::Null);
+        assert_eq!(parse("# nothing\n").expect("it is YAML").kind, NodeKind::Null);
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
     answer::verdict_of(&snapshot, count == 0, lines, args.asked(count == 0))
 }
 
-/// What is not known of threads that are taken to share the files of their process.
+/// The missing data of threads that are assumed to share the files of their process.
 pub const SHARING: &str = "open files of their own, if there are any,";
 
 /// Messages with the number of tasks for which something is not known, and why.

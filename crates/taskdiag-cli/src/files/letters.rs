@@ -12,7 +12,7 @@ pub struct Fields {
     nul: bool,
 }
 
-/// What lines are made from, beside what every file has.
+/// The columns that lines are made from, in addition to those that every file has.
 const MADE_FROM: &[(char, &str)] = &[
     ('p', "task.pid"),
     ('g', "task.pgid"),
@@ -40,12 +40,12 @@ const MADE_FROM: &[(char, &str)] = &[
 /// Nearly all: the device that a file is comes only where it is asked for, as in lsof.
 const DEFAULT: &str = "pKMgRcuLfaltGdDsoikPnT";
 
-/// All that lsof takes. Of these, C, F, N, S, z, Z have no value here, and neither have they in
-/// lsof on Linux; m is the line between two lists.
+/// All that lsof takes. Of these, C, F, N, S, z and Z have no value here or in lsof on Linux; m is
+/// the line between two lists.
 const TAKEN: &str = "acCdDfFGgiKklLmMnNopPrRsStTuzZ0";
 
 impl Fields {
-    /// These letters; none of them means nearly all.
+    /// These letters; without any, nearly all.
     pub fn of_lsof(text: &str) -> Result<Fields, Exit> {
         if let Some(c) = text.chars().find(|c| !TAKEN.contains(*c)) {
             let all: String = TAKEN.chars().filter(|c| !"CFNSzZ".contains(*c)).collect();
@@ -62,9 +62,9 @@ impl Fields {
     pub fn with(&self, other: &Fields) -> Fields {
         Fields { letters: format!("{}{}", self.letters, other.letters), nul: self.nul || other.nul }
     }
-    /// Is this value asked for?
+    /// Whether this value is requested.
     pub fn has(&self, letter: char) -> bool {
-        // Without it nobody could tell whose a value is.
+        // Without it, a value could not be assigned to a file.
         letter == 'p' || self.letters.contains(letter)
     }
     /// Does NUL end each value?

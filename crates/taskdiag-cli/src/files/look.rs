@@ -270,7 +270,7 @@ mod tests {
         for f in [&file, &deep] {
             std::fs::write(f, b"").expect("written");
         }
-        // Which leads back, and is not followed.
+        // This link leads back, and must not be followed.
         std::os::unix::fs::symlink(dir.path(), &link).expect("linked");
         let meta = |p: &Path| std::fs::metadata(p).expect("it is there");
         let inodes = |of: &[&PathBuf]| of.iter().map(|p| meta(p).ino()).collect::<HashSet<_>>();

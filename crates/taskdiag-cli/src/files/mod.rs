@@ -53,7 +53,8 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
     }
 }
 
-/// As lsof: says which FILEs are not there, and ends if none is, unless nothing found is fine.
+/// As in lsof: reports FILEs that do not exist, and ends if none exists, unless finding nothing is
+/// fine.
 fn lsof_without_files(args: &FilesArgs) -> Option<Result<(), Exit>> {
     args.strict.as_ref().filter(|l| !l.nothing_is_fine)?;
     for (path, why) in &args.missing {
@@ -63,8 +64,8 @@ fn lsof_without_files(args: &FilesArgs) -> Option<Result<(), Exit>> {
     (files > 0 && args.missing.len() == files).then_some(Err(Exit::Code(1)))
 }
 
-/// `-r` and `+r`: one list after the other, with a line between them, as in lsof. What a list lacks
-/// is reported when it is not the same as for the previous list.
+/// `-r` and `+r`: one list after the other, with a line between them, as in lsof. Missing data is
+/// reported if it differs from that of the previous list.
 fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
     let mut said = Vec::new();
     let mut ever = false;
@@ -138,8 +139,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
         files.own_netns = own_netns(files, table.source.from.is_some());
         files.locks = locks.end(files, &args.select);
     }
-    // Where only certain files are selected, none of a task whose files are not known is known to
-    // be one.
+    // If only certain files are selected, a task whose files are not known may have none of them.
     let gaps = table.form != Form::Text
         && !args.select.has_file_condition()
         && args.select.rows().has(Group::Fd);
@@ -155,10 +155,10 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     if let Some(layout) = &args.strict {
         *any = lsof::write(&all, view.cx(), args, layout)?;
         let found = lsof::say_what_was_not_found(&all, view.cx(), args, layout)?;
-        // What is denied is in the list, or not looked for, as in lsof.
+        // As in lsof, denied files are in the list, or are not looked for.
         let lines = [&args.unseen[..], &tally::left_out(&view.left(), &snapshot)].concat();
         let is_fine = layout.nothing_is_fine || found && args.missing.is_empty();
-        // lsof's exit code tells what was found, and not what may not be seen.
+        // lsof's exit code reports whether files were found, and not whether some are denied.
         let end = match answer::verdict_of(&snapshot, false, lines, Asked::All) {
             Err(Exit::Partial(partial)) => {
                 partial.say();
@@ -218,12 +218,12 @@ fn write(args: &table::TableArgs, table: &Table<'_>, tally: &mut Tally) -> Resul
     Ok(count)
 }
 
-/// For programs: each thing on its own, in numbers where it is one.
+/// For programs: each value in a column of its own, as a number if it is one.
 const PLAIN: &str = "pid,tid,{threads}command,user,fd,access,{lock}type,kind,dev,rdev,size,offset,inode,\
      path,deleted,protocol,sockstate,laddr,lport,raddr,rport,sock_netns,name";
 
-/// `unshared`: is a thread with files of its own among the rows? `threads`: are there threads in
-/// the answer, which only a saved one may lack?
+/// `unshared`: is a thread with files of its own among the rows? `threads`: whether the answer has
+/// threads, which only a saved one may lack.
 fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
     if !args.table.columns.is_empty() {
         return args.table.columns.clone();
@@ -235,7 +235,7 @@ fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
         let plain = PLAIN.replace("{threads}", threads).replace("{lock}", lock);
         return columns::view(&FILES, &plain).expect("columns of the table");
     }
-    // Nearly all rows are of the process as a whole.
+    // Nearly all rows belong to the whole process.
     let tid = if unshared { "task," } else { "" };
     let pgid = if args.groups { "pgid," } else { "" };
     let ppid = if args.parents { "ppid," } else { "" };
@@ -264,7 +264,7 @@ fn query(args: &FilesArgs) -> Query {
     query.groups = query.groups - lacking(args.table.source.engine, query.groups);
     let layout = args.strict.as_ref();
     let tasks = layout.is_some_and(|l| l.tasks == Some(true));
-    // What is at other ends, or of threads, is selected when it is known.
+    // Files at other ends, and files of threads, are selected when they are known.
     let is_all = tasks || layout.is_some_and(|l| l.ends != lsof::Ends::No);
     if !is_all {
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
@@ -284,8 +284,8 @@ fn query(args: &FilesArgs) -> Query {
     query
 }
 
-/// What tells more of rows, and is left out, and said to be, where the one engine that may answer
-/// has the rows only.
+/// The groups that add details to rows. If the only possible engine has the rows but not these
+/// groups, they are left out, and this is reported.
 fn lacking(engine: Choice, groups: Groups) -> Groups {
     match auto::resolved(engine) {
         Ok(Choice::Only(engine @ EngineId::Kernel)) if groups.has(Group::FileStat) => {
@@ -295,7 +295,7 @@ fn lacking(engine: Choice, groups: Groups) -> Groups {
     }
 }
 
-/// The network namespace that goes without saying: our own; of a saved answer, that of the first
+/// The network namespace that rows do not name: our own, or in a saved answer that of the first
 /// process with a socket.
 pub fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -307,12 +307,12 @@ pub fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
     u32::try_from(own).ok()
 }
 
-/// The locks of the descriptors, where a column shows them. Of a saved answer, nobody knows.
+/// The locks of the descriptors, where a column shows them. For a saved answer, they are not known.
 ///
 /// A thread reads /proc/locks while the tasks are asked for: the kernel lets nobody change locks
 /// meanwhile, and first waits for an RCU grace period (`locks_start()` takes `file_rwsem` for
-/// writing), which is 5 to 30 ms without any work. The few descriptors whose file is locked at all
-/// are then looked at one by one.
+/// writing), which is 5 to 30 ms without any work. The descriptors of files that have any lock are
+/// then looked at one by one. They are few.
 struct LocksAside(Option<std::thread::JoinHandle<Option<HashSet<u64>>>>);
 
 /// The inode of the first pid namespace (`PROC_PID_INIT_INO`).
@@ -389,7 +389,7 @@ impl<'a> Shown<'a> {
                 lines.extend(tally::line(Missing::NotAsked, tasks, names(group), group, snapshot));
             }
         }
-        // In the answers of text and terse; rows say it in the other forms, and here, too.
+        // Only for the forms text and terse. In the other forms, rows report it, too.
         lines.extend(tally::lines_of(of_processes(self.gaps()), false, names, snapshot));
         let doubts = self.files.doubts().iter();
         let selected = doubts.filter(|g| self.select.may_match(&Row::new(g.task)));
@@ -406,8 +406,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What is missing and why, once for each process, since who asks for a process has not asked for
-/// its threads.
+/// Missing groups with the reason, once for each process, because a request for a process does not
+/// ask about its threads.
 pub fn of_processes<'a>(
     gaps: impl Iterator<Item = Gap<'a>>,
 ) -> impl Iterator<Item = (Group, Reason)> {

@@ -28,7 +28,7 @@ pub struct Mount {
 
 type Table = HashMap<u32, Mount>;
 
-/// Our mounts, and those of other processes that were read so far.
+/// Our mounts, and the mounts of other processes that were read so far.
 #[derive(Debug)]
 pub struct Mounts {
     ours: Table,

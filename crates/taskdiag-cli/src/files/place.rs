@@ -41,7 +41,7 @@ pub struct Place {
     inexact: Option<u32>,
     /// The mount that it is on.
     mount: Option<Mount>,
-    /// `None`: the paths are those of another machine, or no mounts are known.
+    /// `None`: the paths belong to another machine, or no mounts are known.
     mounts: Option<Arc<Mounts>>,
     /// Device and inode of the files that unix sockets are bound to, by the inode of the socket.
     sockets: Arc<OnceLock<HashMap<u64, (u32, u32)>>>,
@@ -51,9 +51,9 @@ pub struct Place {
     strict: bool,
 }
 
-/// What a FILE stands for.
+/// The meaning of a FILE argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum PlaceKind {
     /// All of a file system where it is mounted, or else the file.
     #[default]
     Any,
@@ -64,13 +64,13 @@ pub enum Kind {
 }
 
 impl Place {
-    /// Takes a FILE for what the option says that it is. Is it that?
-    pub fn be(&mut self, kind: Kind) -> bool {
-        if kind == Kind::PlainFile {
+    /// Interprets a FILE as the option demands. Returns whether that is possible. Is it that?
+    pub fn be(&mut self, kind: PlaceKind) -> bool {
+        if kind == PlaceKind::PlainFile {
             self.mounted.clear();
             self.bound = None;
         }
-        kind != Kind::FileSystem || self.is_of_file_system()
+        kind != PlaceKind::FileSystem || self.is_of_file_system()
     }
     /// Does it stand for all of a file system?
     pub fn is_of_file_system(&self) -> bool {
@@ -85,7 +85,7 @@ impl Place {
         &self.path
     }
     /// A file, or all of a file system that is mounted here. `look`: is it a path of this machine?
-    /// The paths of a saved answer are those of another one.
+    /// The paths of a saved answer may be those of another machine.
     pub fn file(path: &Path, look: bool) -> Place {
         Place::new(path, Reach::File, look)
     }
@@ -156,7 +156,7 @@ impl Place {
     pub fn be_strict(&mut self) {
         self.strict = true;
     }
-    /// Are it and everything that counts as open there among these files?
+    /// Whether these files include it and everything that counts as open there.
     pub fn is_found_in(&self, seen: &HashSet<(u32, u64)>) -> bool {
         if !self.mounted.is_empty() {
             return seen.iter().any(|(d, _)| self.mounted.contains(d));
@@ -316,7 +316,7 @@ mod tests {
         assert!(Place::file(&file, true).mounted.is_empty());
         assert!(!Place::file(Path::new("/proc"), true).mounted.is_empty());
         assert!(!Place::file(Path::new("/"), true).mounted.is_empty());
-        // A saved answer is of another machine.
+        // A saved answer comes from another machine.
         assert!(!Place::file(&file, false).is_there());
     }
 }

@@ -10,8 +10,8 @@ const LONGEST: usize = 4096;
 pub(super) fn formatted(format: &OsStr) -> Vec<u8> {
     let Ok(format) = CString::new(format.as_bytes()) else { return Vec::new() };
     let mut out = vec![0u8; LONGEST];
-    // SAFETY: `tm` is plain data that localtime_r fills in, and the length passed is that of the
-    // buffer.
+    // SAFETY: `tm` is plain data that localtime_r fills in, and the length passed is the size of
+    // the buffer.
     let len = unsafe {
         let now = libc::time(std::ptr::null_mut());
         let mut tm: libc::tm = std::mem::zeroed();

@@ -10,9 +10,9 @@ use unicode_width::UnicodeWidthChar;
 
 use super::terminal;
 
-/// What procps has where there is no value, which it does not tell from one that is denied. Of a
-/// program whose code it may not see, it takes nothing off, so that the rest of the memory is all
-/// of it.
+/// The value that procps prints where there is none. procps does not distinguish this from a denied
+/// value. If procps may not see the size of the code, it subtracts nothing, so all memory counts as
+/// the rest.
 pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
     match (field.name, row.statm.and_then(Statm::size_bytes)) {
         ("drs", Some(size)) => Value::Uint(size),
@@ -84,7 +84,7 @@ fn is_utf8() -> bool {
     *IS.get_or_init(terminal::is_utf8)
 }
 
-/// The cells of a character in the C library, where a soft hyphen has one.
+/// The cells of a character in the C library, where a soft hyphen takes one cell.
 pub fn width(c: char) -> usize {
     match c {
         '\u{ad}' => 1,

@@ -44,8 +44,8 @@ impl Tally {
     pub fn new(columns: usize) -> Tally {
         Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new(), only_entries: false }
     }
-    /// The same for rows that are entries of lists, where other lines say which tasks lack the
-    /// whole list.
+    /// The same for rows that are entries of lists. Other lines report which tasks lack the whole
+    /// list.
     pub fn of_entries(columns: usize) -> Tally {
         Tally { only_entries: true, ..Tally::new(columns) }
     }
@@ -79,7 +79,7 @@ impl Tally {
             self.counts[column][kind] += 1;
         }
     }
-    /// Lines that say which columns lack what for how many tasks, and what to do: one for each
+    /// Messages about columns that lack values for some tasks, and what to do: one message for each
     /// reason.
     pub fn lines(&self, columns: &[Column], snapshot: &Snapshot) -> Vec<Lack> {
         let kinds = (0..KINDS).filter(|kind| self.counts.iter().any(|c| c[*kind] > 0));
@@ -124,7 +124,7 @@ pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<Lack> {
     left.iter().filter_map(line).collect()
 }
 
-/// The lines about what tasks of this answer lack: one for each reason. If `threads` is false,
+/// Messages about data that tasks of this answer lack: one for each reason. If `threads` is false,
 /// there is at most one gap for each process.
 pub fn lines_of<'n>(
     gaps: impl Iterator<Item = (Group, Reason)>,

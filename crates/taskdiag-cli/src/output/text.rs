@@ -2,7 +2,7 @@
 //!
 //! Columns have fixed least widths, as in procps, so that the first line can be written before all
 //! tasks are read. A number that is too long pushes the columns after it to the right. Where a
-//! later cell leaves blanks, the columns get back into line. `ps` cuts text that is too long as
+//! later cell leaves blanks, the columns are aligned again. `ps` cuts text that is too long as
 //! procps does ([`Cells`]), except in the last column, which may go on to the end of the line. All
 //! other commands cut nothing in a pipe, and end their lines at the edge of a terminal.
 
@@ -150,7 +150,7 @@ impl<'a> CellLine<'a> {
             Some(_) if i + 1 < self.columns.len() => self.columns[i].width,
             Some(cells) => {
                 let begin = self.correct.max(self.actual + self.least[i]);
-                // Where the columns before it go beyond the line, procps cuts nothing.
+                // If the columns before it are wider than the line, procps cuts nothing.
                 cells.line.checked_sub(begin).unwrap_or(usize::MAX)
             }
             None if self.columns[i].form == TextForm::Cut && i + 1 < self.columns.len() => {
@@ -159,7 +159,7 @@ impl<'a> CellLine<'a> {
             None => usize::MAX,
         }
     }
-    /// The cells before the text of the i-th column, of which as many as `pad` align it.
+    /// The cells before the text of the i-th column, of which `pad` cells align it.
     fn space(&self, i: usize, pad: usize) -> usize {
         match self.delimiter {
             Some(_) => self.least[i],
@@ -167,7 +167,7 @@ impl<'a> CellLine<'a> {
         }
     }
     /// Add the i-th cell. The number of blanks before it is known only when its text is written. So
-    /// it is first written after as many blanks as in the previous line, and rarely has to move.
+    /// it is first written after as many blanks as in the previous line, which is usually right.
     fn cell(&mut self, buf: &mut Vec<u8>, i: usize, cut: Cut, write: impl FnOnce(&mut Vec<u8>)) {
         let column = &self.columns[i];
         let (before, guess) = (buf.len(), self.blanks[i]);

@@ -78,7 +78,7 @@ impl About {
             self.notes.push(line);
         }
     }
-    /// Add lines about what is missing.
+    /// Add messages about missing data.
     pub fn add_missing(&mut self, lacks: impl IntoIterator<Item = Lack>) {
         for lack in lacks {
             if !self.lacks.contains(&lack) {
@@ -141,7 +141,7 @@ impl About {
         out.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
         out.push(b',');
     }
-    /// How the program ends: complete, or with the lines about what is missing.
+    /// How the program ends: complete, or with messages about missing data.
     pub fn verdict(self) -> Result<(), Exit> {
         let mut lacks = self.lacks;
         if lacks.is_empty() {

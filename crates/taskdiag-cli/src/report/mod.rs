@@ -1,13 +1,13 @@
 //! `taskdiag report`: a page of HTML about all processes, which opens from a file.
 //!
-//! `cells` writes the data, `kept` chooses the processes with a row, `open` has sockets and files,
-//! `timeline` the values of a recording over time, `about` what the page says about itself, and
-//! `page` the page around the data, with its policy, style and scripts. `tests/report` drives a
+//! `cells` writes the data, `chosen` chooses the processes with a row, `open` has sockets and
+//! files, `timeline` the values of a recording over time, `about` what the page says about itself,
+//! and `page` the page around the data, with its policy, style and scripts. `tests/report` drives a
 //! browser.
 
 mod about;
 mod cells;
-mod kept;
+mod chosen;
 mod open;
 mod page;
 #[cfg(feature = "record")]
@@ -102,7 +102,7 @@ fn tasks(
     let has_pss = columns.iter().any(|c| c.field.name == "pss");
     let memory = if has_pss { "pss" } else { "rss" };
     let all = Tasks { snapshot, indices: view.tasks() };
-    let kept = kept::choose(cx, all, field(memory), kept::MOST);
+    let kept = chosen::choose(cx, all, field(memory), chosen::MOST);
     let longest = ARGS / kept.rows.len().max(1);
     let longest = longest.clamp(*ARGS_OF_ONE.start(), *ARGS_OF_ONE.end());
 
@@ -153,7 +153,7 @@ fn sums(out: &mut Vec<u8>, all: Tasks<'_>, view: &View<'_>) {
     for row in all.indices.iter().filter_map(|i| stream.get(*i as usize)).map(Row::new) {
         for ((sum, lacking), field) in sums.iter_mut().zip(fields) {
             let value = (field.get)(cx, &row);
-            match kept::amount(cx, field, &row) {
+            match chosen::amount(cx, field, &row) {
                 Some(v) => *sum = sum.saturating_add(v),
                 None if value.missing().is_some_and(|m| m.is_absent()) => {}
                 None => *lacking += 1,

@@ -11,7 +11,7 @@ use taskdiag::recording::{Frame, FrameInfo, Recording};
 use taskdiag::{Group, Rates, Snapshot};
 
 use super::about::About;
-use super::{field, kept};
+use super::{chosen, field};
 use crate::args::report::ReportArgs;
 use crate::exit::Lack;
 use crate::recorded;
@@ -170,8 +170,8 @@ impl Series {
                 add(self.sums.entry(name).or_default(), at, number(&cx, field, &rated));
             }
             if task.is_leader() {
-                add(&mut unit[0], at, kept::amount(&cx, memory, &row).map(|v| v as f64));
-                let threads = kept::amount(&cx, field("nlwp"), &row).map(|v| v as f64);
+                add(&mut unit[0], at, chosen::amount(&cx, memory, &row).map(|v| v as f64));
+                let threads = chosen::amount(&cx, field("nlwp"), &row).map(|v| v as f64);
                 add(self.sums.entry("nlwp").or_default(), at, threads);
                 add(self.sums.entry("processes").or_default(), at, Some(1.0));
             }

@@ -22,7 +22,7 @@ use crate::forest;
 use crate::order::Key;
 use crate::output::terminal;
 
-/// What the keys currently act on.
+/// The rows on which the keys currently act.
 #[derive(Debug)]
 pub enum Mode {
     /// The table.
@@ -87,9 +87,9 @@ pub struct App {
     pub unseen: bool,
     /// Their details, from a separate request.
     pub details: Details,
-    /// What the keys act on.
+    /// The rows on which the keys act.
     pub mode: Mode,
-    /// A message about what was done last.
+    /// A message about the last action.
     pub message: Option<String>,
     /// Is it paused, so that there are no new requests?
     pub paused: bool,

@@ -8,10 +8,10 @@
 //! processes, has the rest for the rows that can be seen. `Rates` compares an answer with arrays of
 //! counters from the previous one. A task is looked up by its pid only if it is not near its old
 //! place and did not begin after the old answer. Sorting is a selection of the rows on the screen
-//! (`select_nth_unstable`), by keys that are packed into one integer. Before anything is done to a
-//! process, a pidfd of it is opened and its start time compared, so that it cannot be another one.
-//! The terminal is given back by the destructor, by the panic hook, and by handlers that only set
-//! flags.
+//! (`select_nth_unstable`), by keys that are packed into one integer. Before an action on a
+//! process, a pidfd of it is opened and its start time compared, so that it cannot be another
+//! process. The terminal is given back by the destructor, by the panic hook, and by handlers that
+//! only set flags.
 
 mod act;
 mod app;

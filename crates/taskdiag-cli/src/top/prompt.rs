@@ -22,11 +22,11 @@ pub enum For {
 /// An input line.
 #[derive(Clone, Debug)]
 pub struct Prompt {
-    /// What it is for.
+    /// Its purpose.
     pub what: For,
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub wrong: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub fn erase(text: &mut String, letter: char) {
 }
 
 impl Prompt {
-    /// Is it for an action on one task?
+    /// Whether it is for an action on one task.
     pub fn is_about_task(&self) -> bool {
         matches!(self.what, For::Nice(_) | For::Cpus(_))
     }

@@ -22,7 +22,7 @@ pub struct Replay {
     before: Option<Snapshot>,
 }
 
-/// What changed with a frame.
+/// The change that a frame caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
     /// The frame is the same.

@@ -71,7 +71,7 @@ pub struct Ended {
 pub struct Scanner {
     choice: Choice,
     session: Option<Session>,
-    /// What the tasks did since the previous answer.
+    /// Activity of the tasks since the previous answer.
     pub rates: Rates,
     context: Option<(Context, Instant)>,
     scanned: (Groups, Members),
@@ -239,7 +239,7 @@ fn is_of_all(shape: &Shape, field: &Field, lean: bool) -> bool {
     // all tasks only if a BPF program walks the tasks.
     let cheap = if lean { Groups::SUMS } else { Groups::LITE_RECORDS };
     let rest = field.groups - Groups::BASE;
-    // What all threads of a process share can be asked of the process.
+    // A value that all threads of a process share can be requested from the process.
     let is_of_threads = shape.threads && !(rest - Groups::OF_ALL_THREADS).is_empty();
     (rest - cheap).is_empty() || is_of_threads
 }
@@ -275,14 +275,14 @@ fn name_ended(all: &mut Vec<Ended>, rates: &Rates, before: Option<&Snapshot>, sc
     all.splice(0..0, named);
 }
 
-/// An answer, and what its tasks did since the previous one.
+/// An answer, and the activity of its tasks since the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The answer.
     pub snapshot: &'a Snapshot,
-    /// What its tasks did.
+    /// The activity of its tasks.
     pub rates: &'a Rates,
-    /// What getters of values need.
+    /// The context that getters of values need.
     pub cx: &'a Context,
     scanned: (Groups, Members),
 }
@@ -307,7 +307,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Does the value of a column change seldom, other than by an exec?
+/// Whether the value of a column rarely changes except by an exec.
 fn is_steady(field: &Field) -> bool {
     // BASE is in each answer.
     (field.groups - Groups::STEADY - Groups::BASE).is_empty()
@@ -321,8 +321,8 @@ pub struct Details {
 }
 
 impl Details {
-    /// The details of a task that contain this column, if they are of exactly this task. A thread
-    /// has those of its process.
+    /// The details of a task that contain this column, if they belong to exactly this task. A
+    /// thread has those of its process.
     fn of(&self, row: &Row<'_>, field: &Field) -> Option<Row<'_>> {
         let cache = if is_steady(field) { &self.steady } else { &self.moving };
         cache.of(row)
@@ -347,7 +347,7 @@ impl Kept {
     fn row(&self) -> Option<Row<'_>> {
         Some(Row::new(self.answer.stream().get(self.at)?))
     }
-    /// Is it about exactly this task, and has the task run no other program since?
+    /// Whether they describe exactly this task, and it has run no other program since.
     fn is_of(&self, row: &Row<'_>) -> bool {
         self.row().is_some_and(|kept| {
             let same_name = !row.view.is_leader() || kept.comm == row.comm;
@@ -417,8 +417,8 @@ fn is_same(details: &Row<'_>, row: &Row<'_>) -> bool {
     }
 }
 
-/// The value of a column, from all tasks or from the details. What was not asked, or is of a task
-/// that ended meanwhile, is missing.
+/// The value of a column, from all tasks or from the details. A value that was not requested, or
+/// belongs to a task that has ended, is missing.
 pub fn with_value<T>(
     frame: &Frame<'_>,
     details: &Details,

@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SI
 use crate::exit::Exit;
 use crate::interrupt;
 
-/// The terminal while the program has it.
+/// The terminal while the program uses it.
 pub struct Screen {
     /// The terminal on which frames are drawn.
     pub terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,

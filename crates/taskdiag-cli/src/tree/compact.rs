@@ -25,7 +25,7 @@ pub struct SubtreeShape {
     pub children: Vec<(usize, usize)>,
 }
 
-/// What subtrees must have in common to be merged.
+/// The properties that subtrees must have in common to be merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Alike {
     name: Vec<u8>,
@@ -96,7 +96,7 @@ pub struct Maker<'a> {
     pub cx: &'a Context,
     /// Its processes.
     pub forest: &'a Forest,
-    /// What to show of each process.
+    /// The properties to show of each process.
     pub labels: Labels,
     /// Which processes are shown. `None` means all.
     pub wanted: Option<Vec<bool>>,
@@ -225,7 +225,7 @@ impl Maker<'_> {
         let row = if self.labels.spaces { self.row(&self.forest.nodes[at]) } else { None };
         row.map(|r| spaces(&r)).unwrap_or_default()
     }
-    /// The shape of a process without what is below it. `above` is the user of its parent, if that
+    /// The shape of a process without its descendants. `above` is the user of its parent, if that
     /// is known.
     fn label(&self, at: usize, above: Option<u32>) -> SubtreeShape {
         let node = &self.forest.nodes[at];

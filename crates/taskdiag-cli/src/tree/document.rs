@@ -19,7 +19,7 @@ const LEVELS: usize = 100;
 /// threads.
 pub const GENERATIONS: usize = (LEVELS - 2) / 2;
 
-/// What is written about each process.
+/// The columns written about each process.
 pub struct Document<'a> {
     pub snapshot: &'a Snapshot,
     pub cx: &'a Context,

@@ -70,14 +70,14 @@ pub struct Task {
     pub state: u8,
     pub flags: u32,
     pub comm: Vec<u8>,
-    /// `None`: it has none.
+    /// `None` if it has none.
     pub args: Option<Vec<u8>>,
     pub rewritten: bool,
     pub rss: Option<u64>,
     pub cpu_ns: u64,
     pub start_s: u64,
     pub denied: Vec<Group>,
-    /// The true length of the arguments, where it is longer than what is there.
+    /// The true length of the arguments, if it is longer than the text.
     pub args_total: Option<usize>,
 }
 

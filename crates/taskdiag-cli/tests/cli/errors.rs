@@ -97,7 +97,7 @@ fn help_fits_a_terminal() {
         // A continued example would begin a line of its own and look like the next one.
         let examples = out.split("Examples:\n").nth(1).unwrap().split("\n\n").next().unwrap();
         for line in examples.lines() {
-            // An explanation that does not fit beside its example is below it.
+            // An explanation that does not fit next to its example is below it.
             let begins = ["  taskdiag ", "  sudo taskdiag ", "  sudo duckdb ", "      "];
             assert!(begins.iter().any(|b| line.starts_with(b)), "{command}: {line}");
         }

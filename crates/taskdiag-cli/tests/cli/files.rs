@@ -1,4 +1,4 @@
-//! `taskdiag files` on saved answers with known content: rows, forms, selections, what is lacking.
+//! `taskdiag files` on saved answers with known content: rows, forms, selections, missing data.
 
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::common::{Ended, parts, run, skip, taskdiag};
 
-/// A process with known files, ended with the value.
+/// A process with known files. Dropping the value ends it.
 struct Target {
     child: Child,
     dir: tempfile::TempDir,
@@ -141,7 +141,7 @@ fn users_of_a_directory_match_lsof() {
     let up = dir.path().join("a/inner/up");
     let comm = format!("/proc/{}/comm", second.0.id());
     let is_up = || up.exists() && std::fs::read_to_string(&comm).is_ok_and(|c| c == "sleep\n");
-    // Where something of it is refused, it ends.
+    // If a step of the script is refused, the process ends.
     while !is_up() && second.0.try_wait().expect("it is ours").is_none() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -155,8 +155,8 @@ fn users_of_a_directory_match_lsof() {
     }
 }
 
-/// A path that is another file's now is no file's that was there before; a file is that of a
-/// directory by whatever name it was opened.
+/// A path that now leads to another file does not match the file that was there before. A file
+/// matches a directory by whatever name it was opened.
 #[test]
 fn files_are_identified_as_in_lsof() {
     let Some(_) = output("lsof", &["-v"]) else {
@@ -270,7 +270,7 @@ fn locks_as_lsof_has_them() {
     part(&files[1], libc::F_WRLCK);
     rustix::fs::flock(&files[2], rustix::fs::FlockOperation::LockShared).expect("locked");
     rustix::fs::fcntl_lock(&files[3], rustix::fs::FlockOperation::LockExclusive).expect("locked");
-    // Who waits for a lock has none.
+    // A process that waits for a lock holds none.
     let mut waits = Command::new("flock").arg(dir.path().join("R")).arg("true").spawn();
     let pid = std::process::id().to_string();
     // In lsof the column is the fourth.
@@ -312,7 +312,7 @@ fn locks_as_lsof_has_them() {
     }
 }
 
-/// `-r` goes on until it is stopped, `+r` until there is nothing to list.
+/// `-r` repeats until it is stopped, `+r` until there is nothing to list.
 #[test]
 fn again_and_again_as_lsof_does() {
     let target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");

@@ -1,6 +1,6 @@
-//! What acts on processes, beside a /proc of another pid namespace: `taskdiag top` in the pid
+//! Actions on processes while /proc belongs to another pid namespace: `taskdiag top` in the pid
 //! namespace of one container and with the mounts of another, as after `nsenter -t PID -m`. Its
-//! numbers are those of other processes there.
+//! numbers are those of other processes in that container.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -11,7 +11,7 @@ use super::common::{parts, skip};
 use super::top::Tmux;
 
 const LIMIT: Duration = Duration::from_secs(50);
-/// How many processes each namespace has, so that most numbers are those of processes in both.
+/// How many processes each namespace has, so that most numbers exist in both.
 const MANY: usize = 12;
 
 /// Two nested pid namespaces, each with its own /proc, whose processes all sleep.
@@ -127,7 +127,7 @@ fn top_acts_on_the_process_that_it_shows_or_on_none() {
         s.contains(&row) && s.contains("/proc of another pid namespace")
     });
     let cpus = status(outer, "Cpus_allowed_list:");
-    // A nice value and CPUs only take a number, which is that of another process.
+    // A nice value and CPUs are set by number only, and the number belongs to another process.
     for (key, text) in [("n", "5"), ("a", "0")] {
         tmux.keys(&[key]);
         tmux.until_has(&format!("process {number} (sleep)"));
@@ -207,8 +207,8 @@ fn wait_names_the_process_that_ended() {
     let renamed = dir.path().join("renamed");
     std::os::unix::fs::symlink("/bin/sleep", &renamed).unwrap();
     let renamed = renamed.display();
-    // Here /proc is of the namespace above, and shows us. The shell has reaped the processes or has
-    // not.
+    // Here /proc belongs to the namespace above, and shows us. The shell has reaped the processes
+    // or has not.
     let script = format!("{renamed} .3 & {renamed} .4 & exec {program} wait --jsonl $(jobs -p)");
     let o = Command::new("unshare").args(["--pid", "--fork", "bash", "-c", &script]).output();
     let (code, out, err) = parts(&o.unwrap());

@@ -248,13 +248,13 @@ fn csv_has_no_formula_and_loses_nothing() {
         rows += 1;
     }
     assert_eq!((rows, out.lines().count()), (ODD.len(), ODD.len() + 1), "{out}");
-    // What the program itself writes is as it is: numbers below 0, permissions.
+    // Text that the program itself makes is not escaped: numbers below 0, permissions.
     let nice = Saved::tasks(&[Task::new(1, 0, "a")]);
     let (_, out, _) = nice.ps(&["--csv", "-o", "tpgid,comm"]);
     assert_eq!(out.lines().nth(1), Some("-1,a"));
 }
 
-/// The program in docs/csv.md does what the page says.
+/// The program in docs/csv.md does what that page describes.
 #[test]
 fn the_reader_of_the_page_gives_the_bytes() {
     let page = include_str!("../../../../docs/csv.md");

@@ -47,7 +47,7 @@ fn mappings() -> Vec<Mapping> {
     ]
 }
 
-/// What a made-up process has.
+/// The content of a made-up process.
 pub enum Has {
     Maps(Vec<Mapping>),
     SharesWith(u32),
@@ -189,7 +189,7 @@ fn all_processes() {
     assert_eq!(out.lines().last(), Some("total                     1516"));
 }
 
-/// The default view has a way of its own to a pipe: its lines are those of the other one.
+/// The default view is written in a faster way to a pipe. Its lines are the same.
 #[test]
 fn lines_by_hand_are_the_same() {
     let mut odd = mappings();
@@ -462,7 +462,8 @@ fn shared_memory_is_counted_with_the_first_who_is_selected() {
 
 #[test]
 fn odd_streams() {
-    // Names that are not there, members that are not known, sharing with nobody.
+    // Names that do not exist, members that are not known, and a value shared with a task that does
+    // not exist.
     let mut w = StreamWriter::new();
     w.info(&wire_info());
     w.begin_task(5, 5);

@@ -189,9 +189,9 @@ fn limits_must_make_sense() {
 }
 
 /// Ctrl-C during the walk: what is there is shown, and is called partial. The walk reads a file of
-/// each process, so what the program has read says where it is. When the signal arrives is not in
-/// our hands, so it is sent at many places; before the walk it ends the program, as anywhere. Every
-/// command that asks this machine answers it in the same way.
+/// each process, so the bytes read show how far it is. When the signal arrives is not in our hands,
+/// so it is sent at many places; before the walk it ends the program, as anywhere. Every command
+/// that asks this machine answers it in the same way.
 #[test]
 fn ctrl_c_shows_what_is_there() {
     for command in ["memory", "ps"] {
@@ -225,7 +225,7 @@ fn stopped_in_the_walk(command: &str) {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
         !stat.expect("it was not waited for").contains(") Z ")
     };
-    // How many reads a whole run makes. The kernel tells that of a zombie, too.
+    // How many reads a whole run makes. The kernel reports that of a zombie, too.
     let mut child = start();
     let mut out = Vec::new();
     std::io::Read::read_to_end(child.stdout.as_mut().expect("piped"), &mut out).expect("it ends");

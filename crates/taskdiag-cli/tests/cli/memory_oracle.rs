@@ -1,18 +1,18 @@
-//! `memory` against smaps_rollup, on a process that stands still. What the kernel says may change
+//! `memory` against smaps_rollup, on a process that stands still. Values of the kernel may change
 //! between two readings (a page is used, a neighbour ends), so a pair that differs is read again.
 
 use std::process::{Child, Command, Stdio};
 
 use super::common::{parts, run, wait_for_sleep};
 
-/// What the program prints.
+/// The output of the program.
 fn taskdiag(args: &[&str]) -> String {
     let (code, out, err) = parts(&run(args));
     assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
     out
 }
 
-/// A process that stands still, ended with the value. Its program is its own file, so that no
+/// A process that stands still. Dropping the value ends it. Its program is its own file, so that no
 /// neighbour shares it.
 struct Still {
     child: Child,

@@ -1,4 +1,4 @@
-//! Names of users and groups are those that the C library has, also where the files have odd lines.
+//! Names of users and groups are the same as in the C library, even if the files have odd lines.
 //! Each file is put over /etc/passwd and /etc/group in a mount namespace of its own, and `getent`
 //! judges.
 
@@ -92,7 +92,7 @@ fn by_id(lines: &[u8], name: usize, id: usize) -> BTreeMap<u32, Vec<u8>> {
     map
 }
 
-/// Are the tools there, and the rights?
+/// Whether the tools and the rights are available.
 fn cannot(test: &str) -> bool {
     // SAFETY: no arguments, cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -103,7 +103,7 @@ fn cannot(test: &str) -> bool {
     !is_root || !has_getent
 }
 
-/// What this shell script prints, with these files in place of those in /etc.
+/// The output of this shell script, with these files in place of those in /etc.
 fn beside(dir: &tempfile::TempDir, script: &str, binds: &[(&str, &str)]) -> Vec<u8> {
     let mut whole = String::from("set -e\n");
     for (file, over) in binds {
@@ -175,8 +175,7 @@ fn groups_are_those_of_getent_and_where_is_as_u() {
     let mut dice = Dice(0x5eed_1234_abcd_0002);
     let dir = tempfile::tempdir().unwrap();
     let program = env!("CARGO_BIN_EXE_taskdiag");
-    // Processes of this machine, as they have groups. What is asked is an answer about them that
-    // was saved.
+    // Processes of this machine, as they have groups. The program reads a saved answer about them.
     let mut sleepers: Vec<Ended> = Vec::new();
     for id in ["5", "8", "4242", "70000"] {
         let words = ["--reuid", id, "--regid", id, "--clear-groups", "sleep", "3000"];

@@ -10,8 +10,8 @@ use taskdiag::{Snapshot, Strategy};
 
 use crate::common::{NOW_S, Saved, Task, parts, run, stream, taskdiag};
 
-/// An answer of this second after noon of 2026-01-01 UTC. It has process 1, and one whose pid tells
-/// the second.
+/// An answer of this second after noon of 2026-01-01 UTC. It has process 1, and a process whose pid
+/// is the second.
 fn answer(second: u32) -> Snapshot {
     let cpu_ns = u64::from(second) * 500_000_000;
     let init = Task { cpu_ns, ..Task::new(1, 0, "init") };
@@ -43,7 +43,7 @@ impl Replayed {
 struct Recorded(tempfile::TempDir);
 
 impl Recorded {
-    /// With answers of these seconds, ten of which are an interval.
+    /// With answers at these seconds, ten of which are an interval.
     fn new(seconds: &[u32]) -> Recorded {
         let recorded = Recorded(tempfile::tempdir().expect("there is room"));
         let options = Options::new(Duration::from_secs(10));
@@ -256,7 +256,7 @@ fn every_command_shows_what_was_recorded() {
             "{command:?} {out}{err}"
         );
     }
-    // A message names what is lacking, and what to record.
+    // A message names the missing data, and what to record.
     let (code, _, err) = parts(&run(&[&["ps", "-o", "pid,exe"], &at[..]].concat()));
     assert!(code == 3 && err.contains("'taskdiag record'"), "{err}");
     let (code, _, err) = parts(&run(&[&["ps", "--threads"], &at[..]].concat()));
@@ -342,7 +342,7 @@ fn top_prints_a_frame() {
     assert_eq!(code, 0, "{err}");
     let rows: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert!(rows.to_string().contains("null"), "{out}");
-    // What was not recorded.
+    // A column that was not recorded.
     let (code, _, err) = parts(&run(&[&once[..], &["-o", "pid,exe"]].concat()));
     assert!(code == 3 && err.contains("does not hold exe"), "{err}");
     // The other commands call it --from.

@@ -202,7 +202,7 @@ fn one_dump_serves_every_command() {
         let args: Vec<&str> = line.split(' ').chain(["--from", path]).collect();
         let (code, out, err) = parts(&run(&args));
         assert_eq!((code, err.as_str()), (0, ""), "{line}: {out}");
-        // With ps, a question mark is a terminal that is not there, too.
+        // In ps, a question mark also stands for a missing terminal.
         let unknown = |word: &str| word == "?" && !line.starts_with("ps");
         assert!(out.contains(&own) && !out.contains(":null"), "{line}: {out}");
         assert!(!out.split([' ', ',', '\n']).any(unknown), "{line}: {out}");
@@ -254,7 +254,7 @@ fn a_dump_for_one_command() {
         assert!(err.contains(lacks) && err.is_empty() == lacks.is_empty(), "{groups}: {err}");
     }
     let (code, _, err) = parts(&run(&["dump", "--pid", &own, "--groups", "all"]));
-    // Some kernels cannot tell all.
+    // Some kernels cannot report all values.
     assert!(code == 0 || !err.contains("denied"), "{err}");
 }
 

@@ -49,8 +49,8 @@ fn times_and_dates() {
         "00:00:59 0:59 59 00:05 5 11:59:55 \
                                     Thu Jan 1 11:59:55 2026 11:59 999 0.1"
     );
-    // %CPU is more than the one thread that is left can have used in 5 s, so it is as little as it
-    // may be where the answer took a second.
+    // %CPU is more than the remaining thread can have used in 5 s, so it is as small as is possible
+    // for an answer that took a second.
 }
 
 #[test]

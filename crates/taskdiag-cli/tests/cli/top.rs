@@ -1,5 +1,5 @@
-//! `taskdiag top` in a terminal: tmux shows its screen, types keys and changes its size. Rows are
-//! of processes that these tests start, so that their text is known.
+//! `taskdiag top` in a terminal: tmux shows its screen, types keys and changes its size. Rows
+//! belong to processes that these tests start, so their text is known.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -10,11 +10,11 @@ use super::busy::Patience;
 use super::common::{parts, run, wait_for_sleep};
 use super::terminal::on_terminal;
 
-/// What is waited for comes within this time, counted as on a machine that has nothing else to do.
-/// It is a little less than the limit of a test, so that a failure shows the screen.
+/// An awaited event comes within this time, counted as on an idle machine. It is a little less than
+/// the limit of a test, so that a failure shows the screen.
 const LIMIT: Duration = Duration::from_secs(50);
 
-/// Processes with known names, which end with it.
+/// Processes with known names. Dropping the value ends them.
 struct Workload {
     dir: tempfile::TempDir,
     children: Vec<Child>,
@@ -87,7 +87,7 @@ impl Tmux {
     pub fn keys(&self, keys: &[&str]) {
         self.call(&[&["send-keys"], keys].concat());
     }
-    /// What the screen shows.
+    /// The content of the screen.
     fn screen(&self) -> String {
         self.call(&["capture-pane", "-p"])
     }
@@ -202,7 +202,8 @@ fn a_click_on_a_header_sorts() {
     let screen = tmux.screen();
     let (y, header) = screen.lines().enumerate().find(|(_, l)| l.contains("COMMAND")).unwrap();
     let x = header.find("COMMAND").unwrap();
-    // What a terminal sends for a press and a release of the left button; cells count from 1.
+    // The bytes that a terminal sends for a press and a release of the left button; cells count
+    // from 1.
     let click = format!("\x1b[<0;{x};{y}M\x1b[<0;{x};{y}m", x = x + 2, y = y + 1);
     tmux.keys(&["-l", &click]);
     tmux.until_rows(&[line(1), line(2), line(0)]);
@@ -443,7 +444,7 @@ fn top_can_be_stopped_and_continued() {
     tmux.until_has("still here");
 }
 
-/// The shell that starts it here does not wait for a stop, so nobody would continue it.
+/// The shell that starts it here does not wait for stops, so no process would continue it.
 #[test]
 fn top_ignores_a_stop_without_a_shell_to_continue_it() {
     let tmux = Tmux::top(80, 24, "", "");
@@ -543,7 +544,7 @@ fn a_recording_is_stepped_through() {
         tmux.keys(&[key]);
         tmux.until_has(want);
     }
-    // A time that is not there stays in the line in which it is typed.
+    // A time that the recording does not have stays in the input line.
     tmux.keys(&["g"]);
     tmux.until_has("Go to: 03:10");
     tmux.keys(&["-l", "11:00"]);

@@ -148,7 +148,7 @@ init---web-+-cgi
     assert_eq!(all[0]["children"][0]["threads"][2]["comm"], "gc");
     let (code, _, err) = tree(&Saved::tasks(&machine()), &["-t"]);
     assert!(code == 4 && err.contains("all-thread"), "{err}");
-    // Who is shown only as an ancestor has none.
+    // A process that is shown only as an ancestor shows no threads.
     assert_eq!(tree(&saved, &["-s", "20"]).1, "init---web---cgi\n");
     assert_eq!(tree(&saved, &["-s", "10", "20", "-t"]).1, want);
     let (_, out, _) = tree(&saved, &["--json", "-s", "20"]);
@@ -214,7 +214,7 @@ fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
         let (deepest, all) = levels(&out);
         assert_eq!((code, deepest), (0, 99), "{n} {err}");
         assert_eq!(all + deeper.unwrap_or(0), 2 * n as usize, "{n}");
-        // Only the row of the last generation says so, once.
+        // Only the row of the last generation reports this, once.
         let last = deeper.map(|d| format!("\"deeper\":{d},\"children\":[]"));
         let cut: Vec<&str> = out.lines().filter(|l| l.contains("deeper")).collect();
         assert_eq!(cut.len(), usize::from(deeper.is_some()), "{n}");
@@ -227,7 +227,7 @@ fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
     }
     let with_threads = tree(&of(300), &["--json"]).1;
     assert_eq!(levels(&with_threads).0, 99, "an answer without threads");
-    // What is below one of them has as many levels again.
+    // The subtree of one of them has as many levels again.
     assert_eq!(levels(&tree(&of(300), &["--json", "-T", "260"]).1), (85, 82));
     for reader in [
         &["jq", ".[0].pid"][..],
@@ -311,7 +311,7 @@ fn invalid_combinations_of_options_are_refused() {
 #[test]
 fn colours_by_age() {
     let aged = |pid, ppid, start_s| Task { start_s, ..Task::new(pid, ppid, "x") };
-    // The answer is of 100,000 s after boot.
+    // The answer was made 100,000 s after boot.
     let saved = Saved::tasks(&[aged(1, 0, 10), aged(2, 1, 99_000), aged(3, 2, 99_990)]);
     let colored = |code: u32| format!("\x1b[{code}mx\x1b[0m");
     let want = format!("{}---{}---{}\n", colored(31), colored(33), colored(32));
@@ -350,7 +350,7 @@ fn a_link_with_the_name_of_another_tool_says_what_to_use() {
     assert!(err.contains("'taskdiag files FILE' says who uses a file"), "{err}");
 }
 
-/// Ended with the value, and what it started, too.
+/// Dropping the value ends it, and the processes that it started.
 struct Family(Child);
 
 impl Drop for Family {

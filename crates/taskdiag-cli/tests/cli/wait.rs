@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{parts, run, taskdiag};
 
-/// A process that sleeps, and ends with the value.
+/// A process that sleeps. Dropping the value ends it.
 struct Sleeper(Child);
 
 impl Sleeper {

@@ -54,7 +54,7 @@ fn rows_with_unknown_values_are_left_out_with_a_message() {
             "left out by --where: rss of 1 process was not shown to the user who saved the answer";
         assert!(err.contains(said), "{err}");
     }
-    // What decides it is known.
+    // The values in the condition are known.
     let (code, _, err) = saved.ps(&["-o", "pid=", "--where", "rss > 0 and pid < 20"]);
     assert_eq!((code, err.as_str()), (0, ""));
     // And what the answer does not hold is not known of anyone.

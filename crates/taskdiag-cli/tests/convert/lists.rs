@@ -1,5 +1,5 @@
-//! The tables of lists: what is in `sockets.parquet` and `mapped_files.parquet` gives each frame
-//! again, and what is not known is not said to have ended.
+//! Each frame can be restored from `sockets.parquet` and `mapped_files.parquet`, and missing data
+//! does not count as ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -242,8 +242,8 @@ struct Row<V> {
     value: V,
 }
 
-/// What there was at a moment, by the rule of docs/arrow.md. `key` has the columns that identify a
-/// row, beside the pid.
+/// The entries that existed at a moment, by the rule of docs/arrow.md. `key` has the columns that
+/// identify a row, beside the pid.
 fn at<V: Clone, K: Ord>(rows: &[Row<V>], ts: i64, key: fn(&V) -> K) -> BTreeMap<(u64, K), V> {
     let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
     let mut last: BTreeMap<(u64, K), &Row<V>> = BTreeMap::new();
@@ -400,7 +400,7 @@ fn tables_that_were_not_written_make_an_hour_be_written_again() {
     made.convert_all(&["--tables", "sockets"]);
     assert_eq!(made.names(), ["processes.parquet", "sockets.parquet"]);
     assert_eq!(text(&made.convert(&["--tables", "none"]).stdout), "", "it has more than that");
-    // What a command that was killed has left is no obstacle, and goes.
+    // A file that a killed command has left is no obstacle, and is removed.
     fs::write(made.file(3, ".sockets-7.parquet.part"), "torn").expect("there is room");
     made.convert_all(&["--tables", "files,maps"]);
     assert_eq!(

@@ -30,7 +30,7 @@ type Tasks = BTreeMap<(u64, u64), (String, i64)>;
 /// The time in us → the tasks then.
 type Truth = BTreeMap<i64, Tasks>;
 
-/// What runs in this minute. Some tasks change, end, and have their pid used again.
+/// The tasks that ran in this minute. Some tasks change, end, and have their pid used again.
 fn tasks(minute: u64) -> Tasks {
     let mut tasks = Tasks::new();
     for pid in 1..=40u64 {
@@ -166,7 +166,7 @@ fn rows(file: &Path) -> Vec<Row> {
     rows
 }
 
-/// What ran at a moment, by the rule of docs/arrow.md.
+/// The tasks that ran at a moment, by the rule of docs/arrow.md.
 fn at(rows: &[Row], ts: i64) -> Tasks {
     let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
     let mut last: BTreeMap<(u64, u64), &Row> = BTreeMap::new();
@@ -222,7 +222,7 @@ fn an_hour_that_is_over_is_written_once() {
     fs::write(lake.hour(3), &before[..before.len() / 2]).expect("there is room");
     assert_eq!(text(&lake.convert(&[]).stdout).lines().count(), 1);
     assert!(is_as(&before), "the same rows give the same file");
-    // What a command that was killed has left is no obstacle.
+    // A file that a killed command has left is no obstacle.
     let part = lake.hour(3).with_file_name(".processes.parquet.part");
     fs::write(&part, "torn").expect("there is room");
     assert_eq!(text(&lake.convert(&["--again"]).stdout).lines().count(), 2);

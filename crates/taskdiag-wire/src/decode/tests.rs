@@ -56,7 +56,7 @@ fn every_struct_that_was_shorter_is_read() {
     for s in registry::STRUCTS {
         let table = s.table;
         for cut in (8..table.size).step_by(8) {
-            // What was there is kept, and the rest is zero and not known.
+            // Existing members are kept, and the rest is zero and not known.
             let mut want = vec![0xa5; cut];
             want.resize(table.size, 0);
             let known = table.valid_within(cut);

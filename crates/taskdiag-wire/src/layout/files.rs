@@ -118,7 +118,7 @@ entry! {
     {
         /// File descriptor.
         fd: u32,
-        /// A [`FdDetailKind`](crate::names::FdDetailKind), which tells what the values are.
+        /// A [`FdDetailKind`](crate::names::FdDetailKind), which defines the meaning of the values.
         kind: u32,
         /// Values.
         value: [u64; 5],

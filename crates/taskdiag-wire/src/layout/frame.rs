@@ -34,7 +34,7 @@ plain! {
 }
 
 plain! {
-    /// A request: which tasks, which groups.
+    /// A request: the tasks and the groups.
     Req = "task_diag_req", least 24 {
         /// Requested groups, bit n = group n.
         show_flags: u64,
@@ -72,7 +72,7 @@ impl Req {
 }
 
 plain! {
-    /// What an engine supports.
+    /// The features that an engine supports.
     Features = "task_diag_features", least 24 {
         /// `TASK_DIAG_VERSION` of the writer.
         version: u32,
@@ -142,7 +142,7 @@ plain! {
 }
 
 plain! {
-    /// What a recorder removed from the stream of one user's tasks.
+    /// The data that a recorder removed from the stream of one user's tasks.
     Cut = "task_diag_cut", least 40 {
         /// Real uid of the tasks, or [`CUT_OTHERS`](crate::CUT_OTHERS).
         uid: u32,

@@ -1,6 +1,5 @@
-//! The words of a command line, read as procps does: first as System V, with BSD words where they
-//! have no dash; and where that makes no sense, once more with the dashes taken for nothing
-//! (`-aux`).
+//! The words of a command line, read as in procps: first as System V options, with BSD options for
+//! words without a dash. If that fails, they are read again without their dashes (`-aux`).
 
 use super::table::{BSD, Does, LONG, OptionRow, UNIX};
 use super::{Instead, Selector, Typed};
@@ -42,7 +41,7 @@ pub fn parse(words: &[String]) -> Result<Typed, Exit> {
 
 /// Parses the arguments of `taskdiag ps`, which also takes words to find processes by, as in `ps
 /// nginx`. A word is one that makes no sense as letters in the style of BSD. Returns the words
-/// beside what was parsed.
+/// together with the result of the parser.
 ///
 /// # Errors
 /// Those of [`parse`], if there are no such words.
@@ -71,7 +70,7 @@ pub fn parse_with_words(typed: Vec<String>) -> Result<(Typed, Vec<String>), Exit
     let letters: Vec<String> = texts(letters);
     match words.is_empty() {
         true => Err(why),
-        // Where the rest makes no sense either, the message is about all that was typed.
+        // If the rest makes no sense either, the message is about the whole command line.
         false => parse(&letters).map(|t| (t, texts(words))).map_err(|_| why),
     }
 }
@@ -102,7 +101,7 @@ fn is_word(word: &str) -> bool {
         && parse(&[word.to_owned()]).is_err()
 }
 
-/// What cannot be meant together.
+/// Options that exclude each other.
 fn checked(t: Typed) -> Result<Typed, Exit> {
     if (t.threads() || t.both) && t.forest.is_some() {
         return usage(String::from("a forest shows processes: leave out what shows threads"));
@@ -127,7 +126,7 @@ fn checked(t: Typed) -> Result<Typed, Exit> {
 struct TypedWords<'a> {
     words: &'a [String],
     at: usize,
-    /// Does a dash mean something?
+    /// Does a dash have a meaning?
     dashes: bool,
 }
 
@@ -194,7 +193,7 @@ impl<'a> TypedWords<'a> {
         }
         Ok(())
     }
-    /// The value of an option: what is left of the word, or the next one.
+    /// The value of an option: the rest of the word, or the next one.
     fn value(&mut self, rest: &'a str) -> Option<&'a str> {
         if !rest.is_empty() {
             return Some(rest);
@@ -300,7 +299,7 @@ fn for_name(word: &str, why: Exit) -> Exit {
     }
 }
 
-/// What to do if the word was meant as the name of a program.
+/// The advice for a word that may be the name of a program.
 fn by_name(word: &str) -> String {
     format!(": to find processes by the name of their program, use -C {word}")
 }

@@ -26,8 +26,8 @@ const OWN: &[(&str, &str)] = &[
     ("thcount", "nlwp:5=THCNT"),
 ];
 
-/// Names for which procps has `-` in each row, those of other systems and some that it does not
-/// print: header, width (0: that of process ids) and alignment.
+/// Columns that procps fills with `-` in each row, columns of other systems, and some that it does
+/// not print: header, width (0: as for process ids) and alignment.
 const EMPTY: &[(&str, &str, usize, Align)] = &[
     ("acflag", "ACFLG", 5, Right),
     ("acflg", "ACFLG", 5, Right),
@@ -163,7 +163,7 @@ const MACROS: &[(&str, &str)] = &[
     ("VFMT", "pid,tt,state,time,sl,pagein,vsz,rss,pcpu,pmem,command"),
 ];
 
-/// What the fields of [`EMPTY`] have in common.
+/// The common properties of the fields of [`EMPTY`].
 const NOTHING: Field = Field::drawn(
     "a column of another system",
     "",
@@ -279,8 +279,8 @@ fn item(text: &str) -> Result<Vec<Column>, Exit> {
     if bare == "lim" {
         columns.iter_mut().for_each(|c| c.form = TextForm::Kib);
     }
-    // Sets of signals have the digits for which there is room, even where a width is typed: that is
-    // of the short form, and leaves blanks after them.
+    // Sets of signals have as many digits as there is room for. A width that the user gives counts
+    // for the short form, and leaves blanks after it.
     for c in columns.iter_mut().filter(|c| c.form == TextForm::Signals && c.fixed) {
         c.width += ALL_SIGNALS - SHORT_SIGNALS;
         c.align = Left;
@@ -372,7 +372,8 @@ fn short_keys(text: &str) -> Option<Vec<Key>> {
     order::keys(&TASKS, items.iter().map(String::as_str).collect()).ok()
 }
 
-/// What was typed with `-o`, `-O`, `O` and `--sort`: columns (none: those of a view), and keys.
+/// The columns and keys given with `-o`, `-O`, `O` and `--sort`. Without columns, a view has its
+/// own.
 pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
     let mut columns: Vec<Column> = Vec::new();
     let mut keys: Vec<Key> = Vec::new();
@@ -410,8 +411,8 @@ pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
     Ok((columns, keys))
 }
 
-/// Gives columns that procps to the letter shows as `-` the value that they have here. Of one that
-/// only another system has, the error says what there is instead.
+/// Gives columns that procps to the letter shows as `-` the value that they have here. For a column
+/// that only another system has, the error names a replacement.
 pub fn fill(columns: &mut [Column]) -> Result<(), Exit> {
     let is_one = |c: &&mut Column| [&NO_VALUE, &NO_ID].iter().any(|f| std::ptr::eq(c.field, *f));
     for c in columns.iter_mut().filter(is_one) {
@@ -495,7 +496,7 @@ fn all(spec: &str) -> Result<Vec<Column>, Exit> {
     Ok(out)
 }
 
-/// Put a column behind the first of these headers that is there.
+/// Put a column after the first of these headers that is in the list.
 fn after(columns: &mut Vec<Column>, headers: &[&str], name: &str) -> Result<(), Exit> {
     let at = headers.iter().find_map(|h| columns.iter().position(|c| c.header == *h));
     if let Some(at) = at {
@@ -504,7 +505,7 @@ fn after(columns: &mut Vec<Column>, headers: &[&str], name: &str) -> Result<(), 
     Ok(())
 }
 
-/// A BSD view, with what other options add to it.
+/// A BSD view, with the columns that other options add to it.
 fn bsd(t: &Typed, view: Bsd) -> Result<Vec<Column>, Exit> {
     let mut columns = all(match view {
         Bsd::Jobs => "ppid,pid,pgid,sid,tname,tpgid,stat,uid,bsdtime,args",

@@ -1,4 +1,4 @@
-//! The arguments of procps `ps`: what fingers type is read as procps reads it.
+//! The arguments of procps `ps`, parsed as procps parses them.
 //!
 //! [`argv`] reads the words, [`layout`] makes the columns of them, this file makes the selection.
 //! Nothing here looks at processes: procps' habit of showing only the caller's own processes, where
@@ -68,7 +68,7 @@ pub enum Headers {
     EachPage,
 }
 
-/// Where a list of columns or keys was typed, which decides how it is read.
+/// How a list of columns or keys was given, which decides how it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypedAs {
     /// `-o`, `o`, `--format`: columns.
@@ -147,7 +147,7 @@ pub struct Typed {
     pub instead: Option<Instead>,
 }
 
-/// What is printed instead of processes.
+/// Another output that is printed instead of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instead {
     Version,

@@ -4,7 +4,7 @@ use super::{Bsd, ForestStyle, Headers, Instead, Selector, Typed, TypedAs};
 use crate::args::lists;
 use crate::exit::Exit;
 
-/// What an option does.
+/// The effect of an option.
 #[derive(Clone, Copy)]
 pub enum Does {
     /// It has no value.
@@ -17,7 +17,7 @@ pub enum Does {
 
 use Does::{May, Set, Take};
 
-/// An option: its name, what it does, and that in words.
+/// An option: its name, its effect, and a description of that.
 pub type OptionRow<N> = (N, Does, &'static str);
 
 fn ids(text: &str, make: fn(Vec<u32>) -> Selector, to: &mut Typed) -> Result<(), Exit> {

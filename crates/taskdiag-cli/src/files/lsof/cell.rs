@@ -25,14 +25,14 @@ pub(super) struct Cells<'a> {
     pub locale: Locale,
     pub kernel: Kernel,
     pub hosts: super::hosts::Hosts,
-    /// Is only shown what lsof knows?
+    /// Whether only values that lsof knows are shown.
     pub strict: bool,
     ends: Option<EndIndex>,
 }
 
 /// A device.
 pub(super) enum Device {
-    /// Nothing is known, or it has none.
+    /// The file has no device, or nothing is known.
     None,
     /// A text that lsof has in its place.
     Text(String),
@@ -40,7 +40,7 @@ pub(super) enum Device {
     Number(u32, Option<u32>),
 }
 
-/// What the column NODE has.
+/// The content of the column NODE.
 pub(super) enum Node {
     None,
     Inode(u64),
@@ -135,8 +135,8 @@ impl<'a> Cells<'a> {
         let row = file.owner.row.with_part(Part::File(OpenRow::new(file, self.all.files)));
         take(&Record { row, file: Some(file), denied: "", task })
     }
-    /// The rows of a process whose files nobody here may see. lsof does not know its descriptors,
-    /// but that they are denied.
+    /// The rows of a process whose files may not be read here. lsof only shows that its descriptors
+    /// are denied.
     fn give_denied(
         &self,
         owner: &Owner<'_>,
@@ -149,7 +149,7 @@ impl<'a> Cells<'a> {
             return Ok(());
         }
         for denied in rows {
-            // NOFD is of no kind that a condition is about, and the others have their names.
+            // No condition can match NOFD. The other rows have names that conditions can match.
             let about_files = select.has_conditions_without_labels();
             let labelled = select.takes_label(denied);
             let taken = match select.and {
@@ -190,7 +190,7 @@ impl<'a> Cells<'a> {
                 let comm = row.comm.unwrap_or_default();
                 let task = Some((Some(thread.pid()), comm));
                 let is_of_task = |file: &OpenFile<'_>| {
-                    // What it does not share is its own.
+                    // A thread owns only the lists that it does not share.
                     let of_own = own.is_some_and(|o| std::ptr::eq(*o, file.owner));
                     match file.fd() {
                         Some(_) => of_own == own.is_some_and(|o| o.table.is_some()),
@@ -263,7 +263,7 @@ impl<'a> Cells<'a> {
             }
         }
     }
-    /// The name of the command; in one line, as lsof reads it.
+    /// The name of the command, in one line, as lsof reads it.
     pub(super) fn command(&self, r: &Record<'_>) -> Vec<u8> {
         let comm = r.row.comm.unwrap_or_default();
         if self.strict { safe::one_line(comm) } else { comm.to_vec() }
@@ -362,7 +362,7 @@ impl<'a> Cells<'a> {
             _ => String::new(),
         }
     }
-    /// How it was opened, in the words of lsof; `None`: there is nothing to say.
+    /// How it was opened, in the words of lsof. `None` if there is nothing to show.
     pub(super) fn flags(&self, r: &Record<'_>) -> Option<String> {
         let flags = r.flags()?;
         match self.layout.numeric_flags {
@@ -370,7 +370,7 @@ impl<'a> Cells<'a> {
             false => Some(flag_words(flags)).filter(|words| !words.is_empty()),
         }
     }
-    /// The name with what is added to it, as it can be printed. Not the state of a socket.
+    /// The name with its additions, as it can be printed. Not the state of a socket.
     pub(super) fn name(&self, r: &Record<'_>) -> Vec<u8> {
         let mut out = self.locale.name(&self.raw_name(r));
         let added = match (r.file, &self.ends) {
@@ -383,7 +383,7 @@ impl<'a> Cells<'a> {
         }
         out
     }
-    /// The name as the kernel has it.
+    /// The name as reported by the kernel.
     pub(super) fn raw_name(&self, r: &Record<'_>) -> Vec<u8> {
         let pid = r.row.view.tgid();
         let link = |label: &str| match label {
@@ -442,7 +442,7 @@ impl<'a> Cells<'a> {
             // Without what is particular about a descriptor: `[eventfd:4] count=3`.
             _ if file.lsof_type() == "a_inode" => {
                 let name = plain();
-                // What the kernel has no type for here has the name of its link.
+                // For files of a type unknown here, take the type from the name of the link.
                 if let Some(kind) = name.strip_prefix(b"anon_inode:") {
                     return kind.to_vec();
                 }

@@ -14,11 +14,12 @@ use super::kernel::Kernel;
 /// More ends than these are counted: a pipe that thousands have inherited would otherwise have
 /// millions of them in the list.
 const NAMED: usize = 1000;
-/// Where the kernel numbers its terminals (`UNIX98_PTY_SLAVE_MAJOR`), and their masters.
+/// The numbers that the kernel gives to its terminals (`UNIX98_PTY_SLAVE_MAJOR`), and to their
+/// masters.
 const TERMINAL_MAJORS: std::ops::Range<u32> = 136..144;
 const MASTER: (u32, u32) = (5, 2);
 
-/// What the files at its ends have in common.
+/// A key that both ends of a connection have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Pipe(u32, u64),
@@ -47,7 +48,7 @@ pub(super) struct EndIndex {
     listed: HashSet<At>,
 }
 
-/// What this file is an end of.
+/// The connection of which this file is one end.
 fn own(kernel: &Kernel, file: &OpenFile<'_>) -> Option<Key> {
     let fd = file.fd()?;
     Some(match file.fd_type()? {
@@ -82,7 +83,7 @@ fn own(kernel: &Kernel, file: &OpenFile<'_>) -> Option<Key> {
     })
 }
 
-/// What its other ends are ends of.
+/// The connections of the other ends of this file.
 fn other(file: &OpenFile<'_>, own: &Key) -> Option<Key> {
     Some(match own {
         Key::Unix(_) => Key::Unix(file.socket()?.peer_inode().filter(|i| *i != 0)?),
@@ -125,7 +126,7 @@ impl EndIndex {
         }
         index
     }
-    /// Is it listed because it is the other end of a file in the list?
+    /// Whether it is listed because it is the other end of a file in the list.
     pub(super) fn is_listed(&self, file: &OpenFile<'_>) -> bool {
         at(file).is_some_and(|at| self.listed.contains(&at))
     }
@@ -150,7 +151,7 @@ impl EndIndex {
         }
         (before, ends)
     }
-    /// What is added to the name of a file.
+    /// Text that is appended to the name of a file.
     pub(super) fn text(&self, cells: &Cells<'_>, file: &OpenFile<'_>) -> Vec<u8> {
         let (before, ends) = self.others(&cells.kernel, file);
         let mut out = before.into_bytes();

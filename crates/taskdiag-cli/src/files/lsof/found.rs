@@ -1,5 +1,5 @@
-//! Was everything found that was looked for? If not, lsof ends with 1, and says what it did not
-//! find if asked to (`-V`).
+//! Whether all requested files were found. If not, lsof ends with 1, and with `-V` prints what it
+//! did not find.
 
 use std::collections::HashSet;
 

@@ -46,7 +46,7 @@ impl Hosts {
     }
 }
 
-/// The names of a host and of a service; empty: they have none.
+/// The names of a host and of a service; empty if they have none.
 fn look_up(ip: IpAddr, port: u16, udp: bool) -> (String, String) {
     let address = SocketAddr::new(ip, port);
     let look = |flags| name_of(&address, flags | if udp { libc::NI_DGRAM } else { 0 });

@@ -1,5 +1,5 @@
-//! `-J` and `-j`: JSON with the keys of lsof. As lsof does it, and other than the JSON of taskdiag:
-//! bytes that are not valid UTF-8 are printed as they are, and internet sockets have no addresses.
+//! `-J` and `-j`: JSON with the keys of lsof. As in lsof, and unlike the JSON of taskdiag, bytes
+//! that are not valid UTF-8 are printed unchanged, and internet sockets have no addresses.
 
 use super::cell::{Cells, Device, Node};
 use super::record::Record;
@@ -55,7 +55,7 @@ pub(super) fn lines(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     Ok(any)
 }
 
-/// Those of `-F`; nearly all, if it says none.
+/// The fields of `-F`; nearly all, if it names none.
 fn fields(cells: &Cells<'_>) -> Fields {
     cells.layout.fields.clone().unwrap_or_else(|| Fields::of_lsof("").expect("none is right"))
 }

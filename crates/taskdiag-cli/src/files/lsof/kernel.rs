@@ -1,6 +1,6 @@
-//! What lsof reads from the kernel beside the lists of open files: the numbers that stand for the
-//! addresses of unix sockets, the terminals of masters, the file systems of message queues. It is
-//! read only where a row needs it.
+//! Data that lsof reads from the kernel in addition to the lists of open files: the numbers that
+//! stand for the addresses of unix sockets, the terminals of masters, and the file systems of
+//! message queues. It is read only where a row needs it.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader};
 
 use taskdiag::files::OpenFile;
 
-/// What was read so far. Of a saved answer, nothing is.
+/// The data read so far. For a saved answer, nothing is read.
 #[derive(Default)]
 pub(super) struct Kernel {
     saved: bool,
@@ -18,12 +18,12 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// `saved`: the answer is not of this machine now.
+    /// `saved`: the answer was saved, so the kernel of this machine knows nothing about it.
     pub(super) fn new(saved: bool) -> Kernel {
         Kernel { saved, ..Kernel::default() }
     }
-    /// What /proc/net/unix has instead of the address of a unix socket: a number that only stays
-    /// the same until the next boot, or nothing of use to users who may not see it.
+    /// The number that /proc/net/unix shows instead of the address of a unix socket. It only stays
+    /// the same until the next boot, and users without the right see a useless one.
     pub(super) fn unix_address(&self, inode: u64) -> Option<&str> {
         let read =
             || if self.saved { HashMap::new() } else { unix_addresses().unwrap_or_default() };

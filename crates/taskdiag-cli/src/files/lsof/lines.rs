@@ -1,5 +1,5 @@
-//! `-F`: a line for each value, with a letter before it that says what it is. A process comes
-//! before its files, and each set of values ends where the next begins.
+//! `-F`: a line for each value, which starts with the letter of the field. A process comes before
+//! its files, and each set of values ends where the next begins.
 
 use super::cell::{Cells, Device, Node};
 use super::record::Record;

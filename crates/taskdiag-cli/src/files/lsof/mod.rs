@@ -1,8 +1,8 @@
-//! The output of lsof, byte for byte: its table, whose columns are as wide as what is in them, its
-//! lines for programs, and its JSON. Where versions of lsof differ, this is as 4.99.7.
+//! The output of lsof, byte for byte: its table with columns as wide as their content, its lines
+//! for programs, and its JSON. Where versions of lsof differ, this follows 4.99.7.
 //!
-//! What is selected is the same as for any other table. What lsof knows of sockets and other kernel
-//! objects is less than `taskdiag files` shows.
+//! The selection of files is the same as for any other table. lsof knows less about sockets and
+//! other kernel objects than `taskdiag files` shows.
 
 mod cell;
 mod ends;
@@ -64,7 +64,7 @@ impl Form {
     }
 }
 
-/// Who has the other ends of pipes, sockets, terminals, queues and eventfds.
+/// The processes at the other ends of pipes, sockets, terminals, queues and eventfds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ends {
     /// Nobody asked.
@@ -81,7 +81,7 @@ pub enum Ends {
 pub struct States {
     /// Its state.
     pub state: bool,
-    /// What waits in its queues.
+    /// The bytes that wait in its queues.
     pub queues: bool,
     /// Its options, which Linux does not tell.
     pub flags: bool,
@@ -124,13 +124,13 @@ pub struct Layout {
     pub ends: Ends,
     /// `-X`: TCP and UDP are not looked at.
     pub without_inet: bool,
-    /// `-w`: no rows that only say what is denied.
+    /// `-w`: no rows that only report a denial.
     pub quiet: bool,
     /// `-V`: prints what was not found.
     pub verbose: bool,
     /// `-Q`: nothing found is no failure.
     pub nothing_is_fine: bool,
-    /// `-K`: threads, too; `-K i`: none.
+    /// `-K`: threads, too; `-K i`: no threads.
     pub tasks: Option<bool>,
 }
 
@@ -198,7 +198,7 @@ pub fn fields() -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().map(|name| FILES.find(name).expect("the table has it").field)
 }
 
-/// What is in a column.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
     Command,
@@ -344,8 +344,8 @@ fn terse(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     Ok(last.is_some())
 }
 
-/// `-v`: the version of lsof whose options and output these are, because scripts decide by it what
-/// they may use, and who this really is.
+/// `-v`: the version of lsof whose options and output are implemented, because scripts use it to
+/// choose options, and the name of this program.
 pub fn version() -> String {
     format!(
         "lsof version information:\n    revision: {VERSION}\n    not lsof itself: taskdiag {}, which takes its options and prints what it prints\n",

@@ -1,4 +1,4 @@
-//! What lsof knows of a file, before it is written as a row, as lines, or as JSON.
+//! The data that lsof has about a file, before it is written as a row, as lines, or as JSON.
 
 use taskdiag::FdType;
 use taskdiag::field::Row;

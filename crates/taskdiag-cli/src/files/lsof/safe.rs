@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-/// The locale of the caller, as far as it says what can be printed.
+/// The locale of the caller, as far as it decides which characters can be printed.
 pub(super) struct Locale {
     /// `None`: that of C.
     handle: Option<libc::locale_t>,

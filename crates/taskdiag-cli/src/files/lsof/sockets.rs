@@ -1,4 +1,4 @@
-//! What lsof knows of sockets, which it looks for in the lists of the kernel for its own network
+//! The data that lsof has about sockets. It looks them up in the kernel's lists for its own network
 //! namespace.
 
 use std::net::IpAddr;
@@ -119,7 +119,7 @@ pub(super) fn kind(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<&'static st
     }
 }
 
-/// What stands for the device.
+/// The text in the column DEVICE.
 pub(super) fn device(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<Device> {
     let s = file.socket()?;
     if !cells.strict {
@@ -160,7 +160,7 @@ pub(super) fn has_addresses(cells: &Cells<'_>, file: &OpenFile<'_>) -> bool {
     file.socket().as_ref().is_some_and(is)
 }
 
-/// The name without the state; `None`: it is that of `files`.
+/// The name without the state. `None`: use the name that `files` shows.
 pub(super) fn name(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<Vec<u8>> {
     let s = file.socket().filter(|_| cells.strict)?;
     if cells.layout.without_inet && is_in_no_list(cells, &s) {
@@ -253,7 +253,7 @@ pub(super) fn state(cells: &Cells<'_>, r: &Record<'_>) -> Option<State> {
     Some(State { is_unix, state, queues: s.recv_queue_bytes().zip(sent) })
 }
 
-/// What the table has after the name.
+/// The text that follows the name in the table.
 pub(super) fn state_cell(cells: &Cells<'_>, r: &Record<'_>) -> Option<String> {
     let asked = cells.layout.states;
     if !(asked.state || asked.queues || asked.flags) {

@@ -43,7 +43,7 @@ fn top(args: &[&str]) -> App {
     app
 }
 
-/// What happens when the screen is drawn.
+/// The events that drawing the screen causes.
 fn drawn(app: &mut App) {
     app.look();
     app.unseen = false;

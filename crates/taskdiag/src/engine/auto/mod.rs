@@ -4,12 +4,12 @@
 mod aliases;
 mod choice;
 mod cost;
-mod denied;
+mod denied_groups;
 mod engines;
 #[cfg(feature = "view")]
-mod few;
+mod follow_up;
+mod guarded_session;
 mod join;
-mod kept;
 mod refs;
 mod repeated;
 mod session;
@@ -26,7 +26,7 @@ use self::choice::{Only, Ruled, brake, rule};
 use self::cost::{EnginePart, Facts, Split, decide};
 use self::engines::Engines;
 #[cfg(feature = "view")]
-pub(crate) use self::few::{Found, in_two_steps};
+pub(crate) use self::follow_up::{Found, in_two_steps};
 pub use self::repeated::{Repeated, SessionCache};
 pub use self::session::Session;
 use crate::bytes::Bytes;
@@ -310,7 +310,7 @@ fn auto(
         }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed, engines) {
             Ok(mut snapshot) => {
-                let denied = denied::found(&plan.parts, &snapshot, facts.bpf);
+                let denied = denied_groups::found(&plan.parts, &snapshot, facts.bpf);
                 if facts.denied.is_empty() && !denied.is_empty() {
                     facts.denied = denied;
                     continue;
@@ -538,7 +538,7 @@ fn facts(req: &Request) -> Facts {
             .then(|| service::groups(strategy))
             .flatten()
             .map(|all| service::with_room(req, all)),
-        denied: denied::expected(req),
+        denied: denied_groups::expected(req),
         is_session: false,
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::choice::Choice;
 use super::engines::Engines;
-use super::kept::Kept;
+use super::guarded_session::GuardedSession;
 use super::query_with;
 use crate::error::Error;
 use crate::request::Request;
@@ -32,7 +32,7 @@ const MOST: usize = 4;
 pub struct Repeated {
     asked: u32,
     last: Option<Snapshot>,
-    kept: Option<(Request, Choice, Kept)>,
+    kept: Option<(Request, Choice, GuardedSession)>,
     /// The program has closed descriptors of a session, and would do so again.
     was_robbed: bool,
     /// Do not keep files of /proc open between two answers.
@@ -96,7 +96,7 @@ impl Repeated {
                 true => Engines::kept().without_files(),
                 false => Engines::kept(),
             };
-            let kept = Kept::open(request.clone(), choice, engines)?;
+            let kept = GuardedSession::open(request.clone(), choice, engines)?;
             self.kept = Some((request.clone(), choice, kept));
         }
         let (_, _, kept) = self.kept.as_mut().expect("it was opened");
@@ -122,19 +122,19 @@ impl Repeated {
 /// forked child may, too.
 #[derive(Debug)]
 pub struct SessionCache {
-    known: Mutex<Vec<Known>>,
+    known: Mutex<Vec<CachedRequest>>,
 }
 
 /// A request, and the time of its last use.
 #[derive(Debug)]
-struct Known {
+struct CachedRequest {
     request: Request,
     choice: Choice,
     when: Instant,
     repeated: Repeated,
 }
 
-impl Known {
+impl CachedRequest {
     fn is_for(&self, request: &Request, choice: Choice) -> bool {
         self.request == *request && self.choice == choice
     }
@@ -174,14 +174,14 @@ impl SessionCache {
 
     /// Takes the entry of a request out of the list until it is put back. `None`: another thread
     /// holds the list. A child that was forked at that moment never gets it.
-    fn take(&self, request: &Request, choice: Choice, now: Instant) -> Option<Known> {
-        let (found, _old): (_, Vec<Known>) = {
+    fn take(&self, request: &Request, choice: Choice, now: Instant) -> Option<CachedRequest> {
+        let (found, _old): (_, Vec<CachedRequest>) = {
             let mut all = self.known.try_lock().ok()?;
             let found = all.iter().position(|k| k.is_for(request, choice));
             let found = found.map(|at| all.swap_remove(at));
             (found, split_off(&mut all, |k| now.duration_since(k.when) > LONG))
         };
-        Some(found.unwrap_or_else(|| Known {
+        Some(found.unwrap_or_else(|| CachedRequest {
             request: Request { watch: None, ..request.clone() },
             choice,
             when: now,
@@ -189,9 +189,9 @@ impl SessionCache {
         }))
     }
 
-    fn put(&self, known: Known) {
+    fn put(&self, known: CachedRequest) {
         // The removed entries are dropped after the lock is released, because that takes some time.
-        let _out: Vec<Known> = {
+        let _out: Vec<CachedRequest> = {
             let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let mut out = split_off(&mut all, |k| k.is_for(&known.request, known.choice));
             if all.len() >= MOST {
@@ -205,7 +205,10 @@ impl SessionCache {
 }
 
 /// Removes the entries for which `is_out` is true, and returns them.
-fn split_off(all: &mut Vec<Known>, is_out: impl Fn(&Known) -> bool) -> Vec<Known> {
+fn split_off(
+    all: &mut Vec<CachedRequest>,
+    is_out: impl Fn(&CachedRequest) -> bool,
+) -> Vec<CachedRequest> {
     let (out, rest) = std::mem::take(all).into_iter().partition(|k| is_out(k));
     *all = rest;
     out

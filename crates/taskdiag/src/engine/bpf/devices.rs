@@ -27,7 +27,7 @@ const LIST: usize = size_of::<ArrayHdr>();
 
 /// What stat(2) says of a file.
 #[derive(Clone, Copy)]
-struct Known {
+struct FileIds {
     dev: u32,
     inode: u64,
     nlink: u32,
@@ -35,7 +35,7 @@ struct Known {
 
 /// The files of an answer that are still to be asked for, and what is known of file systems.
 struct Devices<'s> {
-    stat: &'s mut dyn FnMut(&str) -> Option<Known>,
+    stat: &'s mut dyn FnMut(&str) -> Option<FileIds>,
     /// The file systems whose files have its device.
     plain: HashSet<u32>,
     /// The links of directories, by device and inode.
@@ -54,7 +54,7 @@ pub(super) fn complete(stream: &mut [u8]) -> u64 {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let s = rustix::fs::statx(CWD, path, flags, StatxFlags::INO | StatxFlags::NLINK).ok()?;
         let dev = device(s.stx_dev_major, s.stx_dev_minor);
-        Some(Known { dev, inode: s.stx_ino, nlink: s.stx_nlink })
+        Some(FileIds { dev, inode: s.stx_ino, nlink: s.stx_nlink })
     };
     Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new() }.stream(stream);
     calls
@@ -195,7 +195,7 @@ mod tests {
         let mut stat = |path: &str| {
             asked += 1;
             let fd: usize = path.rsplit('/').next()?.parse().ok()?;
-            said[fd].1.map(|dev| Known { dev, inode: 5, nlink: 2 })
+            said[fd].1.map(|dev| FileIds { dev, inode: 5, nlink: 2 })
         };
         Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new() }
             .stream(stream.as_mut_bytes());
@@ -226,7 +226,7 @@ mod tests {
         let mut asked = Vec::new();
         let mut stat = |path: &str| {
             asked.push(path.to_owned());
-            Some(Known { dev: 3, inode: 5, nlink: 4 })
+            Some(FileIds { dev: 3, inode: 5, nlink: 4 })
         };
         let (plain, links) = (HashSet::new(), HashMap::new());
         Devices { stat: &mut stat, plain, links }.stream(stream.as_mut_bytes());

@@ -77,7 +77,7 @@ pub struct Bpf {
     longest: std::time::Duration,
     /// Keep what is loaded for the next request.
     keep: bool,
-    kept: Option<Kept>,
+    kept: Option<LoadedRequest>,
     /// Memory for the next answer.
     spare: AlignedBuf,
     /// The limit of the stream's length.
@@ -86,7 +86,7 @@ pub struct Bpf {
 
 /// A loaded program, and the request that it was loaded for.
 #[derive(Debug)]
-struct Kept {
+struct LoadedRequest {
     run: LoadedProgram,
     strategy: Strategy,
     pid: u32,
@@ -100,7 +100,7 @@ struct Kept {
     expected: usize,
 }
 
-impl Kept {
+impl LoadedRequest {
     fn is_for(&self, req: &Request) -> bool {
         (self.strategy, self.pid, self.groups, self.members, self.limits)
             == (req.strategy, req.pid, req.groups, req.members, req.limits)
@@ -283,7 +283,7 @@ impl Bpf {
     /// Answers with the loaded program. `None` if it has to be loaded again.
     fn again(
         &mut self,
-        mut kept: Kept,
+        mut kept: LoadedRequest,
         head: &Info,
         req: &Request,
     ) -> Result<Option<(Bytes, u64)>, Error> {
@@ -352,8 +352,16 @@ impl Bpf {
                 if self.keep {
                     let &Request { strategy, pid, groups, members, limits, .. } = req;
                     let loaded_by = std::process::id();
-                    let kept =
-                        Kept { run, strategy, pid, groups, members, limits, loaded_by, expected };
+                    let kept = LoadedRequest {
+                        run,
+                        strategy,
+                        pid,
+                        groups,
+                        members,
+                        limits,
+                        loaded_by,
+                        expected,
+                    };
                     self.kept = Some(kept);
                 }
                 return Ok((stream, syscalls));

@@ -34,7 +34,7 @@ const OWNERS: [&str; 7] = [
 const FETCH: i32 = 1;
 
 /// Additional facts about instructions.
-pub struct Known<'a> {
+pub struct InsnFacts<'a> {
     /// "struct.member" that the instruction was relocated for.
     pub member: &'a dyn Fn(usize) -> Option<String>,
     /// The member whose offset is at this place of the read-only data.
@@ -168,7 +168,7 @@ fn functions(all: &[Insn]) -> Vec<usize> {
 
 struct Checker<'a> {
     all: &'a [Insn],
-    known: &'a Known<'a>,
+    known: &'a InsnFacts<'a>,
     /// Members of `st` that keep an object: they are compared with an owner's member somewhere.
     kept: BTreeSet<Expr>,
     new_kept: BTreeSet<Expr>,
@@ -184,7 +184,7 @@ struct Checker<'a> {
 }
 
 /// Returns the errors in the order of loads of a program, and the instructions that are checks.
-pub fn check(insns: &[u8], known: &Known<'_>) -> (Vec<String>, BTreeSet<usize>) {
+pub fn check(insns: &[u8], known: &InsnFacts<'_>) -> (Vec<String>, BTreeSet<usize>) {
     let all: Vec<Insn> =
         insns.chunks_exact(insn::SIZE).map(|b| insn::decode(b).expect("an instruction")).collect();
     let (kept, new_kept) = (BTreeSet::new(), BTreeSet::new());
@@ -489,7 +489,7 @@ mod tests {
             (i.class() == insn::LDX && i.src == SIGNAL).then(|| "signal_struct.tty".into())
         };
         let orders_loads = reorders.then_some(0);
-        let known = Known {
+        let known = InsnFacts {
             member: &member,
             offset: &|_| None,
             rodata: -1,

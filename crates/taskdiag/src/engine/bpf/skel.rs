@@ -397,7 +397,7 @@ mod tests {
         };
         let number = |name: &str| position(s.names, name).map_or(-1, |n| n as i32);
         let cast = it.functions.iter().position(|f| f == "bpf_rdonly_cast");
-        let known = order::Known {
+        let known = order::InsnFacts {
             member: &member,
             offset: &offset,
             rodata: number(RODATA),

@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 use taskdiag_wire::{Groups, Reason};
 
+use super::handover::{Parked, STUCK};
 use super::path::TaskDir;
 use super::read::Reader;
-use super::slot::{Parked, STUCK};
 use super::stop::Stop;
 use super::worker::Worker;
 

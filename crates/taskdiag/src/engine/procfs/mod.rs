@@ -5,7 +5,7 @@
 //! between requests, except for the `stat` and `statm` files of a session. The engine does not know
 //! the other engines.
 //!
-//! - `path`, `read` and `held` name and read files and directories;
+//! - `path`, `read` and `held_files` name and read files and directories;
 //! - `parse` turns their text into records;
 //! - `run` is what all threads that read have in common, and `worker` is one of these threads;
 //! - `task` goes through the groups of one task, and `links`, `memory`, `swap`, `files` and `text`
@@ -15,28 +15,29 @@
 //! - `shmem` tells how much of a shared memory object is swapped out;
 //! - `sockets` asks sock_diag(7) about the sockets among the files;
 //! - `unlisted` asks a socket itself where no list has it;
-//! - `owners`, `shares` and `names` find values that several tasks have, so that the answer has
+//! - `carriers`, `shares` and `names` find values that several tasks have, so that the answer has
 //!   them once;
 //! - `walk` decides which tasks are read, and by how many threads;
-//! - `slot`, `guard` and `supervise` do the same for reads that may wait for a task, so that the
-//!   answer does not wait;
+//! - `handover`, `guard` and `supervise` do the same for reads that may wait for a task, so that
+//!   the answer does not wait;
 //! - `cgroup` finds the ids of cgroups.
 //!
 //! It does not open the directory of a task first. A measurement showed that this gains nothing,
 //! even where 20 files of a task are read.
 
+mod carriers;
 mod cgroup;
 mod files;
 mod filestat;
 mod guard;
-mod held;
+mod handover;
+mod held_files;
 mod leader;
 mod limits;
 mod links;
 mod lists;
 mod memory;
 mod names;
-mod owners;
 #[cfg(not(feature = "testing"))]
 pub(crate) mod parse;
 #[cfg(feature = "testing")]
@@ -47,12 +48,11 @@ mod run;
 mod shares;
 mod shmem;
 mod sizes;
-mod slot;
 mod sockets;
 mod stop;
+mod subsystem_files;
 mod supervise;
 mod swap;
-mod tags;
 mod task;
 mod text;
 mod unlisted;
@@ -71,7 +71,7 @@ use rustix::io::Errno;
 use taskdiag_wire::{Done, Group, Groups, Strategy, StreamWriter, build};
 
 use self::cgroup::Cgroups;
-use self::held::HeldFiles;
+use self::held_files::HeldFiles;
 use self::limits::Budget;
 use self::names::FileNames;
 use self::read::Reader;

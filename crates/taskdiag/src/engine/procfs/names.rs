@@ -20,11 +20,11 @@ pub(super) struct FileNames(Mutex<HashMap<NameKey, u32>>);
 
 /// The names that one reader has met. It asks the shared table only about new ones.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct SeenNames {
     numbers: [HashMap<Box<[u8]>, u32>; 2],
 }
 
-impl Known {
+impl SeenNames {
     /// Returns the number of a name. A new name is written to `out`, which must stay in the answer,
     /// but not more of it than `most` bytes.
     pub(super) fn number(
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_name_is_written_once() {
         let all = FileNames::default();
-        let (mut a, mut b) = (Known::default(), Known::default());
+        let (mut a, mut b) = (SeenNames::default(), SeenNames::default());
         let mut out = StreamWriter::new();
         out.info(&StreamWriter::blank_info());
         out.begin_task(1, 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use taskdiag_wire::Groups;
 
 use super::cgroup::Cgroups;
-use super::held::HeldFiles;
+use super::held_files::HeldFiles;
 use super::limits::Budget;
 use super::names::FileNames;
 use super::shmem::Objects;

@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use rustix::io::Errno;
 use taskdiag_wire::{Group, Groups, Reason};
 
-use super::owners::Carrier;
+use super::carriers::Carrier;
 use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;

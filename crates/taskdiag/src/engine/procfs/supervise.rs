@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use taskdiag_wire::{Groups, StreamWriter};
 
+use super::handover::{Parked, Slot, ended};
 use super::path::{Path, TaskDir};
 use super::read::Reader;
 use super::run::Run;
-use super::slot::{Parked, Slot, ended};
 use super::walk::{child, readers_for};
 use super::worker::Worker;
 use crate::error::Error;

@@ -8,7 +8,7 @@ use std::thread;
 use rustix::io::Errno;
 use taskdiag_wire::{Strategy, StreamWriter};
 
-use super::owners::Shares;
+use super::carriers::Shares;
 use super::parse;
 use super::path::{Path, TaskDir};
 use super::read::Reader;

@@ -4,15 +4,15 @@
 use rustix::io::Errno;
 use taskdiag_wire::{Groups, Reason, StreamWriter};
 
+use super::carriers::Shares;
 use super::cgroup::Ids;
+use super::handover::Slot;
 use super::lists::{FileLists, Lists, MappedFiles};
-use super::names::Known;
-use super::owners::Shares;
+use super::names::SeenNames;
 use super::parse::{self, StatFile, StatusFile};
 use super::path::TaskDir;
 use super::read::Reader;
 use super::run::Run;
-use super::slot::Slot;
 use super::stop::{Stop, exhausted};
 use crate::engine::room::NAME_LEAST;
 
@@ -26,7 +26,7 @@ pub(super) struct Worker<'a> {
     pub(super) tids: Vec<u32>,
     /// Which thread of the current process carries the groups that its threads share.
     pub(super) shares: Shares,
-    pub(super) known: Known,
+    pub(super) known: SeenNames,
     pub(super) lists: Lists,
     pub(super) files: FileLists,
     pub(super) mapped: MappedFiles,
@@ -58,7 +58,7 @@ impl<'a> Worker<'a> {
             status: StatusFile::default(),
             tids: Vec::new(),
             shares: Shares::default(),
-            known: Known::default(),
+            known: SeenNames::default(),
             lists: Lists::default(),
             files: FileLists::default(),
             mapped: MappedFiles::default(),

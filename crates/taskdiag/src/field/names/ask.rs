@@ -9,7 +9,7 @@ use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::FoundName;
-use super::files::Kind;
+use super::files::AccountKind;
 
 /// The longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ pub fn name_service_is_slow() -> bool {
 }
 
 /// An id and its name.
-pub type Told = (Kind, u32, FoundName);
+pub type FoundEntry = (AccountKind, u32, FoundName);
 
 /// The thread that asks, one in a process.
 static ASKER: Mutex<Option<Asker>> = Mutex::new(None);
@@ -33,8 +33,8 @@ static ASKER: Mutex<Option<Asker>> = Mutex::new(None);
 /// A thread that asks, and the channels to and from it.
 #[derive(Debug)]
 struct Asker {
-    questions: Sender<(Kind, u32)>,
-    answers: Receiver<Told>,
+    questions: Sender<(AccountKind, u32)>,
+    answers: Receiver<FoundEntry>,
     /// Has it not answered the last question yet?
     is_busy: bool,
     /// The process of the thread. After a fork, a child has a copy of this struct, but not the
@@ -44,7 +44,7 @@ struct Asker {
 
 /// Asks for an id. Returns all answers that have arrived, which may be about earlier ids, and may
 /// lack this one. `waited` is the sum of earlier waits.
-pub fn ask(kind: Kind, id: u32, waited: &Cell<Duration>) -> Vec<Told> {
+pub fn ask(kind: AccountKind, id: u32, waited: &Cell<Duration>) -> Vec<FoundEntry> {
     let begun = Instant::now();
     let left = PATIENCE.min(PATIENCE_FOR_ALL.saturating_sub(waited.get()));
     // In a forked copy of a process whose thread held the lock, the lock is never released.
@@ -74,7 +74,7 @@ pub fn ask(kind: Kind, id: u32, waited: &Cell<Duration>) -> Vec<Told> {
 }
 
 impl Asker {
-    fn ask(&mut self, kind: Kind, id: u32, left: Duration) -> Vec<Told> {
+    fn ask(&mut self, kind: AccountKind, id: u32, left: Duration) -> Vec<FoundEntry> {
         let mut told = Vec::new();
         if self.is_busy {
             let Ok(late) = self.answers.try_recv() else { return told };
@@ -99,7 +99,7 @@ impl Asker {
 
 /// A thread that asks. `None` if none can be started.
 fn start() -> Option<Asker> {
-    let (questions, asked) = channel::<(Kind, u32)>();
+    let (questions, asked) = channel::<(AccountKind, u32)>();
     let (tell, answers) = channel();
     let work = move || {
         for (kind, id) in asked {
@@ -112,10 +112,10 @@ fn start() -> Option<Asker> {
     Some(Asker { questions, answers, is_busy: false, pid: std::process::id() })
 }
 
-fn look_up(kind: Kind, id: u32) -> FoundName {
+fn look_up(kind: AccountKind, id: u32) -> FoundName {
     let name = match kind {
-        Kind::User => uzers::get_user_by_uid(id).map(|u| u.name().to_owned()),
-        Kind::Group => uzers::get_group_by_gid(id).map(|g| g.name().to_owned()),
+        AccountKind::User => uzers::get_user_by_uid(id).map(|u| u.name().to_owned()),
+        AccountKind::Group => uzers::get_group_by_gid(id).map(|g| g.name().to_owned()),
     };
     // musl reads comments, and lines for the module "compat", as users.
     let is_line = |n: &[u8]| cfg!(not(target_env = "gnu")) && matches!(n[0], b'#' | b'+' | b'-');

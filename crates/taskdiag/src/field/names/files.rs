@@ -9,32 +9,32 @@ use super::NameMap;
 
 /// The number of ids that a line needs after its name and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AccountKind {
     /// A uid and a gid: `/etc/passwd`.
     User,
     /// A gid: `/etc/group`.
     Group,
 }
 
-impl Kind {
+impl AccountKind {
     /// The file.
     pub fn file(self) -> &'static str {
         match self {
-            Kind::User => "/etc/passwd",
-            Kind::Group => "/etc/group",
+            AccountKind::User => "/etc/passwd",
+            AccountKind::Group => "/etc/group",
         }
     }
     /// Its name in nsswitch.conf.
     fn database(self) -> &'static [u8] {
         match self {
-            Kind::User => b"passwd",
-            Kind::Group => b"group",
+            AccountKind::User => b"passwd",
+            AccountKind::Group => b"group",
         }
     }
 }
 
 /// The names in a file. The first line of an id counts.
-pub fn read(text: &[u8], kind: Kind) -> NameMap {
+pub fn read(text: &[u8], kind: AccountKind) -> NameMap {
     let mut map = NameMap::new();
     for line in text.split(|b| *b == b'\n') {
         if let Some((name, id)) = entry(line, kind) {
@@ -46,7 +46,7 @@ pub fn read(text: &[u8], kind: Kind) -> NameMap {
 }
 
 /// The name and the id in a line, if it has them.
-fn entry(line: &[u8], kind: Kind) -> Option<(&[u8], u32)> {
+fn entry(line: &[u8], kind: AccountKind) -> Option<(&[u8], u32)> {
     let line = trim_start(line);
     // The C library reads a C string, which ends at a NUL.
     let line = line.split(|b| *b == 0).next().unwrap_or_default();
@@ -59,7 +59,7 @@ fn entry(line: &[u8], kind: Kind) -> Option<(&[u8], u32)> {
         return None;
     }
     let (id, rest) = number(rest)?;
-    if kind == Kind::User {
+    if kind == AccountKind::User {
         number(rest)?;
     }
     Some((name, id))
@@ -107,7 +107,7 @@ fn number(text: &[u8]) -> Option<(u32, &[u8])> {
 
 /// Does nsswitch.conf name the file first, with final results? If not, or without such a line (the
 /// default has changed), only the C library knows the name.
-pub fn come_first(kind: Kind) -> bool {
+pub fn come_first(kind: AccountKind) -> bool {
     // Other C libraries have no such file.
     if !cfg!(target_env = "gnu") {
         return true;
@@ -115,7 +115,7 @@ pub fn come_first(kind: Kind) -> bool {
     says_files(&fs::read("/etc/nsswitch.conf").unwrap_or_default(), kind)
 }
 
-fn says_files(conf: &[u8], kind: Kind) -> bool {
+fn says_files(conf: &[u8], kind: AccountKind) -> bool {
     let mut found = conf.split(|b| *b == b'\n').filter_map(|line| {
         let line = line.split(|b| *b == b'#').next().unwrap_or_default().trim_ascii();
         let at = memchr::memchr(b':', line)?;
@@ -167,7 +167,7 @@ mod tests {
             "u:x:5:4294967296",
             "u:x:5:-1::",
         ] {
-            assert_eq!(named(no, Kind::User), None, "{no}");
+            assert_eq!(named(no, AccountKind::User), None, "{no}");
         }
         for (yes, id) in [
             ("u:x:5:5", 5),
@@ -179,18 +179,18 @@ mod tests {
             ("u:x:-18446744073709551615:5", 1),
             ("u:x:005:5\0junk", 5),
         ] {
-            assert_eq!(named(yes, Kind::User), Some((b"u".to_vec(), id)), "{yes}");
+            assert_eq!(named(yes, AccountKind::User), Some((b"u".to_vec(), id)), "{yes}");
         }
-        assert_eq!(named("g:x:5", Kind::Group), Some((b"g".to_vec(), 5)));
-        assert_eq!(named("g:x:5:a,b", Kind::Group), Some((b"g".to_vec(), 5)));
-        let two = read(b"#a:x:7:7\nb:x:7:7\nc:x:7:7\n:x:8:8\nd:x:8:8", Kind::User);
+        assert_eq!(named("g:x:5", AccountKind::Group), Some((b"g".to_vec(), 5)));
+        assert_eq!(named("g:x:5:a,b", AccountKind::Group), Some((b"g".to_vec(), 5)));
+        let two = read(b"#a:x:7:7\nb:x:7:7\nc:x:7:7\n:x:8:8\nd:x:8:8", AccountKind::User);
         assert_eq!(two[&7].as_deref(), Some(&b"b"[..]));
         assert_eq!(two[&8], None);
     }
 
     #[test]
     fn the_order_in_nsswitch() {
-        let says = |text: &str| says_files(text.as_bytes(), Kind::User);
+        let says = |text: &str| says_files(text.as_bytes(), AccountKind::User);
         for yes in [
             "passwd: files",
             "group: db\n passwd :\tFILES systemd",

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use ask::name_service_is_slow;
-use files::Kind;
+use files::AccountKind;
 
 type FoundName = Option<Arc<[u8]>>;
 type NameMap = HashMap<u32, FoundName>;
@@ -37,7 +37,7 @@ struct NameTable {
 }
 
 impl NameTable {
-    fn map(&self, kind: Kind) -> &RefCell<NameMap> {
+    fn map(&self, kind: AccountKind) -> &RefCell<NameMap> {
         self.map.get_or_init(|| {
             RefCell::new(match files::come_first(kind) {
                 true => files::read(&fs::read(kind.file()).unwrap_or_default(), kind),
@@ -46,7 +46,7 @@ impl NameTable {
         })
     }
     /// The cached result, if there is one.
-    fn get(&self, kind: Kind, id: u32) -> Option<FoundName> {
+    fn get(&self, kind: AccountKind, id: u32) -> Option<FoundName> {
         if let Some((last, name)) = &*self.last.borrow() {
             if *last == id {
                 return Some(name.clone());
@@ -61,19 +61,19 @@ impl NameTable {
 impl OwnerNames {
     /// Name of a user, `None` for a uid without one.
     pub fn user(&self, uid: u32) -> Option<Arc<[u8]>> {
-        self.name(Kind::User, uid)
+        self.name(AccountKind::User, uid)
     }
     /// Name of a group, `None` for a gid without one.
     pub fn group(&self, gid: u32) -> Option<Arc<[u8]>> {
-        self.name(Kind::Group, gid)
+        self.name(AccountKind::Group, gid)
     }
-    fn table(&self, kind: Kind) -> &NameTable {
+    fn table(&self, kind: AccountKind) -> &NameTable {
         match kind {
-            Kind::User => &self.users,
-            Kind::Group => &self.groups,
+            AccountKind::User => &self.users,
+            AccountKind::Group => &self.groups,
         }
     }
-    fn name(&self, kind: Kind, id: u32) -> FoundName {
+    fn name(&self, kind: AccountKind, id: u32) -> FoundName {
         self.table(kind).get(kind, id).unwrap_or_else(|| {
             for (kind, id, name) in ask::ask(kind, id, &self.waited) {
                 self.table(kind).map(kind).borrow_mut().insert(id, name);

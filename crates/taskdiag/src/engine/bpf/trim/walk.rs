@@ -14,16 +14,16 @@ pub(super) const TARGET: u8 = 8;
 
 /// The known value of a register.
 #[derive(Clone, Copy, PartialEq)]
-enum Known {
+enum RegisterValue {
     Unknown,
     Number(u64),
     /// The address of this byte of the read-only data.
     Address(u64),
 }
 
-use Known::{Address, Number, Unknown};
+use RegisterValue::{Address, Number, Unknown};
 
-type Registers = [Known; 11];
+type Registers = [RegisterValue; 11];
 
 /// In `Walk::state`: not reached yet.
 const NOT_REACHED: u32 = u32::MAX;
@@ -165,14 +165,14 @@ fn load(value: &[u8], at: u64, size: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes))
 }
 
-fn operand(insn: &Insn, r: &Registers) -> Known {
+fn operand(insn: &Insn, r: &Registers) -> RegisterValue {
     match insn.code & REGISTER {
         0 => Number(i64::from(insn.imm) as u64),
         _ => r[usize::from(insn.src)],
     }
 }
 
-fn arithmetic(insn: &Insn, r: &Registers) -> Known {
+fn arithmetic(insn: &Insn, r: &Registers) -> RegisterValue {
     let wide = insn.class() == ALU64;
     let (op, a, b) = (insn.code & 0xf0, r[usize::from(insn.dst)], operand(insn, r));
     // A sign-extending move, a signed division.

@@ -76,7 +76,7 @@ const PROCESSES: &[&str] = &[
 ];
 
 /// The rows: processes of one answer, and threads of another one that was made right after it.
-pub struct Both<'a> {
+pub struct WithThreads<'a> {
     columns: &'a [Column],
     cx: &'a Context,
     processes: &'a Snapshot,
@@ -88,7 +88,7 @@ pub struct Both<'a> {
     of: HashMap<u32, Vec<u32>>,
 }
 
-impl<'a> Both<'a> {
+impl<'a> WithThreads<'a> {
     /// Rows of these processes with all their threads.
     pub fn new(
         columns: &'a [Column],
@@ -96,13 +96,13 @@ impl<'a> Both<'a> {
         processes: &'a Snapshot,
         tasks: &'a [u32],
         threads: &'a Snapshot,
-    ) -> Both<'a> {
+    ) -> WithThreads<'a> {
         let mut of: HashMap<u32, Vec<u32>> = HashMap::new();
         for (i, task) in threads.tasks().enumerate() {
             of.entry(task.tgid()).or_default().push(i as u32);
         }
         let thread_cx = Context::of(threads, true);
-        Both { columns, cx, processes, tasks, threads, thread_cx, of }
+        WithThreads { columns, cx, processes, tasks, threads, thread_cx, of }
     }
     /// A row in which the columns `without` are `-`. Values whose text depends on the task are made
     /// text here.
@@ -125,7 +125,7 @@ impl<'a> Both<'a> {
     }
 }
 
-impl Rows for Both<'_> {
+impl Rows for WithThreads<'_> {
     fn each(&self, take: &mut Take<'_>) -> io::Result<()> {
         let stream = self.processes.stream();
         for task in self.tasks.iter().filter_map(|i| stream.get(*i as usize)) {

@@ -24,17 +24,21 @@ use crate::snapshot::Snapshot;
 
 /// A session, and the identities of its descriptors.
 #[derive(Debug)]
-pub struct Kept {
+pub struct GuardedSession {
     session: ManuallyDrop<Session>,
     noted: Vec<(RawFd, Option<Identity>)>,
     caller: Caller,
 }
 
-impl Kept {
+impl GuardedSession {
     /// Opens a session with these engines.
-    pub fn open(request: Request, choice: Choice, engines: Engines) -> Result<Kept, Error> {
+    pub fn open(
+        request: Request,
+        choice: Choice,
+        engines: Engines,
+    ) -> Result<GuardedSession, Error> {
         let session = ManuallyDrop::new(Session::with(request, choice, engines)?);
-        Ok(Kept { session, noted: Vec::new(), caller: Caller::now() })
+        Ok(GuardedSession { session, noted: Vec::new(), caller: Caller::now() })
     }
 
     /// Does it still have all its descriptors? Otherwise it must not be used.
@@ -87,7 +91,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for GuardedSession {
     fn drop(&mut self) {
         if self.is_whole() {
             // SAFETY: it is not used after this.
@@ -132,13 +136,13 @@ struct Identity {
     device: u64,
     inode: u64,
     /// BPF objects share an inode, so they are distinguished by kind and id.
-    object: Option<(Kind, u32)>,
+    object: Option<(ObjectKind, u32)>,
 }
 
 /// The kind of a BPF object. The kernel numbers the objects of each kind separately, so a number
 /// alone does not tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ObjectKind {
     Map,
     Program,
     Link,
@@ -165,13 +169,13 @@ impl Identity {
 }
 
 /// The kind of BPF object of a descriptor.
-fn kind(fd: RawFd) -> Option<Kind> {
+fn kind(fd: RawFd) -> Option<ObjectKind> {
     let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     // The kernel writes "bpf-map", but "bpf_link".
     match link.to_str()?.strip_prefix("anon_inode:bpf")?.trim_start_matches(['-', '_']) {
-        "map" => Some(Kind::Map),
-        "prog" => Some(Kind::Program),
-        "link" => Some(Kind::Link),
+        "map" => Some(ObjectKind::Map),
+        "prog" => Some(ObjectKind::Program),
+        "link" => Some(ObjectKind::Link),
         _ => None,
     }
 }
@@ -210,8 +214,8 @@ mod tests {
     fn request() -> Request {
         Request::all(Groups::BASE | Groups::STAT)
     }
-    fn kept(engine: EngineId) -> Kept {
-        Kept::open(request(), Choice::Only(engine), Engines::kept()).expect("it opens")
+    fn kept(engine: EngineId) -> GuardedSession {
+        GuardedSession::open(request(), Choice::Only(engine), Engines::kept()).expect("it opens")
     }
 
     /// Puts another file under the number, as a program does that closes everything and opens a
@@ -248,8 +252,8 @@ mod tests {
             }
             assert!(kept.noted.len() > 5 && kept.is_whole(), "{:?}", kept.noted);
         }
-        let a_map = |kept: &Kept| {
-            let is_map = |i: Identity| i.object.is_some_and(|(kind, _)| kind == Kind::Map);
+        let a_map = |kept: &GuardedSession| {
+            let is_map = |i: Identity| i.object.is_some_and(|(kind, _)| kind == ObjectKind::Map);
             kept.noted.iter().find(|(_, i)| i.is_some_and(is_map)).expect("there are maps").0
         };
         let (fd, other) = (a_map(&ours), a_map(&theirs));

@@ -29,7 +29,7 @@ pub struct Others {
 
 /// The processes with a row, and those without.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ChosenProcesses {
     /// The processes with a row, in the order of the answer.
     pub rows: Vec<u32>,
     /// The processes without a row.
@@ -47,10 +47,15 @@ pub fn amount(cx: &Context, field: &Field, row: &Row<'_>) -> Option<u64> {
 }
 
 /// Chooses about `most` of these processes, those with the most memory first.
-pub fn choose(cx: &Context, all: Tasks<'_>, memory: &'static Field, most: usize) -> Kept {
+pub fn choose(
+    cx: &Context,
+    all: Tasks<'_>,
+    memory: &'static Field,
+    most: usize,
+) -> ChosenProcesses {
     let stream = all.snapshot.stream();
     let (rows, without) = (all.indices.to_vec(), Vec::new());
-    let mut kept = Kept { rows, without, others: BTreeMap::new() };
+    let mut kept = ChosenProcesses { rows, without, others: BTreeMap::new() };
     if kept.rows.len() <= most {
         return kept;
     }

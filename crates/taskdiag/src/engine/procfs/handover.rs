@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use taskdiag_wire::{Groups, StreamWriter};
 
-use super::owners::Shares;
+use super::carriers::Shares;
 
 /// The number of threads of this process that are stuck waiting for other tasks.
 pub(super) static STUCK: AtomicUsize = AtomicUsize::new(0);

@@ -1,5 +1,5 @@
-//! What clap finds wrong with arguments, in the words of this program: one sentence that says what
-//! to type instead.
+//! Rewrites the errors of clap in the style of this program: one sentence that says what to type
+//! instead.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -35,8 +35,7 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("", "-V", "'taskdiag --version' prints the version"),
 ];
 
-/// The sentence about an error. The first line is the error, further ones are of the kind that clap
-/// makes.
+/// The sentence about an error. The first line is the error. The other lines come from clap.
 pub fn sentence(e: &clap::Error) -> String {
     let get = |kind| e.get(kind);
     let text = |kind| match get(kind) {
