@@ -1,14 +1,15 @@
 //! The one declaration of everything that a task's message can hold: groups and the attributes
 //! beside them, with their numbers, and whether each is a record, a list or a blob.
 //!
-//! The row of a group also says what the group is: [`properties`](crate::properties) lists what it
-//! may say, and has the usual value of whatever a row does not mention.
+//! The row of a group also sets its properties: [`properties`](crate::properties) lists them, with
+//! the usual value of each.
 //!
 //! Everything that must know all of them is made from it by a macro that
 //! [`registry!`](crate::registry!) calls: the types [`Group`] and [`Groups`](crate::Groups), the
 //! `A_*` constants, the decoder's checks, the crate's exports, the tests of the layout and of the
 //! columns, the comparison of engines, the fuzzer, and the BPF programs' constants. So none of
-//! these can miss one: a group without its struct, or a struct without its group, does not compile.
+//! these can miss a group: one without its struct does not compile, nor does a struct without its
+//! group.
 //!
 //! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
 
@@ -94,7 +95,7 @@ macro_rules! registry {
                 Autogroup = 24 autogroup AUTOGROUP {
                     owner: Owner::Process, program: Program::More, steady: true,
                 },
-                /// Who logged in, and in which audit session.
+                /// Who logged in, and the number of the audit session.
                 Login = 25 login LOGIN {
                     program: Program::More, public: Public::Always, steady: true,
                     procfs_ns: 2 * FILE,
@@ -232,7 +233,7 @@ macro_rules! __only_lists {
 use crate::layout::{Attribute, CStruct};
 use crate::names::Group;
 
-/// What an attribute is made of.
+/// The structs of an attribute.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Shape {
@@ -286,7 +287,7 @@ macro_rules! shapes {
             const TABLE: &'static CStruct = &crate::$al::C;
         })*
 
-        /// What an attribute of this type is made of. `None` if the type is not known, or is
+        /// The structs of an attribute of this type. `None` if the type is not known, or is
         /// MISSING, which is a list of another kind.
         pub const fn shape(kind: u16) -> Option<Shape> {
             Some(match kind {

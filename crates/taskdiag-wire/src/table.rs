@@ -110,7 +110,7 @@ macro_rules! plain {
     (@table $(#[$m:meta])* $name:ident = $c:literal, $least:expr; { $($(#[$fm:meta])* $f:ident: $t:ty,)* }) => {
         plain!(@struct $(#[$m])* $name { $($(#[$fm])* $f: $t,)* });
         impl $name {
-            /// What the C compiler must agree with.
+            /// Facts that the C compiler must confirm.
             pub const C: CStruct = CStruct {
                 name: $c,
                 size: size_of::<$name>(),

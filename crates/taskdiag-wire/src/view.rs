@@ -34,7 +34,7 @@ impl<'a> TaskView<'a> {
     pub fn tgid(&self) -> u32 {
         self.tgid
     }
-    /// Is this the thread-group leader?
+    /// Whether this is the thread-group leader.
     pub fn is_leader(&self) -> bool {
         self.pid == self.tgid
     }

@@ -1,5 +1,5 @@
-//! The decoder against bytes that are not what they should be: every rule of `uapi/task_diag.h`
-//! about what is refused, what is skipped and what is joined. Requests are in `request.rs`.
+//! The decoder on invalid bytes: every rule of `uapi/task_diag.h` about what is refused, skipped
+//! and joined. Requests are in `request.rs`.
 
 mod common;
 
@@ -449,7 +449,8 @@ fn a_value_with_a_gap_or_an_end_missing_says_that_it_is_cut() {
         let b = s.get(0).and_then(|t| t.cmdline().map(|b| (b.data.to_vec(), b.is_cut())));
         assert_eq!(b, Some((want.as_bytes().to_vec(), true)));
     }
-    // A piece that names another total is of another value: it must not make this one too long.
+    // A piece that names another total belongs to another value: it must not make this one too
+    // long.
     let mut other = piece(8, &[b'x'; 64]);
     put32(&mut other, 16, 4096);
     let bytes = stream(&[task_msg(7, 0, &[piece(0, b"aaaaaaaa"), other].concat())], 1);

@@ -1,6 +1,6 @@
 //! Files that are made from the registry: `bpf/members.h`, the numbers of members for the BPF
 //! programs, and which groups each program has. With `TASKDIAG_WRITE=1` it writes them; otherwise
-//! it compares, so that a change of a record without them fails.
+//! it compares, so that a change of a record without an update of these files fails.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -3,8 +3,8 @@
 //! written.
 //!
 //! `TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test golden` makes the files of this version
-//! where they are not there. Files that are there are never written again: what they hold was saved
-//! by users, too. The text is made from the values that go into the stream, not from the stream.
+//! where they are not there. Existing files are never written again, because users have saved such
+//! streams. The text is made from the values that go into the stream, not from the stream.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -61,7 +61,7 @@ fn blob_line(out: &mut String, attr: u16, kind: u32, flags: u16, total: usize, d
     writeln!(out, "blob {attr} kind {kind} flags {flags} total {total}: {data}").unwrap();
 }
 
-/// A stream and the text of what is in it.
+/// A stream and its content as text.
 struct Made {
     w: StreamWriter,
     text: String,

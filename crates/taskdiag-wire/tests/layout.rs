@@ -1,6 +1,6 @@
-//! Pins the Rust layouts to `uapi/task_diag.h`: the system's C compiler says where each member
-//! lies and what each constant is, and both sides must name the same things. It does not test what
-//! the members mean.
+//! Pins the Rust layouts to `uapi/task_diag.h`: the system's C compiler prints the place of each
+//! member and the value of each constant, and both sides must name the same things. It does not
+//! test what the members mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -141,7 +141,7 @@ fn sizes_and_offsets_are_those_of_the_c_compiler() {
     assert_eq!(c_values(&ask), want);
 }
 
-/// Every constant of the header, with what Rust takes it for.
+/// Every constant of the header, with its value in Rust.
 fn constants() -> Vec<(String, i64)> {
     let mut t: Vec<(String, i64)> = [
         ("VERSION", VERSION as i64),
@@ -244,8 +244,8 @@ fn a_bit_of_valid_stands_for_each_member_in_order() {
     assert_eq!(records + 1, STRUCTS.len(), "all but Shared have bits of valid");
 }
 
-/// The header says which group an attribute comes with, and the registry says it, too. An attribute
-/// that no group is named for, or more than one, is no part of a group's value.
+/// The header names the group of each attribute, and so does the registry. Both must agree. An
+/// attribute that no group is named for, or more than one, is no part of a group's value.
 #[test]
 fn attributes_are_of_the_group_that_the_header_says() {
     for g in Group::ALL {

@@ -19,7 +19,7 @@ fn refused(bytes: &[u8], with: &str) {
     }
 }
 
-/// A good request with its length field set to what it is.
+/// A good request with its length field corrected.
 fn grown(mut bytes: Vec<u8>, more: &[u8]) -> Vec<u8> {
     bytes.extend(more);
     let n = bytes.len() as u32;

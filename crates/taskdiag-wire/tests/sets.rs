@@ -1,6 +1,6 @@
-//! Looks for sets of groups that are written by hand. What a group is stands in its row of the
-//! registry, and sets follow from that (`properties.rs`). A list of groups elsewhere lacks each
-//! group that is added later, and nothing says so.
+//! Looks for sets of groups that are written by hand. The row of a group in the registry has its
+//! properties, and sets follow from them (`properties.rs`). A list of groups elsewhere lacks each
+//! group that is added later, and nothing reports that.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use taskdiag_wire::Group;
 
-/// The sets that are written by hand, each with a comment that says why. They say what one place
-/// reads or shows, not what the groups are. To add one, remove one.
+/// The sets that are written by hand, each with a comment that says why. They name what one place
+/// reads or shows, and not a property of groups. To add one, remove one.
 const BY_HAND: [(&str, &str); 5] = [
     ("crates/taskdiag/src/engine/auto/cost.rs", "MAPPED"),
     ("crates/taskdiag/src/files/mod.rs", "GROUPS"),
@@ -70,7 +70,7 @@ fn comment(before: &[&str]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The sources below a directory, without those of tests and of what is built.
+/// The sources below a directory, without tests and build outputs.
 fn sources(dir: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());

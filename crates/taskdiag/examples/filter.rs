@@ -1,5 +1,5 @@
-//! Rows that an expression picks, the largest first. Without one, those above 1 MiB, of which this
-//! example is one. `cargo run --example filter -- 'rss > 10M and user == "root"'`
+//! Rows that an expression picks, the largest first. Without one, processes above 1 MiB, such as
+//! this example. `cargo run --example filter -- 'rss > 10M and user == "root"'`
 
 use std::io::Write;
 

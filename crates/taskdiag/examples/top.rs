@@ -1,4 +1,5 @@
-//! Who used the CPU: three answers, a second apart, from a session. `cargo run --example top`
+//! Prints the tasks that used the CPU: three answers, a second apart, from a session. `cargo run
+//! --example top`
 
 use std::time::Duration;
 

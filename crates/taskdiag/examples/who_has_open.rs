@@ -1,4 +1,5 @@
-//! Who has files open below a directory. `cargo run --example who_has_open -- /var/log`
+//! Prints the processes that have files open below a directory. `cargo run --example who_has_open
+//! -- /var/log`
 
 use taskdiag::files::Files;
 use taskdiag::{Groups, Request};

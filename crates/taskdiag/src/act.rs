@@ -67,7 +67,7 @@ pub enum NotDone {
         done: usize,
         /// The number of threads that the process has.
         of: usize,
-        /// What the system said.
+        /// The system's error.
         why: io::Error,
     },
 }
@@ -175,8 +175,8 @@ impl Held {
         Ok(stat(self.dir.as_fd())?.start_ticks)
     }
 
-    /// Has the process ended? A zombie has. A process whose first thread has ended, and whose other
-    /// threads live, has not.
+    /// Has the process ended? A zombie has. A process is alive if its first thread has ended but
+    /// other threads live.
     pub fn has_ended(&self) -> bool {
         stat(self.dir.as_fd()).map_or(true, |s| matches!(s.state, b'Z' | b'X') && s.threads <= 1)
     }
@@ -347,7 +347,7 @@ fn started(dir: BorrowedFd<'_>) -> Result<u64, NotDone> {
 
 /// Did the task with this directory start at this time, in ns since boot?
 fn is_task(dir: BorrowedFd<'_>, start_ns: u64) -> Result<bool, NotDone> {
-    // A directory is of one task for ever, so the number says nothing more.
+    // A directory stands for one task for ever, so the number proves nothing more.
     let id = |start_ns| TaskId::new(0, start_ns, Tick::here());
     Ok(id(started(dir)?).is_same(&id(start_ns)))
 }
@@ -382,7 +382,7 @@ fn parse(text: &[u8]) -> Option<Stat> {
 }
 
 /// The process of a pidfd, in the pid namespace of `/proc`. `None` if it has ended and is reaped,
-/// if it has no pid there, or if this process has none there, so that /proc does not show it.
+/// or if it or this process has no pid there, so that /proc does not show it.
 pub fn of_pidfd(pidfd: BorrowedFd<'_>) -> Option<Held> {
     let info = std::fs::read(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     let line = info.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Pid:"))?;

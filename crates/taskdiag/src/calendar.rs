@@ -35,7 +35,7 @@ const DAY: i64 = 86_400;
 /// Clocks differ at most this much from UTC, including changes of the date line.
 const FAR: i64 = 27 * 3600;
 
-/// Days since 1970 of a date of the Gregorian calendar. The formula is that of Howard Hinnant's
+/// Days since 1970 of a date of the Gregorian calendar. The formula is Howard Hinnant's
 /// `days_from_civil`: years begin in March, so that the leap day is the last one.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -71,11 +71,11 @@ impl DateTime {
         let is_date = (1..=31).contains(&day) && date(of_epoch) == (year, month, day);
         is_date.then_some(DateTime { seconds: of_epoch * DAY + h * 3600 + m * 60 + s })
     }
-    /// What a clock in UTC shows at a moment, in seconds since 1970.
+    /// The UTC time at a moment, in seconds since 1970.
     pub fn in_utc(unix: i64) -> DateTime {
         DateTime { seconds: unix }
     }
-    /// What the local clock shows at a moment, in seconds since 1970.
+    /// The local time at a moment, in seconds since 1970.
     pub fn in_local(unix: i64) -> DateTime {
         DateTime { seconds: unix.saturating_add(offset(unix)) }
     }

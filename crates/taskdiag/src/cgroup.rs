@@ -1,7 +1,7 @@
 //! Parses the path of a control group: the unit, slice and login session of systemd, a container
 //! and its runtime, a pod of Kubernetes.
 //!
-//! These are pure functions over the path in `/proc/PID/cgroup`. The rules for systemd are those of
+//! These are pure functions over the path in `/proc/PID/cgroup`. The rules for systemd come from
 //! its documentation (systemd.slice(5), "Control Group APIs and Delegation"). Container runtimes
 //! have no common rule, so each is recognized by the names that it uses. No runtime is asked, so
 //! facts that are not in the path, such as the name of a container, are missing.
@@ -99,7 +99,7 @@ pub fn slice(path: &[u8]) -> &[u8] {
     parts(path).take_while(|p| is_slice(p)).last().unwrap_or(ROOT_SLICE)
 }
 
-/// The uid of the user in whose slice it is.
+/// The uid of the user that the slice belongs to.
 pub fn owner(path: &[u8]) -> Option<u32> {
     let digits = middle(slice(path), b"user-", b".slice")?;
     std::str::from_utf8(digits).ok()?.parse().ok()

@@ -1,4 +1,4 @@
-//! What changed between two answers to the same request.
+//! Changes between two answers to the same request.
 //!
 //! Tasks are found again by their [`TaskId`].
 
@@ -9,7 +9,7 @@ use taskdiag_wire::{Io, Sched, Stat, TaskView};
 use crate::snapshot::Snapshot;
 use crate::task_id::TaskId;
 
-/// What changed between an older snapshot and a newer one: see [`Snapshot::since`].
+/// Changes between an older snapshot and a newer one: see [`Snapshot::since`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Changes<'a> {
@@ -53,7 +53,8 @@ impl Stayed<'_> {
         let seconds = interval.as_secs_f64();
         (seconds > 0.0).then_some(self.cpu_time()?.as_secs_f64() / seconds)
     }
-    /// Page faults meanwhile: minor and major ones. `None`: STAT is not known in both.
+    /// Page faults between the two answers: minor and major ones. `None`: STAT is not known in
+    /// both.
     pub fn faults(&self) -> Option<(u64, u64)> {
         self.both::<(u64, u64)>(|t| {
             let stat = t.record::<Stat>()?;
@@ -69,8 +70,8 @@ impl Stayed<'_> {
         })
         .map(|(old, new)| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1)))
     }
-    /// Context switches meanwhile: voluntary and involuntary ones. `None`: SCHED is not known in
-    /// both.
+    /// Context switches between the two answers: voluntary and involuntary ones. `None`: SCHED is
+    /// not known in both.
     pub fn switches(&self) -> Option<(u64, u64)> {
         self.both::<(u64, u64)>(|t| {
             let sched = t.record::<Sched>()?;
@@ -84,7 +85,7 @@ impl Stayed<'_> {
 }
 
 impl Snapshot {
-    /// What changed since an older snapshot of the same request. Both need BASE, because it has the
+    /// Changes since an older snapshot of the same request. Both need BASE, because it has the
     /// start time of a task.
     ///
     /// A counter that is lower than before, which only a counter of the kernel that wrapped can be,

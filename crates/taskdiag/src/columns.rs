@@ -5,8 +5,8 @@
 //! A [`Builder`] takes the rows one by one and makes [`Batch`]es of them. Python's Arrow stream and
 //! the command's `--arrow` and `--parquet` are made from these.
 //!
-//! A value that is not known is null and never 0. What a task just does not have follows the rule
-//! of the JSON output: an amount is 0 and a list is empty, and everything else is null.
+//! A value that is not known is null and never 0. For a task that does not have a value, the rule
+//! of the JSON output applies: an amount is 0, a list is empty, and everything else is null.
 
 use crate::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 
@@ -71,14 +71,14 @@ impl Type {
     }
 }
 
-/// What a column is.
+/// The properties of a column.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Its requested name.
     pub name: String,
     /// Its type.
     pub kind: Type,
-    /// Unit of the values; empty: they have none.
+    /// The unit of the values; empty if they have none.
     pub unit: &'static str,
     /// The kernel field or file.
     pub source: &'static str,
@@ -131,7 +131,7 @@ impl Spec {
 /// Texts one after the other, with the place where each ends.
 #[derive(Debug)]
 pub struct Texts {
-    /// Where each begins, and where the last one ends.
+    /// The start of each text, and the end of the last one.
     pub offsets: Vec<i32>,
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -209,9 +209,9 @@ pub enum Data {
     Bool(Vec<u8>, usize),
     /// Texts.
     Text(Text),
-    /// Where each list begins in the texts, and where the last one ends.
+    /// The start of each list in the texts, and the end of the last one.
     TextList(Vec<i32>, Text),
-    /// Where each list begins in the numbers, and where the last one ends.
+    /// The start of each list in the numbers, and the end of the last one.
     U32List(Vec<i32>, Vec<u32>),
 }
 
@@ -221,7 +221,7 @@ pub enum Data {
 pub struct Column {
     /// The values; a null row has any value.
     pub data: Data,
-    /// Which rows are null, in order.
+    /// Whether each row is null, in order.
     pub nulls: Vec<u32>,
     /// A bit for each row, set if the value is not null. Empty: no value is null.
     pub validity: Vec<u8>,
@@ -309,7 +309,7 @@ impl Column {
             (Data::I64(v), Value::Int(n)) => v.push(*n),
             (Data::I64(v), Value::Nanos(ns)) => v.push(i64::try_from(*ns).unwrap_or(i64::MAX)),
             (Data::I64(v), Value::Instant(ns)) => {
-                // Whole seconds, as everywhere: the clocks of each answer would give another
+                // Whole seconds, as in all outputs: the clocks of each answer would give another
                 // fraction.
                 v.push(cx.unix_seconds_floor(*ns).saturating_mul(1_000_000));
             }
@@ -399,7 +399,7 @@ pub type Lacks = Vec<(u32, Missing)>;
 /// Makes batches of rows.
 #[derive(Debug)]
 pub struct Builder {
-    /// What the columns are.
+    /// The properties of the columns.
     pub specs: Vec<Spec>,
     columns: Vec<Column>,
     batches: Vec<Batch>,

@@ -2,7 +2,7 @@
 //!
 //! fork(2) copies only the thread that calls it. If another thread holds a lock at that moment, or
 //! is inside a `OnceLock`, the child waits for that thread for ever. Here, every thread that needs
-//! the value before it is known computes it, and the first result stays.
+//! the value before it is known computes it, and the first result is kept.
 
 use std::marker::PhantomData;
 use std::ptr;

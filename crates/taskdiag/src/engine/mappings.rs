@@ -103,8 +103,8 @@ pub(super) fn name(maps: impl AsFd, start: u64, inode: u64) -> Result<Option<Vec
         vma_name_addr: name.as_mut_ptr().expose_provenance() as u64,
         ..ProcmapQuery::default()
     };
-    // SAFETY: the struct and the room for the name are there for the call, and as the kernel has
-    // them.
+    // SAFETY: the struct and the buffer for the name live during the call, and have the layout of
+    // the kernel.
     if unsafe { libc::ioctl(maps.as_fd().as_raw_fd(), PROCMAP_QUERY as _, &mut q) } != 0 {
         return match Errno::from_io_error(&std::io::Error::last_os_error()) {
             Some(Errno::NOENT) => Ok(None),

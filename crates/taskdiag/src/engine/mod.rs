@@ -40,16 +40,15 @@ pub use crate::served::{Cost, EngineId};
 /// Why an engine refuses a request for some of the processes.
 const NOT_IN_PARTS: &str = "it answers about all processes at once, and not in parts";
 
-/// No walk over pages takes less: to open, read and close the file alone takes longer. With less
-/// left of a budget none is begun.
+/// No walk over pages takes less: to open, read and close the file alone takes longer. If less of a
+/// budget is left, no read starts.
 const LEAST_WALK: Duration = Duration::from_micros(10);
 
-/// The groups of a process table: each engine answers them, and none of them lists what a process
-/// has (its mappings, its files) or makes it wait. [`Support::groups`] has all that an engine
-/// answers.
+/// The groups of a process table: each engine answers them, and none of them lists objects of a
+/// process (mappings, files) or makes it wait. [`Support::groups`] has all groups of an engine.
 pub const GROUPS: Groups = Groups::USUAL;
 
-/// What an engine can do here.
+/// The abilities of an engine here.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Support {
@@ -76,7 +75,7 @@ pub struct Answer {
 pub trait Engine: sealed::Sealed + Send {
     /// Which one it is.
     fn id(&self) -> EngineId;
-    /// What it can do here.
+    /// Its abilities here.
     fn support(&self) -> Support;
     /// Answer a request. Groups outside [`Support::groups`] are an error.
     fn run(&mut self, req: &Request) -> Result<Answer, Error>;

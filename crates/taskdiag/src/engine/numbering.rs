@@ -1,6 +1,6 @@
 //! Finds out which pid namespace a /proc belongs to. It is mounted for a pid namespace, which may
 //! differ from that of the reader. After `unshare --pid`, it is the old namespace, and after
-//! entering the mounts of a container, that of the container.
+//! entering the mounts of a container, the container's.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use rustix::fs::CWD;
 /// they have the same pids.
 static PROVEN: Mutex<Option<(u32, u64)>> = Mutex::new(None);
 
-/// Whether /proc is that of our own pid namespace. After the first time it takes three system
+/// Whether /proc belongs to our own pid namespace. After the first time it takes three system
 /// calls, which make no inode.
 pub(crate) fn proc_is_own() -> bool {
     let proc = Path::new("/proc");

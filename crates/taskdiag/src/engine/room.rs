@@ -1,7 +1,7 @@
 //! Limits the texts in an answer. Any user can have any number of processes with megabytes of
 //! arguments each, at no cost, because fork() shares them. So there is a limit for each text, and
 //! one for the answer, which users share: a user's texts are complete while the remaining space is
-//! larger than the space that this user has used. Only a part of further texts is written. So one
+//! larger than the space that this user has taken. Only a part of further texts is written. So one
 //! user can never use up the space, and the arguments of others stay complete.
 //!
 //! `bpf/room.h` does the same for the BPF programs, with one difference: they know the user of each

@@ -1,6 +1,6 @@
-//! What a field needs in addition to the task: the clock and size of the machine that answered, and
-//! names of users and terminals on the machine that reads. If both are the same machine, its NUMA
-//! nodes are known, too.
+//! The data that a field needs in addition to the task: the clock and size of the machine that
+//! answered, and names of users and terminals on the machine that reads. If both are the same
+//! machine, its NUMA nodes are known, too.
 
 use taskdiag_wire::Info;
 
@@ -23,7 +23,7 @@ pub struct Context {
     /// Names of users and groups.
     pub names: OwnerNames,
     pub(super) ttys: Ttys,
-    /// `None`: the answer may be of another machine.
+    /// `None`: the answer may come from another machine.
     nodes: Option<Nodes>,
     pub(super) local: LocalTime,
     now_local: Local,

@@ -84,14 +84,15 @@ pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
     Snapshot::with_served(w.finish(done), served)
 }
 
-/// Did one BPF walk over all tasks answer this group, and see what they share?
+/// Whether one BPF walk over all tasks answered this group, so that it saw which tasks share it.
 fn is_whole_walk(snapshot: &Snapshot, group: Group) -> bool {
     let sees = |e: EngineId| matches!(e, EngineId::Bpf | EngineId::Kernel);
     let by_pid = snapshot.stream().strategy().takes_pid();
     !by_pid && snapshot.served().iter().any(|s| sees(s.engine) && s.groups.has(group))
 }
 
-/// Adds the tasks whose list is that of an earlier task: maps group and task to the earlier task.
+/// Adds the tasks that share their list with an earlier task: maps group and task to the earlier
+/// task.
 fn find(
     snapshot: &Snapshot,
     group: Group,

@@ -1,4 +1,5 @@
-//! Which engines may answer: by the caller's choice, the environment, and the brake of the machine.
+//! The engines that may answer, according to the caller's choice, the environment, and the brake of
+//! the machine.
 //!
 //! The brake is the file [`CONF`]. It can only turn engines off, so a user who can write to it can
 //! make requests slower and nothing else. A file that users other than root may write to, or that
@@ -102,7 +103,8 @@ fn ruled(
     }
 }
 
-/// Does the program have more rights than its caller? Then the caller's environment is not trusted.
+/// Whether the program has more rights than its caller. Then the caller's environment is not
+/// trusted.
 fn is_elevated() -> bool {
     // SAFETY: this reads a number that the kernel gave to the process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -132,7 +134,7 @@ impl Brake {
     }
 }
 
-/// Is the brake pulled?
+/// Whether the brake is set.
 pub(super) fn brake() -> Option<Brake> {
     brake_of(Path::new(CONF))
 }
@@ -185,7 +187,7 @@ fn text_of(fd: &OwnedFd) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// Does the text pull the brake? `Err` if it has a line that is not allowed.
+/// Whether the text sets the brake. `Err` if it has a line that is not allowed.
 fn parse(text: &[u8]) -> Result<bool, String> {
     let mut pulled = false;
     for (i, line) in text.split(|b| *b == b'\n').enumerate() {

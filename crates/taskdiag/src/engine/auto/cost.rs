@@ -2,10 +2,11 @@
 //! is the only place where engines are compared.
 //!
 //! All numbers are nanoseconds of CPU time, measured by `bench/` on a virtual machine with 2 CPUs.
-//! Only their ratios matter, because a machine that is twice as fast is so for every engine. What
-//! each group costs is in its row of the registry ([`Price`](taskdiag_wire::properties::Price)),
-//! and here is what depends on the request. bpf takes milliseconds to load and next to nothing for
-//! each task, while procfs takes microseconds for each task. So the number of tasks decides.
+//! Only their ratios matter, because a machine that is twice as fast is so for every engine. The
+//! cost of each group is in its row of the registry ([`Price`](taskdiag_wire::properties::Price));
+//! this file has the parts that depend on the request. bpf takes milliseconds to load and next to
+//! nothing for each task, while procfs takes microseconds for each task. So the number of tasks
+//! decides.
 
 use taskdiag_wire::properties::{FILE, STATUS_FILE};
 use taskdiag_wire::{Group, Groups, Strategy};
@@ -63,13 +64,13 @@ pub struct Split {
 
 /// To load the program and close it: maps, relocations, verifier. This number, the next three and
 /// `bpf_load_ns` of each group are medians of CPU time over 21 rounds, as ratios to [`FILE`].
-/// Measured was `dump --engine bpf` of one process, each group and some sets of groups by turns,
-/// beside `--engine procfs` of the same and of 500 processes.
+/// The measurements ran `dump --engine bpf` of one process, for each group and some sets of groups
+/// by turns, next to `--engine procfs` of the same process and of 500 processes.
 const BPF_LOAD: u64 = 1_000_000;
 /// To clear the state of a program that stays loaded, open its iterator, and close that.
 const BPF_RESTART: u64 = 15_000;
-/// To ask the service, on both sides: the connection, the checks of the caller, and what it costs
-/// the service besides the walk.
+/// The cost of asking the service, on both sides: the connection, the checks of the caller, and the
+/// work of the service apart from the walk.
 const SERVICE_ASK: u64 = 300_000;
 /// To load the larger program that the rarer groups need.
 const BPF_LOAD_LARGE: u64 = 1_400_000;
@@ -95,15 +96,15 @@ fn bpf_task(g: Group) -> u64 {
     g.properties().price.bpf_ns
 }
 
-/// To read `statm`, for which the kernel collects less than for other files. Measured as
-/// [`STATUS_FILE`].
+/// The cost of reading `statm`, for which the kernel collects less than for other files. Measured
+/// as [`STATUS_FILE`].
 const PROC_STATM: u64 = 3_200;
 
 /// CPU time of procfs for one group of one task. The measurement ran `dump --engine procfs` for one
 /// group of 2,000 processes with 28 mappings or 7 files each; the numbers are medians of 17
 /// interleaved rounds. The machine was busy, so these are ratios to BASE, which was measured on a
 /// quiet one. To find the dependence on mappings and resident pages, `maps`, `smaps` and
-/// `smaps_rollup` of programs with 250 to 10,000 pages were read beside `stat`: VMA_STAT takes 1.9
+/// `smaps_rollup` of programs with 250 to 10,000 pages were read next to `stat`: VMA_STAT takes 1.9
 /// µs for each mapping and 0.09 µs for each page.
 fn procfs_task(g: Group, req: &Request) -> u64 {
     let asked = req.groups;
@@ -256,8 +257,8 @@ pub fn decide(req: &Request, f: &Facts) -> Split {
     with_service(req, f, &plain).unwrap_or(plain)
 }
 
-/// The plan in which the service answers what it may and other engines the rest, if that costs less
-/// than `plain`.
+/// The plan in which the service answers the groups that it may show and other engines the rest, if
+/// that costs less than `plain`.
 fn with_service(req: &Request, f: &Facts, plain: &Split) -> Option<Split> {
     let groups = f.service? & req.groups;
     if groups.is_empty() {

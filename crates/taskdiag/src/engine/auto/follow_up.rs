@@ -41,7 +41,7 @@ impl Prices {
     }
 }
 
-/// What the first step of a request in two steps has found.
+/// The result of the first step of a request in two steps.
 pub(crate) struct Found {
     /// The processes that may pass the conditions.
     pub processes: Vec<u32>,
@@ -52,8 +52,8 @@ pub(crate) struct Found {
 }
 
 /// Asks `first`, about all tasks, and then for the rest of the tasks that `find` finds in that
-/// answer, if this costs less than to ask `all`, about all tasks. `query` answers what is about all
-/// tasks; `is_rare` says that few tasks are likely to be found.
+/// answer, if this costs less than to ask `all`, about all tasks. `query` answers conditions about
+/// all tasks; `is_rare` means that few tasks are likely to be found.
 ///
 /// # Errors
 /// As [`query`](super::query).
@@ -75,7 +75,7 @@ pub(crate) fn in_two_steps(
     let Found { processes, one, is_same } = find(&first);
     let stopped = first.stream().done().error != 0;
     if !stopped && prices.of_each(&one, processes.len()) > whole {
-        // Its memory would be held beside that of the next answer.
+        // Its memory would be held in addition to that of the next answer.
         drop(first);
         return query(all);
     }

@@ -1,5 +1,5 @@
 //! A session that stays open between two calls of a program that does not know about it, as in a
-//! library with the interface of another one.
+//! library with another library's interface.
 //!
 //! A program may close all file descriptors that it does not know, as daemons do when they start,
 //! and its next files get the same numbers. Then using the session would read the program's files,
@@ -7,7 +7,7 @@
 //! answer. If one differs, the session is never used or dropped again.
 //!
 //! A program may also give up its rights, or change its root. A loaded BPF program or an open file
-//! of /proc would still show what it did before, so the session ends when the caller has changed.
+//! of /proc would still show the same as before, so the session ends when the caller has changed.
 
 use std::ffi::c_long;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};

@@ -54,9 +54,8 @@ pub fn query(req: &Request) -> Result<Snapshot, Error> {
 /// As [`query`], but the caller chooses the engine.
 ///
 /// # Errors
-/// As [`query`]. With [`Choice::Only`] also if that engine does not work here, may not be used, or
-/// does not have all groups, and [`Error::Hidden`]. [`Error::Stream`] if there is a pid but the
-/// strategy takes none.
+/// As [`query`]. With [`Choice::Only`], also if that engine does not work here, may not be used, or
+/// does not have all groups, and [`Error::Hidden`].
 pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     answer(req, choice, &mut Engines::default(), &mut None)
 }
@@ -223,8 +222,8 @@ pub fn comes_in_parts(req: &Request, choice: Choice) -> Result<bool, Error> {
     })
 }
 
-/// What a person should know about all answers here: whether [`ENV`] or [`CONF`] choose the engine,
-/// and whether process ids are those of another pid namespace.
+/// Facts that a person should know about all answers here: whether [`ENV`] or [`CONF`] choose the
+/// engine, and whether process ids belong to another pid namespace.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].

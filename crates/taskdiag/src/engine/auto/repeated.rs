@@ -157,7 +157,7 @@ impl SessionCache {
     /// # Errors
     /// As [`query_with`].
     pub fn query(&self, request: &Request, choice: Choice) -> Result<Snapshot, Error> {
-        // The program is loaded for one process, and the next request is seldom about the same one.
+        // The program is loaded for one process, and the next request is rarely about the same one.
         if request.strategy.takes_pid() {
             return query_with(request, choice);
         }

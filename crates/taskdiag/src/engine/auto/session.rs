@@ -112,7 +112,7 @@ impl Session {
         Ok(self.now.insert(new))
     }
 
-    /// Who looks on from the next answer on.
+    /// The observer of the next answers.
     pub(super) fn set_watch(&mut self, watch: Option<Arc<Watch>>) {
         self.request.watch = watch;
     }
@@ -135,15 +135,15 @@ impl Session {
     }
 
     /// The file descriptors that are open between two answers: of BPF programs and maps, of files
-    /// of /proc, and of the connection to the service. A library inside another program needs them:
-    /// the program may close all descriptors that it does not know, and open its own files under
-    /// the same numbers. Then this session must not be used or dropped any more
-    /// ([`std::mem::forget`]), because it would use or close these files.
+    /// of /proc, and of the connection to the service. A library inside another program needs them,
+    /// because the program may close all unknown descriptors and open its own files under the same
+    /// numbers. Then this session must not be used or dropped any more ([`std::mem::forget`]),
+    /// because it would use or close these files.
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.engines.descriptors()
     }
 
-    /// What changed between the last two answers, or `None` before there are two.
+    /// Changes between the last two answers, or `None` before there are two.
     pub fn changes(&self) -> Option<Changes<'_>> {
         Some(self.now.as_ref()?.since(self.before.as_ref()?))
     }

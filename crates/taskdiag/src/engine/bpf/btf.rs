@@ -157,7 +157,7 @@ pub struct Btf<'a> {
 
 const STEP: u32 = 16;
 
-/// The length of a type with what follows its header, or `None` if its kind is not known.
+/// The length of a type including the data after its header, or `None` if its kind is not known.
 fn length(info: u32) -> Option<usize> {
     let (kind, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
     Some(
@@ -288,7 +288,8 @@ impl<'a> Btf<'a> {
         }
     }
 
-    /// Is a plain type a pointer or an unsigned number, which may be loaded with another size?
+    /// Whether a plain type is a pointer or an unsigned number, which may be loaded with another
+    /// size.
     pub fn is_unsigned(&self, id: u32) -> bool {
         match self.kind(id) {
             Some((PTR, _)) => true,
@@ -298,7 +299,7 @@ impl<'a> Btf<'a> {
         }
     }
 
-    /// Is this plain type of the same kind as that of a member in other type information?
+    /// Whether this plain type has the same kind as the type of a member in other type information.
     pub fn is_like(&self, id: u32, other: &Btf<'_>, of: u32) -> bool {
         let class = |k: u32| match k {
             UNION => STRUCT,
@@ -446,7 +447,7 @@ mod tests {
         assert_eq!(btf.offset("other", "plain"), None);
     }
 
-    /// A wanted struct and function after so many others whose names are in order, or not.
+    /// The wanted struct and function follow this many others, whose names are in order, or not.
     fn with_functions(count: u32, sorted: bool, between: bool) -> Vec<u8> {
         let (mut types, mut strings) = (Vec::new(), STRINGS.to_vec());
         let mut function = |types: &mut Vec<u8>, name: &str| {

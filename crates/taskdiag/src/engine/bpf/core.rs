@@ -2,9 +2,9 @@
 //! members of kernel structs. The kernel can do that itself while it loads a program, but it
 //! searches all of its type information for each type; here one pass finds them all.
 //!
-//! This module is pure. A case that it does not know (other kinds of relocation, a member whose
-//! size differs in a way that changes its meaning) is an error, and the caller leaves all
-//! relocations to the kernel.
+//! This module is pure. An unknown case (another kind of relocation, a member whose size differs in
+//! a way that changes its meaning) is an error, and the caller leaves all relocations to the
+//! kernel.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub fn essential(name: &[u8]) -> Option<&[u8]> {
     Some(&name[..end]).filter(|n| !n.is_empty())
 }
 
-/// What to put into an instruction.
+/// The value to put into an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Number(u32),

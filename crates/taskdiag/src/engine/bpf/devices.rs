@@ -1,14 +1,16 @@
-//! Completes what stat(2) says of a file and the programs cannot tell: its device on an overlay of
-//! several file systems, which is one of its layer, and on btrfs, where it is one of the subvolume,
-//! whose place in memory is not known if btrfs is a module; and how many links a directory on an
-//! overlay has.
+//! Completes the values of stat(2) that the programs cannot find out. On an overlay of several file
+//! systems, the device of a file is that of its layer. On btrfs, it is the device of the subvolume,
+//! whose place in memory is not known if btrfs is a module. An overlay also counts the links of a
+//! directory in its own way.
 //!
 //! The programs leave this unknown, in a list with this one entry, and write what the inode has.
-//! Here stat(2) is asked for it, of the link in /proc. If that says the device of the file system,
-//! so it is for all files of that one, and it is asked no more: an overlay on one file system costs
-//! one call, and one for each directory that is in use. What cannot be asked stays unknown.
+//! Here stat(2) is asked for it, of the link in /proc. If the answer is the device of the file
+//! system, it holds for all files of that file system, and no further call is made: an overlay on
+//! one file system costs one call, and one for each directory in use. Files that cannot be looked
+//! up stay unknown.
 //!
-//! No server is asked. What is closed meanwhile, or has become another file, stays unknown.
+//! No server is asked. A file that was closed since, or whose descriptor now leads to another file,
+//! stays unknown.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
@@ -25,7 +27,7 @@ use crate::engine::numbering;
 const HDR: usize = size_of::<NlMsgHdr>();
 const LIST: usize = size_of::<ArrayHdr>();
 
-/// What stat(2) says of a file.
+/// The values of stat(2) for a file.
 #[derive(Clone, Copy)]
 struct FileIds {
     dev: u32,
@@ -46,7 +48,7 @@ struct Devices<'s> {
 pub(super) fn complete(stream: &mut [u8]) -> u64 {
     let (mut calls, mut is_own) = (0, None);
     let mut stat = |path: &str| {
-        // The numbers of another /proc are those of other processes.
+        // The numbers in another /proc belong to other processes.
         if !*is_own.get_or_insert_with(numbering::proc_is_own) {
             return None;
         }
@@ -178,8 +180,8 @@ mod tests {
     use super::*;
     use taskdiag_wire::{StreamWriter, build};
 
-    /// A stream with a descriptor of each device, of which only that of device 1 is known, and what
-    /// stat(2) says of the others.
+    /// A stream with a descriptor for each device, of which only device 1 is known, and the results
+    /// of stat(2) for the others.
     fn completed(said: &[(u32, Option<u32>)]) -> (Vec<Option<u32>>, usize) {
         let mut w = StreamWriter::new();
         w.info(&StreamWriter::blank_info());

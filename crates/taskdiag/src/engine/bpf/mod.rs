@@ -1,11 +1,11 @@
 //! The bpf engine: a BPF iterator program walks the kernel's own task list and writes the answer
 //! in wire format into memory that is mapped here.
 //!
-//! No /proc file is opened (but the devices of files on an overlay, and on a btrfs that is a
-//! module, are asked of the links there: see `devices`), and nothing stays behind: maps, program,
-//! link and iterator are closed when the answer is complete, or when the session that keeps them
-//! ends. There is no ptrace or hidepid check on this path. It works only for callers with CAP_BPF
-//! and CAP_PERFMON, and these may read all kernel memory anyway.
+//! No /proc file is opened, except that the devices of files on an overlay, or on a btrfs that is a
+//! module, are read from the links there (see `devices`). Nothing stays behind: maps, program, link
+//! and iterator are closed when the answer is complete, or when the session that keeps them ends.
+//! There is no ptrace or hidepid check on this path. It works only for callers with CAP_BPF and
+//! CAP_PERFMON, and these may read all kernel memory anyway.
 //!
 //! It does not decide whether the load time is worth it (see `auto`).
 
@@ -150,8 +150,8 @@ impl Bpf {
         Bpf { ahead: true, ..self }
     }
 
-    /// Remembers only two tasks of a walk at first, ends its runs soon and rests between them, so
-    /// that it often loses its place.
+    /// At first, it remembers only two tasks of a walk, and its runs are short with pauses between
+    /// them, so that it often loses its place.
     #[cfg(feature = "testing")]
     pub fn forgetful(self) -> Bpf {
         Bpf { forgetful: true, ..self }
@@ -164,7 +164,7 @@ impl Bpf {
     }
 
     /// The longest processor time of a run of a program so far. If the kernel is not preemptible,
-    /// nothing else runs on the processor meanwhile.
+    /// nothing else runs on that processor during this time.
     #[cfg(feature = "testing")]
     pub fn longest_run(&self) -> std::time::Duration {
         self.longest
@@ -401,8 +401,8 @@ fn is_signal(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EAGAIN)
 }
 
-/// Does this process have the capabilities that the programs need? If they are those of another
-/// user namespace, the kernel still refuses the load.
+/// Does this process have the capabilities that the programs need? If they belong to another user
+/// namespace, the kernel still refuses the load.
 fn is_capable() -> bool {
     // If they cannot be read, the kernel decides.
     rustix::thread::capabilities(None).map_or(true, |c| {

@@ -144,7 +144,7 @@ impl Bytes {
 impl Drop for Bytes {
     fn drop(&mut self) {
         if let Bytes::Mapped { at, len } = self {
-            // SAFETY: the mapping is of this length, and nobody has a reference into it any more.
+            // SAFETY: the mapping is of this length, and there are no more references into it.
             unsafe { libc::munmap(at.as_ptr().cast(), *len) };
         }
     }

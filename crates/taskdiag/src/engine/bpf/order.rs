@@ -1,8 +1,8 @@
 //! Proves two things from the instructions of a program: pointers in objects that may be freed at
-//! any time are followed only after a check, and values are checked again after they were read
+//! any time are followed only after a check, and values are checked again after they are read
 //! (`docs/safety.md`, "In which order").
 //!
-//! Such an object belongs to an owner: the mm of a task, say. Within each function:
+//! Such an object belongs to an owner, for example the mm of a task. Within each function:
 //!
 //! 1. A pointer that was loaded from the object is followed only after the owner's member was
 //!    loaded again, later than the pointer, and compared with the object.
@@ -10,10 +10,10 @@
 //!    compared, on each path to the end of the function. So everything that the function leaves in
 //!    memory was read while the owner had the object.
 //!
-//! The values in registers and on the stack are followed as expressions: "the member mm of what r1
-//! was at the beginning". Two loads of the same member of the same object are the same expression,
-//! so a check is a comparison of an expression with itself, or with the member of `st` in which the
-//! object was kept. The relocations and `offsets.h` show which member a load reads.
+//! The values in registers and on the stack are tracked as expressions, such as "the member mm of
+//! the initial value of r1". Two loads of the same member of the same object are the same
+//! expression, so a check is a comparison of an expression with itself, or with the member of `st`
+//! in which the object was kept. The relocations and `offsets.h` show which member a load reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -151,7 +151,7 @@ fn is_refused(error: i64, attr: &mut [u8]) -> bool {
     let r = sys::bpf_bytes(sys::PROG_LOAD, attr);
     attr[LOG_LEVEL_AT..LOG_BUF_AT + 8].fill(0);
     if r >= 0 {
-        // SAFETY: the command made this fd, and nobody else has it. It is closed, since the first
+        // SAFETY: the command made this fd, which has no other owner. It is closed, since the first
         // call has failed.
         drop(unsafe { OwnedFd::from_raw_fd(r as i32) });
     }

@@ -32,8 +32,8 @@ use crate::request::{Processes, Request};
 /// end the mapping of the output, two unmappings and seven closes.
 const LOAD_SYSCALLS: u64 = 34;
 
-/// How long the program runs before it returns. On a kernel without preemption nothing else runs on
-/// that CPU meanwhile. The start of a run costs some microseconds.
+/// How long the program runs before it returns. On a kernel without preemption, nothing else runs
+/// on that CPU during this time. The start of a run costs some microseconds.
 const SLICE_NS: u64 = 1_000_000;
 
 /// For tests: how long a walk that should lose its place rests after each run.
@@ -89,7 +89,7 @@ impl LoadedProgram {
         let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
         // Entries that do not fit into these tables are written again, so their sizes only matter
         // for speed. One process has fewer names than all together, and shares nothing. There are
-        // at most as many shared objects as processes. The table of names is no larger, because the
+        // no more shared objects than processes. The table of names is no larger, because the
         // kernel clears a map in one go (see `sizes::most`).
         let one = req.strategy == Strategy::One;
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
@@ -281,8 +281,8 @@ impl LoadedProgram {
     /// many bytes it has.
     ///
     /// The stream stays in place if all of it is in the output at the end and `keep` is `None`.
-    /// Else it is copied chunk by chunk; if the program is to answer again, `keep` has the memory
-    /// for that.
+    /// Otherwise, it is copied chunk by chunk; if the program will answer again, `keep` has the
+    /// memory for that.
     ///
     /// If the caller stops the request, the stream ends after the current task.
     pub fn answer(

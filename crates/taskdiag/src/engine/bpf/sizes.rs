@@ -75,7 +75,7 @@ impl Sizes {
             part(tasks) * (32 + size(req.groups - shared) + says) + part(processes) * size(shared);
         let chunks = answer.div_ceil(CHUNK_FULL) + reserve(req.groups) + 1;
         // These groups take a chain of loads: each load needs the result of the previous one. For a
-        // list of processes that has none of them, looking ahead would cost more than it saves.
+        // list of processes without any of them, prefetching would cost more than it saves.
         let chains = Groups::OF_MEMORY & Groups::BPF_LITE;
         let many_processes = is_by_process(req) && tasks >= MANY && req.groups.intersects(chains);
         let many_threads = match is_by_process(req) {
@@ -98,7 +98,7 @@ fn is_by_process(req: &Request) -> bool {
 }
 
 /// The number of chunks to keep free for the rest of a task, in addition to its first one. Groups
-/// of a fixed size fit into the first. Text and mappings may go on in one more. Other groups may
+/// of a fixed size fit into the first. Text and mappings may continue in one more. Other groups may
 /// have many supplementary groups or long paths.
 pub fn reserve(groups: Groups) -> usize {
     let rest = groups - Groups::FIXED_SIZE;

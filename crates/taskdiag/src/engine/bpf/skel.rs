@@ -1,7 +1,7 @@
 //! Loads a light skeleton. Its loader program creates the maps, relocates the programs for the
 //! running kernel, and loads them. The kernel can run the loader, but it takes half of the time in
 //! this process, see `machine` and `resolve`. No libbpf or ELF parser is needed. `bpf/gen` makes
-//! the files; the layout of the loader's context is that of libbpf's `skel_internal.h`.
+//! the files; the layout of the loader's context is defined by libbpf's `skel_internal.h`.
 
 use std::ffi::OsString;
 use std::io;
@@ -243,8 +243,8 @@ mod tests {
         fn close(&mut self, _: u32) {}
     }
 
-    /// Loads all programs, as far as that goes without rights, and compares what is done here with
-    /// what is due.
+    /// Loads all programs, as far as possible without rights, and compares the steps with the
+    /// expected ones.
     fn load_all_dry(setting: Option<&str>, due: LoaderWork) {
         let Some(types) = kernel() else {
             // Written past the capture of test output, so that it is seen although the test passes.

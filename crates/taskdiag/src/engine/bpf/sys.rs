@@ -24,7 +24,7 @@ const F_SLEEPABLE: u32 = 1 << 4;
 /// Calls bpf(2) with one of the structs of `union bpf_attr`.
 fn bpf<T>(cmd: libc::c_int, attr: &mut T) -> io::Result<i64> {
     // SAFETY: attr is a zero-initialised, correctly laid out prefix of union bpf_attr of the size
-    // given, and all pointers in it are to memory that the caller holds across the call.
+    // given, and all its pointers lead to memory that the caller holds during the call.
     let r = unsafe { libc::syscall(libc::SYS_bpf, cmd, attr as *mut T, size_of::<T>()) };
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) }
 }

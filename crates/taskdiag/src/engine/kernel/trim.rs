@@ -22,7 +22,7 @@ pub(super) struct Trim {
     keep: [usize; 2],
     /// The real user id of the current task, if its message has it.
     uid: Option<u32>,
-    /// Was something of the current task cut?
+    /// Whether some data of the current task was cut.
     cut: bool,
     /// Tasks of which something was cut.
     tasks: u64,

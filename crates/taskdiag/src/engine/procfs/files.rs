@@ -39,7 +39,7 @@ const FROM_STAT: u32 = bits!("inode" "dev" "rdev" "mode" "size_bytes" "nlink");
 /// The members that the link provides.
 const FROM_LINK: u32 = bits!("fd" "type" "name");
 
-/// What was read of one descriptor.
+/// The data read about one descriptor.
 struct Raw<'t> {
     link: FdLink<'t>,
     /// Is the name known? A path longer than PATH_MAX is not.
@@ -365,15 +365,15 @@ impl Reader {
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
-    /// Whether a socket that is listed as one of TCP is one of multipath TCP, which is not listed
-    /// while it is bound and neither listens nor is connected. Its first subflow is.
+    /// Whether a socket in the list of TCP is a multipath TCP socket. Such a socket is not in its
+    /// own list while it is bound but neither listens nor is connected. Its first subflow is.
     fn is_subflow(&mut self, listed: &Sock, dir: BorrowedFd<'_>, fd: u32) -> bool {
         i32::from(listed.record.protocol) == libc::IPPROTO_TCP
             && listed.record.state == TCP_CLOSE
             && i32::from(self.sock(dir, fd).record.protocol) == libc::IPPROTO_MPTCP
     }
 
-    /// What the name of its protocol tells about a socket that is in no list.
+    /// Facts about a socket that is in no list, as far as the name of its protocol reveals them.
     fn sock(&mut self, dir: BorrowedFd<'_>, fd: u32) -> Sock {
         let path = format!("/proc/self/fd/{}/{fd}", dir.as_raw_fd());
         let mut name = [0u8; 64];

@@ -68,7 +68,7 @@ impl Worker<'_> {
     }
 
     /// Notes a mapping, if its file is to be looked at.
-    /// `name` is that of a file that is not deleted.
+    /// `name` belongs to a file that is not deleted.
     pub(super) fn note_mapped(&mut self, line: &MapLine<'_>, name: Option<&[u8]>) {
         let key = (line.vma.dev, line.vma.inode);
         let new = |m: &mut MappedFiles| !m.seen.contains(&key) && m.noted.insert(key);
@@ -95,8 +95,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Looks at one file. The flag in the result means that it was found by its name, so that the
-    /// mount may be that of another namespace.
+    /// Looks at one file. The flag in the result means that the file was found by its name, so that
+    /// the mount may belong to another namespace.
     fn mapped_stat(
         &mut self,
         at: TaskDir<'_>,

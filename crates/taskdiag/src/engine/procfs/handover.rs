@@ -1,5 +1,5 @@
-//! Where a reading thread puts its work while it is in a read that may not end, and where its
-//! supervisor takes it from.
+//! The place where a reading thread puts its work during a read that may not end, and from which
+//! its supervisor takes it.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub(super) struct Parked {
     pub(super) blocked: Groups,
 }
 
-/// Where a reading thread and its supervisor meet.
+/// The meeting point of a reading thread and its supervisor.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     state: Mutex<SlotState>,

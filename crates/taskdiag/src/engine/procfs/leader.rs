@@ -30,7 +30,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Runs a step for a living thread of a process whose first thread has no memory any more.
+    /// Runs a step for a living thread of a process whose first thread has lost its memory.
     pub(super) fn of_live_thread(
         &mut self,
         at: TaskDir<'_>,

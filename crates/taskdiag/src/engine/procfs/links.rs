@@ -201,7 +201,7 @@ impl Worker<'_> {
                         result = Err(Stop::Failed(e));
                         break;
                     }
-                    // This thread has ended. The sums are those of the living threads.
+                    // This thread has ended. The sums count the living threads.
                     Err(_) => {}
                 }
             }

@@ -31,7 +31,7 @@ impl Lists {
     fn bytes(&self) -> usize {
         size_of_val(&self.vmas[..]) + size_of_val(&self.stats[..]) + self.texts.len()
     }
-    /// Is no space left, out of this much?
+    /// Whether the space for this many bytes is used up.
     pub(super) fn is_full(&self, room: usize) -> bool {
         self.vmas.len().max(self.stats.len()) >= LIST_LEAST && self.bytes() >= room
     }

@@ -41,7 +41,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The same, of the task at this place. `is_own` says whether that is the place of the task
+    /// The same, of the task at this place. `is_own` says whether this is the directory of the task
     /// itself, whose files may stay open.
     fn sizes_of(
         &mut self,

@@ -11,7 +11,7 @@ use taskdiag_wire::{A_NAME, BLOB_DELETED, StreamWriter};
 /// The high bits of each number that this engine gives to a name.
 const OURS: u32 = 3 << 28;
 
-/// A name, and whether it is that of a deleted file.
+/// A name, and whether it belongs to a deleted file.
 type NameKey = (Box<[u8]>, bool);
 
 /// All names of an answer, with their numbers.

@@ -63,9 +63,9 @@ impl Path {
         let up: &[u8] = if thread { b"../../" } else { b"" };
         CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names contain no NUL")
     }
-    /// The link of a mapping. The directory of a thread has none, and that of a process whose first
-    /// thread has ended is empty, so this is the one that the thread `tid` has beside the
-    /// processes.
+    /// The link of a mapping. The directory of a thread has no such file, and in the directory of a
+    /// process whose first thread has ended it is empty. So this is the directory that the thread
+    /// `tid` has among the processes.
     pub(super) fn map_file(&self, thread: bool, tid: u32, mapping: Range<u64>) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up = if thread { format!("../../../{tid}/") } else { String::new() };

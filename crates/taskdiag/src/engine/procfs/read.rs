@@ -170,7 +170,7 @@ impl Reader {
         low
     }
 
-    /// The real user id of a task, or that of the user nobody if it cannot be read. It leaves the
+    /// The real user id of a task, or the id of the user nobody if it cannot be read. It leaves the
     /// text in the buffer alone.
     pub(super) fn real_uid(&mut self, mut at: TaskDir<'_>) -> u32 {
         let mut status = [0u8; 1024];
@@ -242,9 +242,9 @@ impl Reader {
     /// gets the current bytes and whether they are the last, and returns how many of them it has
     /// processed. After `SRCH`, try again.
     ///
-    /// The kernel makes records, of which one usually has `record` bytes, until a page is full or
-    /// the read has what it asked for, and it throws away a record that no longer fits and makes it
-    /// again. So a read asks for a page minus one record, which takes a tenth less time.
+    /// The kernel makes records, most of which have `record` bytes, until a page is full or the
+    /// read has enough. It throws away a record that no longer fits and makes it again. So a read
+    /// asks for a page minus one record, which takes a tenth less time.
     pub(super) fn live_parts(
         &mut self,
         at: BorrowedFd<'_>,

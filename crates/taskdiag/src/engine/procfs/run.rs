@@ -31,7 +31,7 @@ pub(super) struct Run {
     pub(super) names_locked: bool,
     /// Where to look up the ids of cgroups, if they were requested and can be found.
     pub(super) cgroups: Option<Cgroups>,
-    /// Whether the pids in this /proc are those of our own pid namespace.
+    /// Whether the pids in this /proc belong to our own pid namespace.
     pub(super) own_pids: bool,
     /// The watch for progress and for stopping the walk.
     pub(super) watch: Option<Arc<Watch>>,

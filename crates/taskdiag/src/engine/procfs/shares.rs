@@ -4,7 +4,7 @@
 //! The threads of a process always share its memory. They share its open files unless a thread has
 //! unshared its table, which kcmp(2) shows with one call for each thread. If kcmp(2) is not
 //! allowed, threads are assumed to share their files unless these look different. Then the answer
-//! says that this is not certain, and why.
+//! reports that this is not certain, and why.
 
 use std::ffi::CStr;
 
@@ -75,7 +75,7 @@ impl Worker<'_> {
         self.settle(groups, got)
     }
 
-    /// Do two threads have the same open files, for this group?
+    /// Whether two threads have the same open files, for this group.
     fn same_files(&mut self, at: TaskDir<'_>, owner: u32, group: Group) -> Result<Same, Stop> {
         if !self.run.own_pids {
             return Ok(self.same_by_look(at, owner, group, Reason::Unsupported));

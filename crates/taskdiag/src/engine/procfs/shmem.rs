@@ -2,8 +2,8 @@
 //! kernel. It does not know which processes map the object.
 //!
 //! - `cachestat(2)` (Linux 6.5) steps through the pages of the object, in 20 to 100 ns each. The
-//!   pages that it calls evicted are those that smaps shows as Swap.
-//! - The object keeps a counter of its swapped pages. The kernel shows it in smaps of a process
+//!   pages that it calls evicted are shown as Swap in smaps. - The object keeps a counter of its
+//!   swapped pages. The kernel shows it in smaps of a process
 //!   that maps the whole object and cannot write to it privately. So this process maps it for a
 //!   moment, at a low address, where its line is the first one of our own smaps. This takes 15 µs
 //!   for an object of any size. For a part of an object that has swapped pages, the kernel walks
@@ -86,8 +86,8 @@ pub(super) fn object(file: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
 }
 
 /// The device, as `st_dev`, of the kernel's own mount of shared memory. Objects that have no name
-/// in a directory (memfd, SysV, `/dev/zero`) are on it. Only shared memory is there, so a file on
-/// it may be opened without a check.
+/// in a directory (memfd, SysV, `/dev/zero`) are on it. Such a file system has only shared memory,
+/// so a file on it may be opened without a check.
 pub(super) fn own_mount() -> Option<u64> {
     static DEVICE: Found<Option<u64>> = Found::new();
     *DEVICE.get_or_find(|| {
@@ -205,7 +205,7 @@ fn own_swap(start: u64, syscalls: &mut u64) -> Option<u64> {
     None
 }
 
-/// `Swap` of the mapping that begins at `start`, if the text that was read has it.
+/// `Swap` of the mapping that begins at `start`, if it is in the text that was read.
 fn swap_of(text: &[u8], start: u64) -> Option<u64> {
     let head = format!("{start:08x}-");
     let mut lines = text.split_inclusive(|b| *b == b'\n').filter(|l| l.ends_with(b"\n"));

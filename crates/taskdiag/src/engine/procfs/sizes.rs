@@ -15,8 +15,8 @@
 //! batched changes for each thread, and all four have the same number without them.
 //!
 //! Only `status` shows whether pages are locked, which is in the flags of STAT. It is read if a
-//! request names this member. For a request of all of STAT, it is not read for that alone, because
-//! it costs more than the rest of STAT.
+//! request names this member. For a request for all of STAT, it is not read only because of that,
+//! because it costs more than the rest of STAT.
 
 use taskdiag_wire::layout::bit;
 use taskdiag_wire::{Groups, Stat, Statm};

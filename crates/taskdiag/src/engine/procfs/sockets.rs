@@ -56,7 +56,7 @@ impl Sockets {
     }
 
     /// A socket of another network namespace that was looked at, and that namespace. A thread in a
-    /// namespace of its own has the sockets of its process.
+    /// separate namespace has the sockets of its process.
     pub(super) fn elsewhere(&self, inode: u64) -> Option<(u32, Sock)> {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.iter().find_map(|(netns, table)| Some((*netns, table.get(&inode)?.clone())))
@@ -189,7 +189,7 @@ fn dump(calls: &mut u64) -> Dumped {
 pub struct BoundSocket {
     /// The inode of the socket.
     pub socket: u64,
-    /// The device of the file system, as `new_encode_dev()` has it.
+    /// The device of the file system, as encoded by `new_encode_dev()`.
     pub dev: u32,
     /// The low half of the inode of the file, which is all that the kernel tells.
     pub inode: u32,

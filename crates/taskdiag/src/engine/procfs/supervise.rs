@@ -22,7 +22,7 @@ use crate::error::Error;
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 5;
 
-/// What is the same for all threads of a request.
+/// The data that all threads of a request share.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) run: Run,
@@ -76,14 +76,14 @@ struct ReaderPart {
     done: Option<ReaderResult>,
 }
 
-/// Reads all items of a job, and writes them after what `main` has written.
+/// Reads all items of a job, and writes them after the output of `main`.
 pub(super) fn read_all(
     job: &Arc<Job>,
     out: &mut StreamWriter,
     syscalls: &mut u64,
 ) -> Result<(), Error> {
     let bell = Arc::new(Bell::default());
-    // The first part goes on with what is written, so that it need not be copied.
+    // The first part continues in the same output, so that it need not be copied.
     let mut parts: Vec<ReaderPart> = cut(&job.items, job.run.wants(Groups::SHARED))
         .map(|(begin, end)| start(job, &bell, Begin::New(begin, std::mem::take(out)), end))
         .collect();
@@ -130,7 +130,7 @@ fn cut(items: &[(u32, u32)], whole: bool) -> impl Iterator<Item = (usize, usize)
     })
 }
 
-/// What a thread begins with.
+/// The initial data of a thread.
 enum Begin {
     /// It begins with this item, and writes its answer after this.
     New(usize, StreamWriter),
@@ -215,7 +215,7 @@ fn place(job: &Job, item: usize) -> TaskDir<'_> {
     }
 }
 
-/// Collects the result of a thread. The thread has ended by then, so nothing of it is left after
+/// Collects the result of a thread. The thread has ended by then, so nothing remains of it after
 /// the request.
 fn collect(part: &mut ReaderPart) {
     let take =

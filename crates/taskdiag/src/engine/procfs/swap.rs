@@ -3,8 +3,8 @@
 //!
 //! - Anonymous memory is VmSwap, a counter of the kernel.
 //! - If nothing on the machine is swapped out, nothing more is read.
-//! - Shared memory objects (tmpfs, memfd, SysV) are looked at once for all processes. An object of
-//!   which nothing is swapped out costs nothing more. An object that is mapped as a whole costs a
+//! - Shared memory objects (tmpfs, memfd, SysV) are looked at once for all processes. An object
+//!   without swapped pages costs nothing more. An object that is mapped as a whole costs a
 //!   read of its counter, and any other one a query for each range (`shmem`).
 //! - Of private writable mappings of objects with swapped pages, the pages that the process has
 //!   copied do not count. PAGEMAP_SCAN (Linux 6.7) finds them, and each run of them is a query.

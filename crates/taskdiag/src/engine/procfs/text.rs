@@ -123,7 +123,7 @@ impl Worker<'_> {
         record.valid = 1;
         let mut size = self.status.fd_size;
         if size == Some(0) && open > 0 {
-            // The status file was that of a first thread that has ended.
+            // The status file belonged to a first thread that has ended.
             let mut live = StatusFile::default();
             if let Ok(text) = self.reader.file(at.dir, at.path.file("status")) {
                 live.parse(text, Groups::FD_COUNT);

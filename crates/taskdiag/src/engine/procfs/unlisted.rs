@@ -109,7 +109,7 @@ fn owned(calls: &mut u64, call: impl FnOnce() -> libc::c_long) -> Option<OwnedFd
 fn number(socket: &OwnedFd, level: i32, name: i32) -> Option<i32> {
     let mut value = 0i32;
     let mut len = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the value has as many bytes as it says.
+    // SAFETY: the value has the size that is given.
     let r = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
     };
@@ -122,7 +122,7 @@ type Call = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t)
 fn address(socket: &OwnedFd, call: Call) -> Option<[u8; 28]> {
     let mut bytes = [0u8; 28];
     let mut len = bytes.len() as libc::socklen_t;
-    // SAFETY: there is room for as many bytes as it says.
+    // SAFETY: there is room for the size that is given.
     let r = unsafe { call(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), &raw mut len) };
     (r == 0).then_some(bytes)
 }

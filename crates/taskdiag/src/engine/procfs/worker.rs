@@ -95,7 +95,7 @@ impl<'a> Worker<'a> {
         self.user.1
     }
 
-    /// Was any of these groups requested, and is it not done yet?
+    /// Whether any of these groups was requested and is not done yet.
     pub(super) fn wants(&self, groups: Groups) -> bool {
         (self.run.groups - self.said).intersects(groups)
     }

@@ -102,7 +102,7 @@ fn time(text: &[u8]) -> Option<u64> {
     s.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// Parses the fdinfo file of a descriptor whose link said that it is a `kind`.
+/// Parses the fdinfo file of a descriptor. Its link has named the `kind`.
 pub fn fdinfo(bytes: &[u8], kind: FdType) -> FdInfo {
     let mut info = FdInfo::default();
     let mut one = [None; 5];

@@ -92,8 +92,8 @@ pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
         local_addr[4..].fill(0);
         peer_addr[4..].fill(0);
     }
-    // The address may be left over from a connection that failed or has ended. getpeername(2) tells
-    // none.
+    // The address may be left over from a connection that failed or has ended. getpeername(2) does
+    // not return it.
     let peer = if state == TCP_CLOSE { 0 } else { peer };
     if state == TCP_CLOSE {
         peer_addr.fill(0);
