@@ -21,9 +21,9 @@ MIB = 1 << 20
 # a service that restarts repeatedly, an old program, an unknown program, and a process that
 # grows but is restarted in time, which is no fault.
 FAULTS = ["leak_memory", "leak_files", "stuck", "restarts", "old", "intruder", "grows_and_restarts"]
-# The same for what lists.py has: a replaced library that is still mapped, and one who listens on a
-# port. The others look like these and are none: another library, a service that is restarted in
-# time, and one who listens before or after the moment.
+# The same for the lists of lists.py: a replaced library that is still mapped, and a process that
+# listens on a port. The others look like these but are no faults: another library, a service that
+# is restarted in time, and a process that listens before or after the moment.
 FAULTS += ["old_library", "other_library", "replaced_in_time", "listener", "listened_before", "listens_later"]
 PROGRAM, VERSION, OLD = "/opt/gateway", "2.4.0", "2.3.1"
 INTRUDER = "/var/tmp/.x/kworkerd"
@@ -162,7 +162,8 @@ def host(number, seed, hosts, hours, begin):
         a = r.randrange(1, h.frames - 10)
         h.stuck.append((index, a, a + r.randrange(1, 6)))
     h.stuck += h.planned_stuck
-    # What begins later has higher numbers, as on a host whose counter has not come round.
+    # A process that begins later has a higher number, as on a host whose counter has not wrapped
+    # around.
     h.pid = 40_000
     if "restarts" in h.faults:
         for frame in sorted(r.sample(range(20, h.frames - 20, 12), r.randrange(3, 13))):

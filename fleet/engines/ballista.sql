@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
 -- The tables for Ballista, from the files of `taskdiag convert`. Leave out those of which there are no files.
--- Below :lake, each table has a directory of its own, because the client does not tell the scheduler a pattern of names: a table
--- with `*` in its location would have the files of all tables. All machines of the cluster must see the files at the same path.
--- Texts are read as plain ones, because a stage that gets a dictionary from another one may fail for it.
--- The plan is not changed while a query runs: with this setting on, a query had no end after an executor was killed at 30 % of its
--- time. docs/fleet.md has what happens without it.
+-- Below :lake, each table has its own directory, because the client does not pass a pattern of
+-- names to the scheduler: a table with `*` in its location would have the files of all tables. All
+-- machines of the cluster must see the files at the same path. Texts are read as plain ones,
+-- because a stage that gets a dictionary from another one may fail for it. The plan is not changed
+-- while a query runs: with this setting on, a query had no end after an executor was killed at 30 %
+-- of its time. docs/fleet.md has what happens without it.
 set ballista.planner.adaptive.enabled = false;
 
 create external table lake_processes stored as parquet partitioned by (date, hour, host) location ':lake/processes/';

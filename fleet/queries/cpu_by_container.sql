@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
 -- Which containers have used the most CPU time since :begin?
--- The CPU time of a process only grows. What a process had used before :begin is subtracted.
+-- The CPU time of a process only grows. The time that a process had used before :begin is
+-- subtracted.
 with used as (
   select host, container, pid, start_ticks,
     max(cpu_ns) - case when max(start_s) >= :begin then 0 else min(cpu_ns) end as process_ns

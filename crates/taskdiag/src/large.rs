@@ -1,7 +1,7 @@
 //! Memory for the copy of a large answer, of a BPF program or of the service. It uses pages of 2
 //! MiB if the machine has many free ones, because allocating, clearing and freeing small pages
-//! takes several times as long as filling them: 7 ms for an answer of 20 MB, and 1 ms with large
-//! pages.
+//! takes several times as long as filling them: 7 ms for an answer of 20 MB, compared with 1 ms for
+//! large pages.
 //!
 //! Large pages are requested only if far more of them are free than the answer needs. Otherwise the
 //! kernel would make room: it would move the memory of other programs, or drop cached files.

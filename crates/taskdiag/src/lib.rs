@@ -21,17 +21,17 @@
 //!
 //! # Features
 //!
-//! All are on by default. /proc is always read; `bpf` adds the engine with BPF programs and the
-//! programs, `kernel` the engine for `/proc/task_diag` of a patched kernel, `view` the module
-//! `view` with its filters, which need the crate regex. `record`, which is off by default, adds the
-//! module `recording` and needs libzstd. `serve` and `testing` are for the crates of this
-//! repository only, and no version keeps what they add. An engine that is not built says so
-//! ([`Cause::NotBuilt`]), and the others answer.
+//! All are on by default. /proc is always read. `bpf` adds the BPF engine and its programs,
+//! `kernel` the engine for `/proc/task_diag` of a patched kernel, and `view` the module `view` with
+//! its filters, which need the crate regex. `record`, which is off by default, adds the module
+//! `recording` and needs libzstd. `serve` and `testing` are for the crates of this repository only,
+//! and no version keeps what they add. An engine that is not built says so ([`Cause::NotBuilt`]),
+//! and the others answer.
 //!
 //! # What may change
 //!
-//! Types that later versions may extend are `#[non_exhaustive]`: make them with the functions that
-//! they have, and set members afterwards. The structs of the format are made with [`wire::build!`].
+//! Types that later versions may extend are `#[non_exhaustive]`: make them with their functions,
+//! and set members afterwards. The structs of the format are made with [`wire::build!`].
 
 pub mod act;
 mod bytes;

@@ -1,4 +1,4 @@
-//! What tasks did between two answers to the same request, for programs that repeat it.
+//! Activity of tasks between two answers to the same request, for programs that repeat it.
 //!
 //! [`Snapshot::since`](crate::Snapshot::since) compares two answers and gives pairs of tasks.
 //! [`Rates`] only keeps the counters of the previous answer, in arrays that are reused. So it needs
@@ -54,7 +54,7 @@ impl CpuTimes {
     }
 }
 
-/// What the tasks of an answer did since the previous one. Give it each answer with
+/// Activity of the tasks of an answer since the previous one. Give it each answer with
 /// [`update`](Self::update).
 ///
 /// A task is the same in both if its pid and its start time are; these may differ by a tick,
@@ -100,7 +100,7 @@ impl Rates {
             let start = row.base.and_then(|b| b.start_time_ns()).unwrap_or(NONE);
             let id = TaskId::new(task.pid(), start, tick);
             let place = self.find(&id, next);
-            // What a whole answer does not have is new.
+            // A task that a complete answer does not have is new.
             let is_later = id.may_have_begun_since(self.old.begin_ns);
             let is_new = self.answers > 0 && start != NONE && (is_later || !self.old.is_cut);
             if let Some(at) = place {
@@ -169,7 +169,7 @@ impl Rates {
         self.now.state.push(state);
         self.now.since_ns.push(since);
     }
-    /// What the i-th task of the last answer did. `None`: there is no such task.
+    /// Activity of the i-th task of the last answer. `None`: there is no such task.
     pub fn get(&self, i: usize) -> Option<Rate> {
         let since = *self.now.since_ns.get(i)?;
         let still_ns = self.now.begin_ns.saturating_sub(since);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn tasks_older_than_the_time_namespace_are_not_new_in_each_answer() {
-        // Two seconds and 5 ms before the boot time of the namespace, as the kernel shows it.
+        // Two seconds and 5 ms before the boot time of the namespace, in the kernel's format.
         let before = |ms: u64| 0u64.wrapping_sub(ms * 1_000_000) / 10_000_000 * 10;
         let (old, edge) = (before(2000), before(5));
         let mut rates = Rates::new();

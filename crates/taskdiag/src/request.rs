@@ -9,7 +9,7 @@ use taskdiag_wire::{Base, Cred, Groups, Stat, Statm, Strategy};
 
 use crate::watch::Watch;
 
-/// Which tasks, and which groups of attributes of each.
+/// The tasks, and the groups of attributes to read of each.
 ///
 /// A request is made with [`Request::all`], [`Request::one`] and so on. The `with_*` methods give
 /// one that differs in one respect, and members can be set. Later versions may have more members,
@@ -54,8 +54,8 @@ pub struct Request {
     pub members: Members,
     /// Limits for data that any user can make large.
     pub limits: ByteLimits,
-    /// Which processes of a strategy that lists them, by their ids. Only the bpf and procfs engines
-    /// can leave out others.
+    /// The processes to include, by their ids, for a strategy that lists processes. Only the bpf
+    /// and procfs engines can leave out the others.
     pub processes: Processes,
     /// How old an answer of the service may be, so that callers who ask at about the same time
     /// share one. Zero, which is the default, asks for an answer that was begun after the request.
@@ -79,8 +79,8 @@ pub struct ByteLimits {
     pub text_bytes: u32,
     /// The approximate limit for all texts of the answer, in bytes. Users share it, so that none
     /// can use up the space of others: a user gets complete texts while the remaining space is
-    /// larger than the space that this user has used, then the first 4 KiB of each, and finally the
-    /// first 256 bytes. Each task gets these last 256 bytes, even if the sum gets larger.
+    /// larger than the space that this user has taken, then the first 4 KiB of each, and finally
+    /// the first 256 bytes. Each task gets these last 256 bytes, even if the sum gets larger.
     pub all_text_bytes: u64,
     /// The approximate limit for all lists (VMA, VMA_STAT, FD) with their names, and for PATHS, in
     /// bytes. Users share them in the same way: after a user's share, a list ends after 16 entries,
@@ -159,7 +159,7 @@ impl Members {
     pub const NONE: Members = Members { base: 0, cred: 0, stat: 0, statm: 0 };
 
     /// Members of one group by name, or all of the group if there are no names. Groups other than
-    /// BASE, CRED, STAT and STATM have none, because they are always read as a whole.
+    /// BASE, CRED, STAT and STATM have no member sets, because they are always read as a whole.
     ///
     /// # Panics If there is no such member. In a constant, this is an error of the compiler.
     pub const fn of(group: Groups, names: &[&str]) -> Members {

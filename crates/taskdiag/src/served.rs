@@ -39,7 +39,7 @@ impl fmt::Display for EngineId {
     }
 }
 
-/// What an answer cost.
+/// The cost of an answer.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Cost {

@@ -50,7 +50,7 @@ pub enum Caveat {
     /// Process 1 exists but is not in the answer: BPF cannot see it, and no other engine was
     /// allowed.
     InitHidden,
-    /// The process ids are those of /proc, whose pid namespace differs from that of the reader.
+    /// The process ids come from /proc, whose pid namespace differs from that of the reader.
     ForeignProc,
     /// The file of the brake cannot be trusted or parsed, for this reason, so BPF is off.
     Distrust(String),

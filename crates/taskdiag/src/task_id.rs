@@ -1,8 +1,9 @@
-//! Which task it is: a pid alone is only a number, which a later task may have.
+//! The identity of a task. A pid alone is not enough, because a later task may have the same
+//! number.
 //!
-//! A task is known by its pid and its start time. /proc rounds start times down to a clock tick and
-//! BPF does not, so two start times that differ by a tick at most are the same: no pid is used
-//! twice within one. How long a tick is stands in the head of each stream.
+//! A task is identified by its pid and its start time. /proc rounds start times down to a clock
+//! tick and BPF does not, so two start times that differ by at most a tick are the same: no pid is
+//! used twice within a tick. How long a tick is stands in the head of each stream.
 
 use taskdiag_wire::{Base, Info, TaskView};
 
@@ -86,14 +87,14 @@ impl TaskId {
         let between = since_boot(self.start_ns).abs_diff(since_boot(other.start_ns));
         self.pid == other.pid && between <= self.tick_ns(other)
     }
-    /// Did it begin before the other task, or at the same time as far as the times show? Parents,
-    /// and processes of threads, did.
+    /// Whether it began before the other task, or at the same time as far as the precision shows.
+    /// Parents, and processes of threads, did.
     pub fn is_no_younger(&self, other: &TaskId) -> bool {
         let later = since_boot(other.start_ns).saturating_add_unsigned(self.tick_ns(other));
         since_boot(self.start_ns) <= later
     }
-    /// May it have begun at this time in ns since boot, or later? A start time of /proc is that of
-    /// the last tick before.
+    /// May it have begun at this time in ns since boot, or later? A start time in /proc is rounded
+    /// down to the previous tick.
     pub fn may_have_begun_since(&self, ns: u64) -> bool {
         since_boot(self.start_ns).saturating_add_unsigned(self.tick.ns()) >= since_boot(ns)
     }
@@ -123,10 +124,10 @@ mod tests {
 
     #[test]
     fn the_tick_is_that_of_the_stream() {
-        // Where a tick is a millisecond, 5 ms are between two tasks.
+        // With ticks of a millisecond, start times that are 5 ms apart belong to different tasks.
         let id = |start_ns, hz| TaskId::new(7, start_ns, tick(hz));
         assert!(!id(SECOND, 1000).is_same(&id(SECOND + 5_000_000, 1000)));
-        // Of two streams, the one with the longer tick rounded more.
+        // Of two streams, the one with the longer tick has rounded more.
         assert!(id(SECOND, 1000).is_same(&id(SECOND + 5_000_000, 100)));
         assert_eq!([tick(0).ns(), tick(1000).ns(), tick(u32::MAX).ns()], [SECOND, 1_000_000, 1]);
         assert_eq!(tick(100).floor(SECOND + 19_999_999), SECOND + 10_000_000);

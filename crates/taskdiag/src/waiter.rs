@@ -91,8 +91,8 @@ impl Waiter {
     }
 
     /// Waits for this process, too. A process that has ended and is not reaped counts as one that
-    /// ends now. Returns its pidfd, which is readable when it has ended, and which can send it a
-    /// signal that reaches no other process.
+    /// ends now. Returns its pidfd, which becomes readable when it has ended, and through which a
+    /// signal reaches no other process.
     ///
     /// # Errors
     /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where
@@ -149,9 +149,9 @@ impl Waiter {
         Ok(self.wait_with(timeout, |_| ())?.map(|(ended, ())| ended))
     }
 
-    /// The same, and returns the result of `look`, which gets the pidfd of that process before it
-    /// is closed, for example to read its last name with [`act::of_pidfd`]. The process has ended,
-    /// and may be reaped at any time.
+    /// Like `wait`, and returns the result of `look`, which gets the pidfd of that process before
+    /// it is closed, for example to read its last name with [`act::of_pidfd`]. The process has
+    /// ended, and may be reaped at any time.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -222,8 +222,7 @@ fn status(process: &OwnedFd) -> Option<ExitStatus> {
 /// The status that waitid(2) returns to the parent, without reaping the child.
 fn of_child(process: &OwnedFd) -> Option<i32> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: a siginfo may be all zeros, and is only written to. Its members are those of a
-    // SIGCHLD.
+    // SAFETY: a siginfo may be all zeros, and is only written to. Its members are as for a SIGCHLD.
     let (code, status) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let id = process.as_raw_fd() as libc::id_t;
@@ -253,7 +252,7 @@ fn of_reaped(process: &OwnedFd) -> Option<i32> {
     const PIDFD_GET_INFO: u64 = 3 << 30 | (size_of::<PidfdInfo>() as u64) << 16 | 0xff << 8 | 11;
     const { assert!(size_of::<PidfdInfo>() == 64) };
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, others: [0; 13], exit_code: 0 };
-    // SAFETY: the kernel writes at most as many bytes as the number of the call says.
+    // SAFETY: the kernel writes at most the number of bytes that the call gives.
     let failed = unsafe { libc::ioctl(process.as_raw_fd(), PIDFD_GET_INFO as _, &mut info) };
     (failed == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
@@ -342,8 +341,8 @@ mod tests {
         assert_eq!(waiter.wait(None).expect("none is left"), None);
     }
 
-    /// A shell whose child ends with this code when the pipe is closed, and which does `then`
-    /// meanwhile. With the child's pid.
+    /// A shell whose child ends with this code when the pipe is closed, while the shell runs
+    /// `then`. With the child's pid.
     fn grandchild(code: i32, then: &str) -> (Child, u32) {
         let script =
             format!("exec 3<&0; sh -c 'read x <&3; exit {code}' & exec 3<&-; echo $!; {then}");

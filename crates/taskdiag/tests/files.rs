@@ -1,5 +1,5 @@
-//! The join of the lists about open files, on answers with known content: who shares a table, what
-//! belongs to which descriptor, other ends, names. No engine is asked.
+//! The join of the lists about open files, on answers with known content: shared tables, details of
+//! descriptors, other ends, names. No engine is asked.
 
 use taskdiag::files::{Files, holders};
 use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
@@ -103,7 +103,7 @@ fn a_shared_table_is_there_once() {
     let gaps: Vec<_> = gaps.iter().map(|g| (g.task.pid(), g.reason)).collect();
     let want = [(14, Reason::Unsupported), (15, Reason::Denied), (16, Reason::Absent)];
     assert_eq!(gaps, want);
-    // Those that just have no files lack nothing.
+    // Processes that have no files lack nothing.
     assert_eq!(Files::new(&snapshot).gaps().len(), 2);
     let want =
         ["10/10 0r CHR ", "10/10 1w CHR ", "10/12 7u CHR ", "13/13 0r CHR ", "13/13 1w CHR "];
@@ -413,7 +413,7 @@ fn values_of_files_without_a_descriptor() {
         "mem REG 4 8 - - - - -",
     ];
     assert_eq!(known(&made(groups | Groups::FILE_STAT)), want);
-    // A stream that does not have them.
+    // A stream without them.
     let none = known(&made(groups));
     assert_eq!(none[..2], ["cwd DIR - - - - - - -", "rtd DIR - - - - - - -"]);
     assert_eq!(none.len(), want.len());

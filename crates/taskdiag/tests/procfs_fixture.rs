@@ -156,8 +156,8 @@ fn sizes_come_from_the_cheapest_file() {
     assert_eq!(ask(statm, flags), statm_has);
 }
 
-/// Only status knows of locked pages. It is read for a request that names the flags, and not for
-/// all of STAT.
+/// Only status reports locked pages. It is read for a request that names the flags, and not for all
+/// of STAT.
 #[test]
 fn locked_pages_are_read_where_they_are_named() {
     let p = Proc::new();
@@ -335,7 +335,7 @@ fn many_tasks_keep_their_order() {
     for pid in 1..=1100 {
         p.stat(&pid.to_string(), format!("c{pid}").as_bytes(), 'S', pid / 2, 0);
     }
-    // What the kernel shows of a task that is being reaped.
+    // The values that the kernel shows of a task that is being reaped.
     for pid in (100..=1100).step_by(100) {
         let stat = "1 (x) X 0 -1 -1 0 -1 4194316 0 0 0 0 0 0 0 0 20 0 0 0 5 0 0 \n";
         p.file(&format!("{pid}/stat"), stat);

@@ -1,4 +1,5 @@
-//! The procfs engine with too few file descriptors. Alone in its process: the limit is of it all.
+//! The procfs engine with too few file descriptors. Alone in its process, a task gets the whole
+//! limit.
 
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{Engine, Error, Groups, Request};
@@ -19,7 +20,7 @@ fn too_few_descriptors() {
         use std::os::fd::AsRawFd;
         std::fs::File::open("/proc").unwrap().as_raw_fd() as libc::rlim_t
     };
-    // None, then one for the directory and none for the files, then as many as are needed.
+    // No descriptor, then one for the directory and none for the files, then enough.
     let answers = [free, free + 1, free + 2, free + 64].map(|limit| {
         set(limit);
         engine.run(&req)

@@ -120,8 +120,8 @@ fn this_process() {
     assert_eq!(t.cgroups().count(), text.iter().filter(|b| **b == b'\n').count());
 }
 
-/// What a file says of a task, without the newline or NUL at its end; `None`: there is no such
-/// file, or it says nothing.
+/// The content of a file of a task, without the newline or NUL at its end. `None` if there is no
+/// such file, or it is empty.
 fn word(pid: u32, file: &str) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/{file}")).ok()?;
     let text = String::from_utf8(text).expect("text");
@@ -314,7 +314,8 @@ fn without_rights() {
     let copied = Command::new("install").args(["-m111", "/bin/cat"]).arg(&cat).status();
     assert!(copied.unwrap().success());
     let kid = Waiting::start(cat);
-    // Only this thread becomes another user: the call is made without libc, which would take all.
+    // Only this thread becomes another user: the call is made without libc, which would change all
+    // threads.
     let denied = std::thread::scope(|scope| {
         let body = || {
             if root {

@@ -102,8 +102,8 @@ fn sums_are_those_of_smaps() {
     let pid = child.0.id();
     let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
     let read = || fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    // Others that begin or end to map the same files change its share of them, and one that does
-    // both in between is seen in our sums alone: a difference must stay to be one.
+    // Processes that begin or stop to map the same files change the shares of them, and one that
+    // does both between two readings changes our sums alone. So only a lasting difference counts.
     let quiet = || {
         let (before, s) = (read(), ask(&Request::one(pid, groups)));
         (read() == before).then_some((s, before))
@@ -114,7 +114,7 @@ fn sums_are_those_of_smaps() {
         pss == keys(text)["Pss"]
     };
     let mut last = None;
-    // Seldom is a machine quiet on which others begin programs all the time.
+    // On a machine where other processes start all the time, no moment is quiet.
     for _ in 0..5_000 {
         last = quiet().or(last);
         if last.as_ref().is_some_and(agrees) {
@@ -164,7 +164,7 @@ fn limits_of_the_request() {
     }
 }
 
-/// A budget is of all requests together; and where there is time for no walk, none is begun.
+/// A budget covers all requests together. If no walk fits, none starts.
 #[test]
 fn a_budget_is_for_several_processes_together() {
     let children = [Sleeping::start(), Sleeping::start(), Sleeping::start()];
@@ -181,7 +181,7 @@ fn a_budget_is_for_several_processes_together() {
         let over = Some(Reason::OverBudget);
         assert_eq!(reasons(Duration::from_secs(100)), [None; 3], "{group}");
         assert_eq!(reasons(Duration::from_micros(1)), [over; 3], "{group}");
-        // Enough to begin one, and not for what it takes.
+        // Enough to start a walk, and too little to finish it.
         let few = reasons(Duration::from_micros(11));
         assert_eq!(few[1..], [over; 2], "{group}");
     }
@@ -269,7 +269,7 @@ fn the_short_groups() {
         (Err(_), None) => assert!(t.reason(Group::Kstack).is_some()),
         other => panic!("{other:?}"),
     }
-    // What has ended has no memory.
+    // A process that has ended has no memory.
     let mut child = child;
     child.0.kill().unwrap();
     while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ") {
@@ -278,7 +278,7 @@ fn the_short_groups() {
     let none = Groups::ENVIRON | Groups::VMA | Groups::ROLLUP | Groups::VMA_STAT;
     let s = ask(&Request::one(pid, none));
     for g in none.iter() {
-        // The files of what has no memory left are root's; others may not open some of them.
+        // Files of a process without memory belong to root; other users may not open some of them.
         let refused = g == Group::Environ
             && fs::File::open(format!("/proc/{pid}/environ"))
                 .is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);

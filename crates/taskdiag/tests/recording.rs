@@ -19,8 +19,8 @@ fn time(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// An answer of this second with this many tasks, some of which have done something since the
-/// previous one.
+/// An answer at this second with this many tasks, some of which have been active since the previous
+/// one.
 fn snapshot(second: u64, tasks: u32) -> Snapshot {
     let mut w = StreamWriter::new();
     let head = StreamWriter::blank_info();
@@ -88,7 +88,8 @@ fn record(dir: &Dir, seconds: impl IntoIterator<Item = u64>, tasks: u32) {
     }
 }
 
-/// The seconds of the frames of a recording, each of which is compared with what was written.
+/// The seconds of the frames of a recording. Each frame is compared with the answer that was
+/// written.
 fn seconds(dir: &Dir, tasks: u32) -> Vec<u64> {
     let recording = Recording::open(dir.path()).expect("it opens");
     let frames = recording.iter().map(|frame| {
@@ -415,7 +416,7 @@ fn days_turn_and_clocks_go_back() {
     assert_eq!(names, ["2026-11-22.000.tdr", "2026-11-23.000.tdr"]);
     assert_eq!(seconds(&dir, 4).len(), 5);
     let recording = Recording::open(dir.path()).expect("it opens");
-    // What was written last counts.
+    // The last write counts.
     assert_eq!(recording.find(time(midnight - 3595)), Some(3));
     assert_eq!(recording.find(time(midnight + 60)), Some(4));
     assert_eq!(recording.find(time(midnight - 3601)), None);
@@ -549,7 +550,7 @@ fn no_file_makes_a_reader_fail() {
             }
         }
         if round % 10 == 0 {
-            // What a writer makes of it, a reader reads.
+            // A reader reads everything that a writer writes.
             record(&dir, [BEGIN + 1000], 10);
             let recording = Recording::open(dir.path()).expect("it opens");
             let last = recording.read(recording.len() - 1).expect("it is whole");
@@ -573,7 +574,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Does this within a few seconds, though a pipe in the directory would let it wait for ever.
+/// It takes at most a few seconds, though a pipe in the directory could block it for ever.
 fn soon<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(work()));

@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// What the hostile user does in a frame.
+/// Activity of the hostile user in a frame.
 #[derive(Clone, Copy, Default)]
 struct Hostile {
     processes: u32,

@@ -1,5 +1,5 @@
-//! Every field of every table has values of the type that it says: of this test itself, as procfs
-//! has it, with each kind of open file and mapping that a process can easily have.
+//! Every field of every table has values of its declared type, for this test itself, read by
+//! procfs, with each kind of open file and mapping that a process can easily have.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

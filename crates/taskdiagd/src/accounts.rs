@@ -64,8 +64,8 @@ impl Accounts {
         fair
     }
 
-    /// Writes the accounts. `walks_for`: the user for whom a walk begins. If the service ends
-    /// before it writes again, that user stays charged.
+    /// Writes the accounts. `walks_for`: the user that caused a walk. If the service ends before it
+    /// writes again, that user stays charged.
     pub fn save(&mut self, fair: &mut Fair, walks_for: Option<u32>, now: Instant) {
         let Some(path) = &self.path else { return };
         let mut all = fair.accounts(now);

@@ -278,8 +278,8 @@ fn tasks(strategy: Strategy) -> u64 {
     }
 }
 
-/// Can everyone read this file of a process? Its mode must allow it, and we must be able to read it
-/// for process 1, to which our user has no special rights.
+/// Whether everyone may read this file of a process. Its mode must allow it, and we must be able to
+/// read it for process 1, to which our user has no special rights.
 fn is_shown(name: &str) -> bool {
     let everyone = Mode::RUSR | Mode::RGRP | Mode::ROTH;
     let path = format!("/proc/1/{name}");

@@ -220,8 +220,8 @@ impl Own {
         Err(Refusal::Busy)
     }
 
-    /// Were the threads of this process looked at after this moment? Then that look covers all
-    /// questions that were received before. There are many if each thread of a program has a
+    /// Whether the threads of this process were checked after this moment. Then that look covers
+    /// all questions that were received before. There are many if each thread of a program has a
     /// connection. The pid still belongs to the same process, because its pidfd is checked
     /// afterwards.
     fn has_judged_threads(&self, pid: u32, at: Instant) -> bool {
@@ -373,8 +373,8 @@ fn read_short(file: &OwnedFd) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads a whole open file from its start. If it is too long, it is an error, because a part of it
-/// proves nothing.
+/// Reads a whole open file from its start. A text that is too long is an error, because a part of
+/// it proves nothing.
 fn read_long(file: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16 << 10];
     let mut len = 0;

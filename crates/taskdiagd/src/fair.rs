@@ -13,7 +13,7 @@ const SHARE: f64 = 0.25;
 pub const BURST: Duration = Duration::from_millis(500);
 /// The most that a user may owe, so that it is paid within minutes.
 const DEBT: Duration = Duration::from_secs(60);
-/// What a connection costs, which is too short to be measured each time.
+/// The assumed cost of a connection, which is too short to measure each time.
 const CONNECTION: Duration = Duration::from_micros(50);
 
 /// The accounts of all users that ask.

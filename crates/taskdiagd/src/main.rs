@@ -3,8 +3,8 @@
 //!
 //! [`mod@serve`] has the loop, [`caller`] checks callers, [`answers`] makes answers, [`text`] knows
 //! which command lines are public, [`fair`] has the accounts of users, and [`accounts`] stores them
-//! in a file. [`mod@threads`] looks at the threads of callers. `taskdiag::service::shown` says what
-//! may be shown.
+//! in a file. [`mod@threads`] looks at the threads of callers. `taskdiag::service::shown` defines
+//! the data that may be shown.
 
 mod accounts;
 mod answers;
@@ -106,7 +106,7 @@ fn from_systemd() -> Result<Option<OwnedFd>, String> {
     if unsafe { libc::fcntl(FIRST, libc::F_GETFD) } == -1 {
         return Err(String::from("LISTEN_FDS names a socket, and descriptor 3 is not open"));
     }
-    // SAFETY: it is open, the environment says that it is for us, and nothing has used it yet.
+    // SAFETY: it is open, the environment names it for us, and it has not been used yet.
     let fd = unsafe { OwnedFd::from_raw_fd(FIRST) };
     let kind = rustix::net::sockopt::socket_type(&fd);
     let domain = rustix::net::sockopt::socket_domain(&fd);

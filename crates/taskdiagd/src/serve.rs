@@ -485,7 +485,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::{UnixListener, UnixStream};
 
-    /// A server on a socket of its own, which runs in the thread of the test.
+    /// A server on a separate socket, which runs in the thread of the test.
     struct Here {
         dir: tempfile::TempDir,
         server: Server,

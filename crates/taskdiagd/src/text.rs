@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::{ByteLimits, Engine, Groups, Request, Snapshot, TaskId, TaskView};
 
-/// The limit for one command line, which is that of other engines in lists. A longer one is marked
+/// The limit for one command line, the same as in other engines for lists. A longer one is marked
 /// as cut. If a command line was cut shorter, because its user has used up the space, the client
 /// reads it.
 pub const TEXT_BYTES: u32 = ByteLimits::LIST.text_bytes;
@@ -146,7 +146,7 @@ fn read(pids: &[u32], keys: &Keys, to: &Mutex<TextsByPid>) {
         let text = |t: &TaskView<'_>| {
             let (start_ns, text) = (start(t)?, t.cmdline()?);
             let hash = keys.hash(&text.data);
-            // With the same limit as in the answers, cut texts can be compared, too.
+            // The limit is the same as in the answers, so that cut texts can be compared, too.
             let is_it = !text.is_cut() || text.data.len() == TEXT_BYTES as usize;
             is_it.then_some((t.pid(), Text { start_ns, hash, answer: u64::MAX }))
         };

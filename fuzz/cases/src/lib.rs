@@ -209,7 +209,7 @@ fn walk(task: &TaskView<'_>) {
 }
 
 /// Takes untrusted bytes as a request, as a question to the service, and as its reply. Each must be
-/// refused, or be equal to what its encoding gives.
+/// refused, or be equal to the result of its encoding.
 pub fn request(data: &[u8]) {
     if let Some(ask) = Ask::decode(data) {
         assert_eq!(ask.encode(), data);

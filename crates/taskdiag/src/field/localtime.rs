@@ -1,8 +1,8 @@
 //! Seconds since 1970 as local calendar time.
 //!
-//! `localtime_r` takes a lock and searches the zone's transitions; an answer has tens of thousands
-//! of start times within a few quarters of an hour, and no zone changes inside of one. So the last
-//! quarter that was converted is kept.
+//! `localtime_r` takes a lock and searches the zone's transitions. An answer has tens of thousands
+//! of start times within a few quarters of an hour, and no zone changes during a quarter. So the
+//! last quarter that was converted is kept.
 
 use std::cell::Cell;
 

@@ -1,9 +1,9 @@
 //! The field table: every column that can be asked for, described once.
 //!
-//! A [`Field`] says what it is called (its own name and the names that `ps -o` has for it), which
-//! [`Groups`] it needs, its unit, where it comes from, and how to get it from a task. All faces
-//! (text, JSON, CSV, `taskdiag fields`, the man page) are made from [`all`]. Which fields a view
-//! shows decides what is asked of the machine: see [`groups_of`].
+//! A [`Field`] has its names (its own and those of `ps -o`), the [`Groups`] that it needs, its
+//! unit, its source, and a function that gets its value from a task. All faces (text, JSON, CSV,
+//! `taskdiag fields`, the man page) are made from [`all`]. Which fields a view shows decides what
+//! is asked of the machine: see [`groups_of`].
 //!
 //! This module reads no task itself and prints nothing.
 
@@ -113,7 +113,7 @@ impl Kind {
     }
 }
 
-/// Type of the values of a field, as the library has them. JSON has a [`Kind`] for it.
+/// Type of the values of a field in the library. JSON has a [`Kind`] for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DataType {
@@ -265,9 +265,9 @@ pub struct Field {
     pub unit: Unit,
     /// How it looks as text.
     pub text: TextForm,
-    /// The kernel field or the file of /proc that has it.
+    /// Its source: the kernel field or the file of /proc.
     pub source: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub help: &'static str,
     /// Other names for it, each with the header it has under that name.
     pub aliases: &'static [(&'static str, &'static str)],
@@ -361,8 +361,8 @@ impl Field {
         }
     }
     /// Whether all threads of a process have the same value, because it belongs to the process: its
-    /// memory, its table of open files, its number of threads, and what its children used. Columns
-    /// that need other members of STAT, too, are not among them.
+    /// memory, its table of open files, its number of threads, and the resources used by its
+    /// children. Columns that need other members of STAT, too, are not among them.
     #[cfg(feature = "view")]
     pub(crate) fn is_of_process(&self) -> bool {
         const NAMES: &[&str] = &["num_threads", "cutime_ns", "cstime_ns", "cminflt", "cmajflt"];
@@ -394,7 +394,7 @@ mod tests {
         T::read_from_prefix(&vec![fill; size_of::<T>()]).expect("the size is right").0
     }
 
-    /// A stream with one task whose records are all this byte, or with no record at all.
+    /// A stream with one task whose records are filled with this byte, or which has no record.
     fn stream(asked: Groups, fill: Option<u8>, why: Option<Reason>) -> Stream<AlignedBuf> {
         fn record<T: taskdiag_wire::GroupRecord>(w: &mut StreamWriter, fill: u8) {
             w.put(&filled::<T>(fill));
@@ -472,8 +472,9 @@ mod tests {
         });
     }
 
-    /// The value and text of a field of a task with BASE, CRED, STAT and STATM full of `fill`, of
-    /// whose members only these are known; without a value, of what the group has to say.
+    /// The value and text of a field of a task whose BASE, CRED, STAT and STATM are filled with
+    /// `fill`, and in which only these members are known. If there is no value, the text of the
+    /// missing group.
     fn with_members(field: &Field, m: Members, fill: u8) -> String {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();

@@ -1,5 +1,5 @@
-//! Which part of a task a row describes: the whole task, or one entry of a list that it has. If an
-//! answer lacks the list of a task, one row ([`Part::Without`]) says why.
+//! The part of a task that a row describes: the whole task, or one entry of one of its lists. If an
+//! answer lacks the list of a task, one row ([`Part::Without`]) gives the reason.
 
 use taskdiag_wire::{Entry, Reason, Vma, VmaStat};
 

@@ -1,11 +1,11 @@
-//! What one task did between two answers. [`Rates`](crate::Rates) makes it.
+//! Activity of one task between two answers. [`Rates`](crate::Rates) makes it.
 
 /// A value that is not known.
 pub(crate) const NONE: u64 = u64::MAX;
 /// The number of counters.
 pub(crate) const RATES: usize = 9;
 
-/// What a task did since the previous answer.
+/// Activity of a task since the previous answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rate {

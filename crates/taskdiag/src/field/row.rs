@@ -1,5 +1,5 @@
-//! One task, or an entry of a list of it, with its records found: fields are read many at a time,
-//! so the attributes of a task are walked once for all of them.
+//! One task, or an entry of one of its lists, with its records looked up: fields are read many at a
+//! time, so the attributes of a task are walked once for all of them.
 
 use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView, Vma, VmaStat};
 
@@ -86,7 +86,7 @@ impl Row<'_> {
 
 impl<'a> Row<'a> {
     /// Call `f` for each memory mapping of the task, with this row made one of that mapping.
-    /// Those of shared memory come from the task that has them. `false`: the list is not in the
+    /// Rows of shared memory come from the task that has its value. `false`: the list is not in the
     /// answer, and `f` was not called.
     ///
     /// # Errors

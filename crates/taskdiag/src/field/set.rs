@@ -8,7 +8,7 @@ use super::{Field, Named, table};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Set {
-    /// What the rows are: `tasks`, `maps`, `memory` or `files`.
+    /// The kind of the rows: `tasks`, `maps`, `memory` or `files`.
     pub name: &'static str,
     own: &'static [&'static [Field]],
     /// Do rows also have the columns of their task?
@@ -23,7 +23,7 @@ pub static MAPS: Set = Set { name: "maps", own: table::MAPS, beside: true };
 pub static MEMORY: Set = Set { name: "memory", own: table::MEMORY, beside: true };
 /// Rows are files that are in use.
 pub static FILES: Set = Set { name: "files", own: table::FILES, beside: true };
-/// Rows are tasks, or several together, with what they did since the previous answer
+/// Rows are tasks, or several together, with their activity since the previous answer
 /// ([`Part::Rate`](super::Part::Rate)).
 pub static TOP: Set = Set { name: "top", own: table::TOP, beside: true };
 /// All sets.

@@ -25,7 +25,7 @@ impl Missing {
             Missing::Reason(r) => r.name(),
         }
     }
-    /// Is it a gap? Not if the task cannot have such a value, or if it ended meanwhile.
+    /// Is it a gap? Not if the task cannot have such a value, or has ended since.
     pub fn is_amiss(self) -> bool {
         !matches!(self, Missing::Reason(Reason::Absent | Reason::Vanished))
     }
@@ -105,7 +105,7 @@ pub enum Value<'a> {
     Bytes {
         /// The bytes.
         data: Cow<'a, [u8]>,
-        /// Is it only the beginning?
+        /// Whether only the start of the value is there.
         cut: bool,
     },
     /// A word from a fixed list.

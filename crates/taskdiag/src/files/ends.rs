@@ -19,8 +19,8 @@ pub struct End {
     pub fd: u32,
 }
 
-/// Inode numbers of pipes are unique on a machine, and so are those of sockets. Those of named
-/// pipes are unique only within a file system.
+/// Inode numbers of pipes are unique on a machine, and so are inode numbers of sockets. Those of
+/// named pipes are unique only within a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EndKey {
     // The first key, because it distinguishes most of them.
@@ -78,8 +78,8 @@ impl Ends {
         key(fd).filter(|k| k.kind != FdType::Socket as u32).map_or(&[], |k| self.of(k))
     }
     /// The descriptors of the same pipe that are open the other way. For a reader, these are all
-    /// except readers; for a writer, all except writers; and for a descriptor that does both, all.
-    /// They come in two parts.
+    /// except readers; for a writer, all except writers; and for a descriptor that reads and
+    /// writes, all. They come in two parts.
     pub fn opposite(&self, fd: &Entry<'_, Fd>) -> [&[End]; 2] {
         let all = self.of_pipe(fd);
         let own = fd.flags().map_or(Access::Path, Access::of);

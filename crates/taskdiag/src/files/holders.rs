@@ -1,8 +1,9 @@
 //! Finds the processes and threads that share a value. The threads of a process share their open
 //! files, and the number of these, unless a thread has unshared its table.
 //!
-//! An engine reads a shared value once, and the other tasks refer to the task that has it. This
-//! module inverts that: it makes one holder for each process and each value that its tasks use.
+//! An engine reads a shared value once, and other tasks refer to the task whose message has it.
+//! This module inverts that: it makes one holder for each process and each value that its tasks
+//! use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Holder<'a> {
 }
 
 impl Holder<'_> {
-    /// Is this the value of a thread that does not share it with its leader?
+    /// Whether a thread has a value of its own that it does not share with its leader.
     pub fn is_unshared(&self) -> bool {
         !self.task.is_leader()
     }
@@ -81,13 +82,13 @@ pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'
     (holders.iter().collect(), gaps)
 }
 
-/// The holders in a compact form. As [`Holder`]s, those of 50,000 processes would take 6 MB, which
-/// costs more than finding them.
+/// The holders in a compact form. As [`Holder`]s, 50,000 processes would take 6 MB, which costs
+/// more than finding them.
 #[derive(Debug)]
 pub struct Holders<'a> {
     snapshot: &'a Snapshot,
     all: Vec<Held>,
-    /// For the value of a task, all processes that have it, if there are several.
+    /// For the value of a task, all processes that share it, if there are several.
     several: HashMap<u32, Arc<[u32]>>,
     doubts: Vec<Gap<'a>>,
 }

@@ -53,7 +53,7 @@ pub enum Locked {
     By(Lock),
     /// It is not locked. Only descriptors have locks.
     No,
-    /// Not known: the reader has no right to read it, or the descriptor was closed meanwhile.
+    /// Not known: the reader has no right to read it, or the descriptor was closed since.
     Unknown,
 }
 

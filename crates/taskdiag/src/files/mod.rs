@@ -3,8 +3,8 @@
 //!
 //! A table of open files that threads share is listed once, with the number of these threads.
 //! Working directory, root, executable and mapped files of a process are rows, too, if the answer
-//! has them, because they keep a file in use as a descriptor does. This module reads nothing but
-//! the answer, and prints nothing.
+//! has them, because they keep a file in use like a descriptor. This module reads nothing but the
+//! answer, and prints nothing.
 
 mod detail;
 mod ends;

@@ -89,8 +89,8 @@ impl<'a> PathName<'a> {
         let (hdr, bytes) = pieces.find(|(h, _)| h.kind == kind as u32)?;
         let known = |n| Reason::from_number(n).unwrap_or(Reason::Unsupported);
         let deleted = hdr.flags & BLOB_DELETED != 0;
-        // The text is that of the link in /proc, which ends with the mark. Names of descriptors and
-        // mappings do not.
+        // The text is the content of the link in /proc, which ends with the mark. Names of
+        // descriptors and mappings do not.
         let bare = bytes.strip_suffix(DELETED).filter(|_| deleted);
         Some(PathName {
             bytes: bare.unwrap_or(bytes),
@@ -109,7 +109,7 @@ pub struct OpenFile<'a> {
     pub owner: &'a Owner<'a>,
     /// How it uses the file.
     pub what: What<'a>,
-    /// The path or other name of the file, as the kernel has it.
+    /// The path or other name of the file, as the kernel reports it.
     pub path: Option<PathName<'a>>,
     /// FILE_STAT data for files without a descriptor.
     pub stat: Option<Entry<'a, FileStat>>,
@@ -178,8 +178,8 @@ impl<'a> OpenFile<'a> {
         };
         links.map_or(is_mark, |n| n == 0)
     }
-    /// Is the name shown as deleted, as in the kernel and lsof? It is if this path is gone, or
-    /// names another file now.
+    /// Whether the name is marked as deleted, as in the kernel and lsof. It is if this path is
+    /// gone, or names another file now.
     pub fn has_mark(&self) -> bool {
         let unlinked = self.fd().is_some_and(|f| f.nlink() == Some(0) && has_links(&f));
         unlinked || self.path.is_some_and(|p| p.deleted)

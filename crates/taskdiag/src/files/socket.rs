@@ -89,7 +89,7 @@ pub fn protocol(s: &Entry<'_, Socket>) -> Option<String> {
     Some(name.map_or_else(|| number.to_string(), String::from))
 }
 
-/// The state in a word, for sockets that have one.
+/// The state in a word, for sockets with a state.
 pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
     let state = s.state()?;
     match i32::from(s.family()?) {

@@ -6,8 +6,8 @@ use zstd_safe::{CCtx, CParameter, DCtx, get_error_name};
 
 /// A fast level. A higher one gains little, because the prefix gives most of the compression.
 const LEVEL: i32 = 3;
-/// Above this size, the match finder of this level does not reach back over all of the prefix, so
-/// the one for long distances is used, too.
+/// Above this size, the match finder of this level does not cover the whole prefix, so the one for
+/// long distances is used, too.
 const LARGE: usize = 1 << 20;
 
 /// Compresses a stream into `out`, which is emptied before. `prefix` is the stream of the key

@@ -68,7 +68,7 @@ pub struct Recording {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrameInfo {
-    /// When the answer was begun, by the machine's clock, which may have been set meanwhile.
+    /// The start of the answer by the machine's clock, which may have been set since.
     pub time: SystemTime,
     /// The same moment since the boot of the machine. After a reboot, it is smaller than in the
     /// previous frame.
@@ -105,7 +105,7 @@ pub struct Damage {
     pub at: u64,
     /// How many there are.
     pub bytes: u64,
-    /// Are they at the end of the newest file, as a frame whose writing was interrupted?
+    /// Whether they are at the end of the newest file, as after an interrupted write of a frame.
     pub is_tail: bool,
 }
 

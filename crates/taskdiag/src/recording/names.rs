@@ -12,7 +12,7 @@ const DAY: u64 = 86_400;
 pub struct Part {
     /// Days since 1970.
     pub day: u32,
-    /// Which part of the day, from 0.
+    /// The number of this part of the day, from 0.
     pub number: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Opens the files of a recording. All of them are opened here, so that none can make a program
-//! wait: opening a named pipe waits for the other end, unless the flag `O_NONBLOCK` is set.
+//! Opens the files of a recording. All of them are opened here, so that a named pipe cannot block a
+//! program: opening one waits for the other end, unless the flag `O_NONBLOCK` is set.
 //!
 //! A writer only changes files in a directory that no other user can change. It often runs as root.
 //! Another user who can create names in the directory could put a link to a file of root there,
@@ -25,7 +25,7 @@ fn is_ours(uid: u32) -> bool {
 
 /// Checks that no other user can create names in a directory for written files.
 /// [`Writer::open`](super::Writer::open) calls this, and programs that write other private files
-/// should, too.
+/// should call it, too.
 ///
 /// # Errors [`Error::Recording`] if a user other than root and this one can, [`Error::Io`] if the
 /// directory cannot be read.

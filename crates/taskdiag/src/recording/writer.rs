@@ -74,15 +74,15 @@ pub struct Written {
     pub is_key: bool,
     /// Old day files that were removed.
     pub removed: Vec<PathBuf>,
-    /// What was removed from the answer because of [`Options::keep_at_least`], or because it was
-    /// too long. The frame has the same information.
+    /// The data that was removed from the answer because of [`Options::keep_at_least`], or because
+    /// it was too long. The frame has the same information.
     pub cuts: Vec<Cut>,
     /// Was nothing written, because not even a few rows of each user fitted? The next frame counts
     /// such answers.
     pub is_left_out: bool,
 }
 
-/// What a writer removed at its start, because the previous one was interrupted.
+/// The data that a writer removed at its start, because the previous writer was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {

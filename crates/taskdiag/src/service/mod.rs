@@ -2,14 +2,14 @@
 //! show.
 //!
 //! The service keeps BPF programs loaded and answers requests of processes that may not load any.
-//! [`shown`] is the table of what it may show to everyone. Except for `sock`, this module does no
-//! I/O. It decides nothing about callers; that is the job of the service. `docs/service.md`
+//! [`shown`] is the table of the data that it may show to everyone. Except for `sock`, this module
+//! does no I/O. It decides nothing about callers; that is the job of the service. `docs/service.md`
 //! explains all of it.
 //!
 //! A question is one message on a stream socket: [`Ask`], which contains a request of the wire
 //! format. The kernel adds the credentials of the sender. The service accepts no file descriptors,
 //! because closing one may wait for a file system of the sender. The reply begins with a [`Reply`].
-//! A short answer follows it. A long one is in a file in memory, whose descriptor comes with the
+//! A short answer follows it. A long reply is in a file in memory, whose descriptor comes with the
 //! reply: the service writes nothing more to the socket, so a client that does not read costs
 //! nothing.
 
@@ -49,7 +49,7 @@ const PROTOCOL: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ask {
-    /// How long before the question the walk over the tasks may have begun: callers who accept an
+    /// How long before the question the walk over the tasks may have begun. Callers who accept an
     /// older answer share one.
     pub max_age: Duration,
     /// A request in the wire format.

@@ -1,14 +1,14 @@
-//! The public part of /proc: the table of what the service may show, and the code that leaves out
-//! the rest.
+//! The public part of /proc: the table of data that the service may show, and the code that leaves
+//! out the rest.
 //!
 //! A mount of /proc without `hidepid` shows the files of a process to every reader, but some files,
-//! and some fields of others, only to those who may trace the process. The service tells what is
-//! shown to every reader, in the same precision, and nothing else. A group is private unless its
-//! row of the registry says that it is [`Public`], so a group that is added later is, too. A public
-//! group has a row in [`TABLE`], which says what of it may be shown.
+//! and some fields of others, only to those who may trace the process. The service shows only data
+//! that /proc shows to every reader, in the same precision. A group is private unless its row of
+//! the registry says that it is [`Public`], so a group that is added later is, too. A public group
+//! has a row in [`TABLE`], which says what of it may be shown.
 //!
-//! The lines that are cited are those of Linux 6.12. `S_IRUGO` there means that everyone may open
-//! the file. None of the functions named calls `ptrace_may_access()`, unless the table says so.
+//! The cited lines are from Linux 6.12. `S_IRUGO` there means that everyone may open the file. None
+//! of the functions named calls `ptrace_may_access()`, unless the table says so.
 
 use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
@@ -31,16 +31,16 @@ pub struct Shown {
     pub group: Group,
     /// Its record as everyone may see it, in ticks. `None`: the attribute is passed on as it is.
     reduce: Option<Reduce>,
-    /// The files of a process that show it. The service starts to tell the group only after it has
-    /// read them of a process that is not its own.
+    /// The files of a process that show it. The service shows the group only after it has read them
+    /// for a process that is not its own.
     pub files: &'static [&'static str],
     /// The lines of the kernel that prove it.
     pub kernel: &'static str,
-    /// What is left out of the group or made coarser, and why.
+    /// Parts of the group that are left out or made coarser, and the reason.
     pub less: &'static str,
 }
 
-/// Writes a record without what is private in it.
+/// Writes a record without its private members.
 type Reduce = fn(&mut StreamWriter, attr: &[u8], tick: Tick);
 
 /// Everything that the service tells.

@@ -1,6 +1,6 @@
 //! Messages with a file descriptor and the sender's credentials. The crate rustix has these calls,
-//! too, but cannot represent a sender without a pid in our namespace, which the kernel reports as
-//! pid 0.
+//! too, but cannot represent a sender without a pid in our namespace. The kernel reports such a
+//! sender as pid 0.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ type Control = [MaybeUninit<u64>; 16];
 pub struct Received {
     /// Bytes received. 0: the other end has closed.
     pub len: usize,
-    /// The descriptor that came with it, if it was just one.
+    /// The descriptor that came with it, if there was exactly one.
     pub fd: Option<OwnedFd>,
     /// The sender's pid in our pid namespace (0: it has none there), from the kernel.
     #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the service looks at it"))]

@@ -195,7 +195,7 @@ impl<'a> Sums<'a> {
                 continue;
             }
             let value = (field.get)(self.cx, row);
-            // If this thread lacks it, because it has ended, another thread may have it.
+            // If this thread lacks the value, because it has ended, another thread may have it.
             if let Some(mark) = mark {
                 *mark = value.missing().is_none();
             }

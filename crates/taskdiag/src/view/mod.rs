@@ -1,9 +1,9 @@
-//! A view of an answer: which rows, in which order, with which columns, and how they are added up.
+//! A view of an answer: its rows, their order, their columns, and how they are added up.
 //!
-//! A [`Query`] describes what a program wants to show. [`Query::plan`] makes requests from it,
-//! which read only what the columns, keys and conditions need. [`Query::view`] returns the rows of
-//! an answer, live or saved. The command uses these, and so can any other program that shows
-//! tables. Widths, headers and the text of values are left to the program.
+//! A [`Query`] describes the data that a program wants to show. [`Query::plan`] makes requests from
+//! it, which read only the data that the columns, keys and conditions need. [`Query::view`] returns
+//! the rows of an answer, live or saved. The command uses these, and so can any other program that
+//! shows tables. Widths, headers and the text of values are left to the program.
 //!
 //! ```
 //! use taskdiag::field::TASKS;

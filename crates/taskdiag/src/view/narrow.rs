@@ -111,8 +111,8 @@ impl Narrow {
     }
 }
 
-/// Is an answer about one process still about the one that was found, and not about a later one
-/// with its pid? `begun` has the tasks that were found.
+/// Whether an answer about one process is still about the process that was found, and not about a
+/// later one with its pid. `begun` has the tasks that were found.
 fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<TaskId>>) -> bool {
     answer.tasks().any(|task| match (begun.get(&task.pid()), TaskId::of(&task)) {
         (None, _) => false,
@@ -121,8 +121,8 @@ fn is_same(answer: &Snapshot, begun: &HashMap<u32, Option<TaskId>>) -> bool {
     })
 }
 
-/// Is this part of a filter tested in the first step? What may take long, or must be looked up for
-/// each table of files or memory, is not cheap for all tasks.
+/// Is this part of a filter tested in the first step? Tests that may take long, or need a look-up
+/// for each table of files or memory, are not cheap for all tasks.
 fn first_looks_at(part: &super::filter::Part) -> bool {
     let is_dear = part.groups().intersects(Groups::SLOW | Groups::SHARED);
     part.is_about_task() && part.is_narrow() && !is_dear

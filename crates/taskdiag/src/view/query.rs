@@ -1,4 +1,4 @@
-//! A description of what to show, and the resulting rows of an answer.
+//! A description of the rows and columns to show, and the resulting rows of an answer.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::files::Files;
 use crate::request::Members;
 use crate::{Groups, Reason, Snapshot};
 
-/// A description of what to show.
+/// A description of the rows and columns to show.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Query {
-    /// What the rows are: tasks, mappings, files.
+    /// The kind of the rows: tasks, mappings, files.
     pub set: &'static Set,
     /// The columns.
     pub columns: Vec<&'static Field>,
@@ -38,9 +38,9 @@ pub struct Query {
     pub threads: bool,
     /// Groups to read in addition to those that the fields and conditions need. [`Query::new`] sets
     /// the groups that provide the rows, so that the rows never depend on the columns: VMA for
-    /// mappings, and STATM for memory, because kernel threads and zombies have none. For files, it
-    /// sets FD for descriptors. More groups can be added there: PATHS for program, working
-    /// directory and root, VMA for mapped files, and FILE_STAT for details of both.
+    /// mappings, and STATM for memory, because kernel threads and zombies have no mappings. For
+    /// files, it sets FD for descriptors. More groups can be added there: PATHS for program,
+    /// working directory and root, VMA for mapped files, and FILE_STAT for details of both.
     pub groups: Groups,
     /// Members of BASE, CRED, STAT and STATM to read in addition to those that the fields and
     /// conditions need.
@@ -231,7 +231,7 @@ impl<'a> View<'a> {
         self.files.as_ref()
     }
     /// The tasks that the filter leaves out because it is not known whether they match. For entries
-    /// of lists, only rows that were visited so far count.
+    /// of lists, only rows visited so far count.
     pub fn left(&self) -> Vec<Left> {
         self.sieve.left()
     }

@@ -53,7 +53,7 @@ impl<'a> Item<'_, 'a> {
 pub struct Sum {
     /// The value of each column.
     pub values: Vec<Value<'static>>,
-    /// Which of the values lack some of their parts, so that each is a lower bound.
+    /// Marks the values that lack some of their parts, so that each is a lower bound.
     pub partial: Vec<bool>,
 }
 
@@ -81,7 +81,7 @@ pub trait Rows {
 pub struct Tasks<'a> {
     /// The answer.
     pub snapshot: &'a Snapshot,
-    /// Which of its tasks, in order.
+    /// Its tasks, in order.
     pub indices: &'a [u32],
 }
 

@@ -46,7 +46,7 @@ pub struct Simple {
     pub own: Option<u32>,
     /// They have a terminal.
     pub with_tty: bool,
-    /// They have this terminal. 0 means that they have none.
+    /// Tasks with this terminal. 0 stands for tasks without one.
     pub tty: Option<u32>,
     /// They are not session leaders.
     pub not_leaders: bool,

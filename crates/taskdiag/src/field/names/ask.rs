@@ -35,7 +35,7 @@ static ASKER: Mutex<Option<Asker>> = Mutex::new(None);
 struct Asker {
     questions: Sender<(AccountKind, u32)>,
     answers: Receiver<FoundEntry>,
-    /// Has it not answered the last question yet?
+    /// Whether the last question has no answer yet.
     is_busy: bool,
     /// The process of the thread. After a fork, a child has a copy of this struct, but not the
     /// thread.

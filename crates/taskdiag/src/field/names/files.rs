@@ -74,7 +74,7 @@ fn field(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 fn trim_start(text: &[u8]) -> &[u8] {
-    // What isspace(3) counts as such.
+    // The characters that isspace(3) counts as blanks.
     let blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r');
     &text[text.iter().position(|b| !blank(b)).unwrap_or(text.len())..]
 }

@@ -129,8 +129,8 @@ fn lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
-/// As in lsof: the descriptor, the letter of its access and that of its lock, with a blank for each
-/// missing one. For a lock without a descriptor, the access is a dash.
+/// As in lsof: the descriptor, the letter of its access and the letter of its lock, with a blank
+/// for each missing one. For a lock without a descriptor, the access is a dash.
 fn fd_lock<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     of_file(row, |f| {
         let access = f.access().map_or("", |a| a.letter());

@@ -9,7 +9,7 @@ use super::super::*;
 /// identifies it by this name.
 pub const PROCS: &str = "procs";
 
-/// So it does with this one: processes for which a sum lacks something.
+/// So the same happens here: processes for which a sum is incomplete.
 pub const LACKING: &str = "lacking";
 
 pub const PROCESSES: &[Field] = &[

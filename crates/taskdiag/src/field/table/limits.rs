@@ -1,5 +1,5 @@
 //! Resource limits: `rlimit_NAME` is the soft limit, and `rlimit_NAME_hard` the hard one. Names are
-//! those of RLIMIT_* in lower case.
+//! RLIMIT_* in lower case.
 
 use taskdiag_wire::{Group, Groups, Limits};
 

@@ -145,7 +145,7 @@ fn vmflags(_: &Context, row: &Row<'_>) -> Value<'static> {
     let set = [(VMA_READ, "rd"), (VMA_WRITE, "wr"), (VMA_EXEC, "ex"), (VMA_SHARED, "sh")];
     let first = set.iter().filter(|(bit, _)| perms & bit != 0).map(|(_, letters)| *letters);
     let rest = VMA_FLAGS.iter().filter(|f| flags & f.bit != 0).map(|f| f.letters);
-    // Room for what most have.
+    // Enough for most.
     let mut text = Vec::with_capacity(40);
     for word in first.chain(rest) {
         text.extend_from_slice(word.as_bytes());

@@ -1,4 +1,4 @@
-//! What a task did since the previous answer, per second or in percent. A single answer does not
+//! Activity of a task since the previous answer, per second or in percent. A single answer does not
 //! have these columns.
 
 use taskdiag_wire::{Group, Groups, Reason};

@@ -143,14 +143,14 @@ impl Test {
     fn matches(&self, cx: &Context, value: &Value<'_>, regex: &Pattern) -> Truth {
         each_text(cx, value, &mut |text, cut| match cut {
             false => regex.is_match(text).into(),
-            // A match that ends before the last character does not depend on what follows the text.
+            // The text after a match that ends before the last character does not matter.
             true if regex.matches_beginning(text) => Truth::True,
             true => self.cut(),
         })
     }
 }
 
-/// The numbers of a value in billionths. Only lists have several.
+/// The numbers of a value in billionths. Only lists have several values.
 fn numbers(cx: &Context, value: &Value<'_>) -> Numbers {
     let one = |v: i128| Numbers::One([v]);
     match value {

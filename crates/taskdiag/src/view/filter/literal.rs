@@ -59,13 +59,13 @@ pub(super) fn size(text: &str) -> Option<i128> {
     n.checked_mul(1 << (10 * power))
 }
 
-/// The bytes of a size as expressions have it, such as `2G`, `1.5M` or `64KiB`. The units are
+/// The bytes of a size as written in expressions, such as `2G`, `1.5M` or `64KiB`. The units are
 /// powers of 1024, and part of a byte is left out. `None`: it is not such a size.
 pub fn parse_size(text: &str) -> Option<u64> {
     u64::try_from(size(text)? / ONE).ok()
 }
 
-/// A duration as expressions have it, such as `500ms`, `1.5s` or `1h30m`. A plain number means
+/// A duration as written in expressions, such as `500ms`, `1.5s` or `1h30m`. A plain number means
 /// seconds. `None`: it is not such a duration.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let ns = duration(text)?;

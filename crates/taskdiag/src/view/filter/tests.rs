@@ -153,7 +153,7 @@ fn tests_of_missing_values_are_neither_true_nor_false() {
         ("args ~ 'java -cp'", Some(true)),
         ("args ~ '^/bin/java.*'", Some(true)),
         ("args ~ 'opt/$'", None),
-        // What follows decides about these.
+        // The text after the match decides about these.
         (r"args ~ 'opt/?\b'", None),
         ("args ~ 'opt/([^k]|$)'", None),
         (r"args ~ 'opt(\W|$)'", None),
