@@ -93,7 +93,7 @@ impl Schema {
             children: children.into_iter().map(|c| Box::into_raw(Box::new(c))).collect(),
         });
         let owned = Box::into_raw(owned);
-        // SAFETY: it was just made, and nobody else has it.
+        // SAFETY: it was just made, and has no other owner.
         let o = unsafe { &mut *owned };
         Schema {
             format: o.format.as_ptr(),

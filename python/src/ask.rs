@@ -383,7 +383,7 @@ impl Made {
             errno: 0,
         }
     }
-    /// What was built from a snapshot.
+    /// The data built from a snapshot.
     pub fn new(
         builder: Builder,
         snapshot: &Snapshot,
@@ -405,7 +405,7 @@ impl Made {
     }
 }
 
-/// Calls `f` for each row. If the answer lacks the list of a task, a row says why.
+/// Calls `f` for each row. If the answer lacks the list of a task, a row gives the reason.
 pub fn each(view: &View<'_>, f: &mut dyn FnMut(Item<'_, '_>)) {
     let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
         f(item);

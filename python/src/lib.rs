@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extension module of the Python package taskdiag: calls of Python to requests of the library,
-//! and answers to tables. What users see is documented in `taskdiag/__init__.pyi`.
+//! and answers to tables. The interface for users is documented in `taskdiag/__init__.pyi`.
 //!
 //! No Python object is made for a process until somebody asks for one. Answers are columns in
 //! memory, which Arrow consumers read as they are.
@@ -186,7 +186,7 @@ mod _native {
     #[pymodule_export]
     use super::{columns, files, ioprio_get, ioprio_set, maps, memory, snapshot};
 
-    /// What stands for "unlimited" in a column of numbers.
+    /// The value for "unlimited" in a column of numbers.
     #[pymodule_export]
     const UNLIMITED: u64 = u64::MAX;
 }

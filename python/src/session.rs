@@ -233,7 +233,7 @@ impl PySession {
         })?;
         made.map(Table::new).map_err(|e: Error| error::raise(py, &e))
     }
-    /// What changed between the last two answers; None before there are two.
+    /// Changes between the last two answers; None before there are two.
     fn changes(&self, py: Python<'_>) -> PyResult<Option<Changes>> {
         let Some(c) = self.with(py, |inner, fixed| changes(&inner.session, fixed))? else {
             return Ok(None);
@@ -260,7 +260,7 @@ impl PySession {
     }
 }
 
-/// What changed between two answers.
+/// Changes between two answers.
 #[pyclass(frozen, module = "taskdiag", get_all)]
 pub struct Changes {
     /// The rows that are new.

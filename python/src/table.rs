@@ -184,7 +184,7 @@ impl Table {
     fn columns(&self) -> Vec<&str> {
         self.specs().iter().map(|s| s.name.as_str()).collect()
     }
-    /// What the columns are: types and units.
+    /// The properties of the columns: types and units.
     #[getter]
     fn schema(&self) -> Vec<ColumnInfo> {
         self.specs().iter().map(|s| ColumnInfo::new(s, Vec::new())).collect()

@@ -35,7 +35,7 @@ def test_readme_has_examples():
 
 
 def test_stubs_say_what_is_there(tmp_path):
-    # Many names there are those of the psutil that is installed.
+    # Many names there come from the installed psutil.
     (tmp_path / "allowed").write_text(r"taskdiag\.psutil\..*")
     command = [sys.executable, "-m", "mypy.stubtest", "taskdiag", "--allowlist", "allowed"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110 * crowd())

@@ -19,7 +19,7 @@ from conftest import crowd, state, until
 import taskdiag
 import taskdiag.psutil as psutil
 
-# What does not change while both look.
+# Values that do not change while both read them.
 STEADY = ["pid", "ppid", "name", "exe", "cmdline", "cwd", "environ", "uids", "gids", "username", "create_time", "terminal",
           "nice", "num_fds", "num_threads", "status", "cpu_affinity", "ionice", "open_files", "net_connections",
           "memory_info", "num_ctx_switches", "io_counters", "memory_percent"]
@@ -62,7 +62,7 @@ def test_one_process(start, code):
     times = lambda p: [*p.cpu_times()[:4], *(x for th in p.threads() for x in th)]
     # The kernel has nanoseconds, and /proc hundredths of a second.
     assert times(ours) == pytest.approx(times(theirs), abs=0.021, rel=0)
-    # What is shared changes with other processes.
+    # Shared memory changes with other processes.
     own = lambda maps: [m._replace(pss=0, shared_clean=0, private_clean=0) for m in maps]
     equal(lambda: own(ours.memory_maps()), lambda: own(theirs.memory_maps()))
     equal(lambda: own(ours.memory_maps(grouped=False)), lambda: own(theirs.memory_maps(grouped=False)))
@@ -250,8 +250,8 @@ def until(is_true):
         assert time.monotonic() < end
         time.sleep(0.01)
 
-# /proc is of a namespace below. Each of these numbers is that of a child of ours, too, which
-# nothing may happen to.
+# /proc belongs to a namespace below. Each of these numbers also belongs to a child of ours, which
+# must not be affected.
 for pid in range(3, 7):
     p = psutil.Process(pid)
     if p.name() != "sleep" or p.cmdline() != ["sleep", "3002"]:

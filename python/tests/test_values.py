@@ -179,7 +179,7 @@ def test_memory_against_proc(start):
             return {line.split(":")[0]: int(line.split()[1]) << 10 for line in f if line.endswith("kB\n")}
 
     # Other processes that map the same files change what is shared. So this is repeated until
-    # nothing changes meanwhile.
+    # nothing changes during it.
     answers = []
 
     def is_quiet():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is typed on the command line.
+//! The options and arguments of the command line.
 
 use std::path::PathBuf;
 

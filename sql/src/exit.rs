@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the program ends. The exit codes are those of the command, which `taskdiag help exit-codes`
-//! lists.
+//! How the program ends. The exit codes are the same as in the command, which lists them with
+//! `taskdiag help exit-codes`.
 
 use std::io::Write;
 
@@ -22,7 +22,7 @@ pub enum Exit {
     Output(std::io::Error),
     /// The reader of the output is gone, as head is after its last line.
     ClosedPipe,
-    /// The answer is incomplete; each line says what is missing.
+    /// The answer is incomplete; each line names missing data.
     Partial(Vec<String>),
     /// Ctrl-C ended it.
     Stopped,

@@ -26,7 +26,7 @@ pub fn keep<T>(what: impl FnOnce() -> T) -> T {
     let before = action();
     let result = what();
     if let Some(before) = before {
-        // SAFETY: it is the handler that was there, which is one for as long as the program runs.
+        // SAFETY: it is the previous handler, which stays valid while the program runs.
         unsafe { libc::sigaction(libc::SIGINT, &before, std::ptr::null_mut()) };
     }
     result

@@ -2,8 +2,8 @@
 //! SQL over the processes of this machine, over recordings of them, and over the Parquet files of
 //! many hosts. `docs/sql.md` explains it.
 //!
-//! DataFusion parses, plans and computes. This program gives it tables, which are made by the
-//! library `taskdiag`: what of a query decides who is asked for what is in `tables/`.
+//! DataFusion parses, plans and computes. This program gives it tables, which the library
+//! `taskdiag` makes. `tables/` derives the requests from a query.
 
 mod args;
 mod catalog;
@@ -47,7 +47,7 @@ fn run() -> Result<(), Exit> {
         )));
     }
     let args = Args::parse().map_err(Exit::Clap)?;
-    // It waits. What computes has threads of its own.
+    // It waits. Computations run in other threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

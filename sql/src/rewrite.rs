@@ -2,9 +2,9 @@
 //! Changes of a parsed statement before DataFusion sees it.
 //!
 //! `user` is a column here, which the parser takes for a function. With `--osquery`, statements are
-//! read as SQLite reads them: LIKE does not look at case, text in double quotes that names no
-//! column is text, a query in the place of a value has one row, and some functions of SQLite and
-//! osquery become those of DataFusion that do the same.
+//! interpreted as in SQLite: LIKE ignores case, text in double quotes that names no column is text,
+//! a query in the place of a value has one row, and some functions of SQLite and osquery are
+//! replaced by equivalent ones of DataFusion.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -215,7 +215,7 @@ impl Session {
             return Exit::Failed(e.to_string());
         }
         let text = message(error);
-        // DataFusion says so of a table that cannot be dropped, too.
+        // DataFusion also reports this for a table that cannot be dropped.
         let dropped = text.strip_prefix("Table '").and_then(|t| t.strip_suffix("' doesn't exist."));
         if let Some(name) = dropped.filter(|name| self.tables().iter().any(|t| t == name)) {
             return Exit::Usage(format!(

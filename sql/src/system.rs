@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the system knows besides processes, and queries about processes are joined with: users,
-//! groups, and the time, as tables of osquery.
+//! Data of the system that queries about processes are joined with: users, groups, and the time, as
+//! tables of osquery.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of what runs: values against /proc, what is asked of the machine, and how statements
-//! fail.
+//! Live tables: values compared with /proc, the requests that are made, and how statements fail.
 
 mod common;
 

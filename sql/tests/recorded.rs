@@ -63,7 +63,7 @@ fn frames_have_their_moment_and_host() {
     assert_eq!(rows_with(&at, grown), [json!({"grown": 40_960})]);
     let plan = plan_with(&at, grown);
     assert!(plan.contains("pids=[3], frames=2 of 3"), "{plan}");
-    // What runs now is there beside it.
+    // Live data is there, too.
     let live =
         format!("select count(*) as n from live.processes where pid = {}", std::process::id());
     assert_eq!(rows_with(&at, &live), [json!({"n": 1})]);

@@ -39,7 +39,7 @@ impl Terminal {
         });
         Terminal { child, output, shown: String::new(), seen: 0 }
     }
-    /// Waits until this is shown, after what was waited for before.
+    /// Waits until this is shown, after the text that was awaited before.
     fn wait(&mut self, text: &str) {
         let end = Instant::now() + Duration::from_secs(300);
         loop {
@@ -69,7 +69,7 @@ impl Terminal {
     }
 }
 
-/// What runs in the terminal ends with it.
+/// The program in the terminal ends with it.
 impl Drop for Terminal {
     fn drop(&mut self) {
         let script = self.child.id();

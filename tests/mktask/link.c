@@ -101,9 +101,9 @@ static void locks(int argc, char **argv)
 }
 
 /*
- * elsewhere-dir DIR: in a mount namespace of its own, with another file system at DIR, it has a
- * file, a mapping and its working directory there: paths that lead to other files for everybody
- * else.
+ * elsewhere-dir DIR: in a separate mount namespace with another file system at DIR, it has a file,
+ * a mapping and its working directory there. For all other processes, these paths lead to other
+ * files.
  */
 static void elsewhere_dir(int argc, char **argv)
 {

@@ -396,7 +396,7 @@ int main(int argc, char **argv)
 		die_with_parent();
 		if (getppid() != supervisor)
 			return 1;
-		/* Only the supervisor answers, so nobody else keeps these open. */
+		/* Only the supervisor answers, so no other process keeps these open. */
 		close(0);
 		close(1);
 		must(open("/dev/null", O_RDONLY));

@@ -231,7 +231,7 @@ static void set_arguments(unsigned long long start, unsigned long long end)
 		skip("prctl(PR_SET_MM_MAP): %m");
 }
 
-/* The process itself tells the kernel that it has no arguments at all. */
+/* The process itself sets its arguments to nothing in the kernel. */
 static void cmdline_none(int argc, char **argv)
 {
 	(void)argc, (void)argv;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States with names that are hard to read: with what is special to the kernel's text files, to
- * terminals, or to our own output. */
+/* States with names that are hard to read, with characters that are special in the kernel's text
+ * files, on terminals, or in our output. */
 #include "mktask.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* States of what a task has used: CPU time, faults, switches, I/O, memory, swap. */
+/* States of tasks that have used resources: CPU time, faults, switches, I/O, memory, swap. */
 #include "mktask.h"
 
 #include <errno.h>
@@ -279,8 +279,8 @@ static void swap(int argc, char **argv)
 /*
  * swap-parts FILE: half of an object is paged out. It is mapped whole; a long and a short part of
  * it are mapped read-only; and it is mapped privately and writable, with copies of some pages, a
- * few of which are paged out, too. Another object, of which nothing is paged out, is mapped in
- * parts and privately.
+ * few of which are paged out, too. Another object without paged-out pages is mapped in parts and
+ * privately.
  */
 static void swap_parts(int argc, char **argv)
 {

@@ -3,7 +3,7 @@
  * walk DIR PROPERTY=N...: a process with all of these properties, of which N chooses the variant.
  * They are made in the order of the table below, because some take away what others need. A
  * property that this machine or the others do not let it have is left out, and the fact no_PROPERTY
- * says so. What the properties are compared with is in tests/tests/walk.rs.
+ * says so. tests/tests/walk.rs has the values that the properties are compared with.
  */
 #include "mktask.h"
 
@@ -36,7 +36,7 @@
 
 static const char *dir, *props[64];
 static unsigned int seq;
-/* What is left to do at the very end. */
+/* The actions that remain for the very end. */
 static unsigned int ending;
 enum { SLEEPS, STOPS, DIES, LEADER_DIES };
 
@@ -576,7 +576,7 @@ static const struct {
 	{ "seccomp", walk_seccomp },
 };
 
-/* What the task itself says, where the kernel tells it to nobody else. */
+/* Values that only the task itself can get from the kernel. */
 static void own_words(void)
 {
 	uid_t u[3];

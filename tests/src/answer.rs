@@ -42,7 +42,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// What is known of one task: `group.member` and its value.
+/// The known values of one task: `group.member` and its value.
 #[derive(Clone, Debug, Default)]
 pub struct Task {
     /// Thread id.
@@ -341,9 +341,10 @@ pub fn engines() -> &'static [Source] {
     })
 }
 
-/// Is this way to use BPF tested in addition? `TASKDIAG_LEGACY_BPF=0` and `TASKDIAG_KEPT_BPF=0`
-/// leave the older program and kept programs out. Slow virtual machines set them, because other
-/// ones and the host test these. The older program is also left out where every request uses it.
+/// Whether this way to use BPF is tested in addition. `TASKDIAG_LEGACY_BPF=0` and
+/// `TASKDIAG_KEPT_BPF=0` leave the older program and kept programs out. Slow virtual machines set
+/// them, because other ones and the host test these. The older program is also left out where every
+/// request uses it.
 fn worth_it(source: &Source) -> bool {
     let wanted = |name| std::env::var_os(name).is_none_or(|v| v != "0");
     match source {

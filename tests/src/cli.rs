@@ -143,7 +143,7 @@ impl Sandbox {
         self.denied.push((call as u32, libc::SECCOMP_RET_ERRNO | errno as u32));
         self
     }
-    /// With a system call that fails with `errno` if its first argument is this one.
+    /// A system call fails with `errno` if its first argument is this one.
     pub fn deny_command(mut self, call: libc::c_long, first: u32, errno: i32) -> Sandbox {
         let action = libc::SECCOMP_RET_ERRNO | errno as u32;
         self.denied_commands.push((call as u32, first, action));
@@ -164,7 +164,7 @@ impl Sandbox {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
-    /// With this as `/etc/taskdiag.conf`, and nothing else in /etc.
+    /// /etc only has this file, as `/etc/taskdiag.conf`.
     pub fn conf(mut self, text: &str, mode: u32, uid: u32) -> Sandbox {
         self.conf = Some(Conf { text: text.to_owned(), mode, uid });
         self

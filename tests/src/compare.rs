@@ -56,10 +56,10 @@ fn is_time(key: &str) -> bool {
     key == "base.start_time_ns" || key.starts_with("stat.") && key.ends_with("_ns")
 }
 
-/// The two parts of a task's CPU time. The kernel knows their sum exactly, but divides it by what
-/// its timer ticks have met. While a task runs, the division changes, and time that was in one part
-/// may be in the other at the next reading. Only /proc remembers what it has shown, and lets no
-/// part decrease.
+/// The two parts of a task's CPU time. The kernel knows their sum exactly, but splits it by the
+/// samples of its timer ticks. While a task runs, the division changes, and time that was in one
+/// part may be in the other at the next reading. Only /proc remembers the values that it has shown,
+/// and lets no part decrease.
 const PARTS: [&str; 2] = ["stat.utime_ns", "stat.stime_ns"];
 
 /// CPU time in ticks, each part rounded down.
@@ -102,7 +102,7 @@ pub struct Outcome {
     pub groups: BTreeSet<Group>,
     /// Tasks that were compared.
     pub tasks: usize,
-    /// For each group, the number of tasks for which all engines say that it is missing.
+    /// For each group, the number of tasks for which all engines report it as missing.
     pub missing: BTreeMap<Group, usize>,
 }
 
@@ -257,7 +257,8 @@ fn is_unread_text(key: &str, a: &Task, b: &Task) -> bool {
         && is_blocked(a) != is_blocked(b)
 }
 
-/// Is this a field that changes while a task runs, and may be the same again when it has run?
+/// Whether this is a field that changes while a task runs, and may have the same value again
+/// afterwards.
 fn is_of_running(key: &str) -> bool {
     matches!(key, "base.state" | "stat.processor")
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A group below that of this process. It goes away with the value, when all its processes have
+/// A group below that of this process. Dropping the value removes it, after all its processes have
 /// ended.
 pub struct Memcg {
     dir: PathBuf,
@@ -80,7 +80,7 @@ impl Memcg {
         fs::write(self.dir.join(file), number.to_string())
     }
 
-    /// Moves a process into it. What it has already counts where it was.
+    /// Moves a process into it. Memory that it has already stays counted in its old group.
     pub fn take(&self, pid: u32) {
         self.write("cgroup.procs", u64::from(pid)).expect("the process lives");
     }

@@ -21,7 +21,7 @@ impl Mktask {
     /// The program.
     pub const PATH: &'static str = env!("MKTASK");
 
-    /// Makes a state. `Err` says why this machine cannot have it.
+    /// Makes a state. `Err` gives the reason why this machine cannot make it.
     ///
     /// # Panics
     /// If it fails for a reason that no machine should have.
@@ -55,9 +55,9 @@ impl Mktask {
         m.settle();
         Ok(m)
     }
-    /// Waits until the task no longer runs: it has said that it is there, and then sleeps or stops,
-    /// which takes a moment on a busy machine. A task that always runs is waited for until it has
-    /// used some CPU time, because time says little where it has no processor.
+    /// Waits until the task no longer runs: it has reported that it is ready, and then sleeps or
+    /// stops, which takes a moment on a busy machine. A task that always runs is awaited until it
+    /// has used some CPU time, because elapsed time means little if it gets no processor.
     fn settle(&self) {
         if !self.has("pid") {
             return;
@@ -135,7 +135,7 @@ fn ticks(pid: u32) -> u64 {
     fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
 }
 
-/// A child process, which ends with the value, and so also where an assertion fails.
+/// A child process. Dropping the value ends it, also if an assertion fails.
 #[derive(Debug)]
 pub struct Ended(pub Child);
 

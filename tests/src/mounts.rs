@@ -1,5 +1,5 @@
-//! File systems that only a test sees: it runs in a thread with a mount namespace of its own, and
-//! so does all that it starts.
+//! File systems that only one test sees: the test runs in a thread with a separate mount namespace,
+//! and so do all processes that it starts.
 
 use std::path::Path;
 use std::process::Command;
@@ -65,8 +65,8 @@ pub fn tmpfs(dir: &Path, name: &str) -> Result<String, String> {
     Ok(at)
 }
 
-/// An overlay of these directories, in the order of the kernel: what is written goes to `upper`,
-/// which is on one file system with its neighbour for the work.
+/// An overlay of these directories, in the order of the kernel: writes go to `upper`, which is on
+/// one file system with its sibling for the work.
 ///
 /// # Errors
 /// If there is no overlay.

@@ -1,5 +1,5 @@
-//! Reports skips. A test that cannot run here says so where nobody can miss it: on stderr, past
-//! libtest's capture, and in `target/taskdiag-skips.txt`, which `make test` prints at its end.
+//! Reports skips. A test that cannot run here reports that visibly: on stderr, past libtest's
+//! capture, and in `target/taskdiag-skips.txt`, which `make test` prints at its end.
 //! `TASKDIAG_REQUIRE=procfs,bpf,...` turns the absence of an engine into a failure.
 
 use std::fs::OpenOptions;

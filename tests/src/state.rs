@@ -158,7 +158,7 @@ fn facts(m: &Mktask, answer: &Answer, task: &Task) -> usize {
     n
 }
 
-/// Whether one engine says that there is no value, where another has that of a living thread.
+/// Whether one engine reports that there is no value, and another has the value of a living thread.
 fn is_of_ended_thread(difference: &str) -> bool {
     let Some((of, values)) = difference.split_once(": ") else { return false };
     let is_of = |group: &str| {

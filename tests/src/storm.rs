@@ -39,7 +39,7 @@ pub struct Truth {
     pub sentinels: BTreeMap<u32, Sentinel>,
 }
 
-/// What was checked in answers, and what was wrong.
+/// The checks of answers, and the errors found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Tasks in answers.
@@ -70,8 +70,7 @@ impl Found {
         self.wrong.extend(other.wrong);
     }
 
-    /// Called at the end. A kind of value that was missing more often than it was there counts as
-    /// wrong.
+    /// Called at the end. A kind of value that was missing more often than not counts as wrong.
     pub fn judge(&mut self) {
         for (kind, lost) in &self.lost {
             let there = self.values.get(kind).copied().unwrap_or_default();

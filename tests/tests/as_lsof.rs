@@ -1,4 +1,4 @@
-//! The command under the name lsof, after the cases that lsof 4.99.7 tests itself with: by both
+//! The command under the name lsof, tested with the cases of lsof 4.99.7's own tests, by both
 //! engines, on files of this process and of its children, whose state is known. `peers` compares
 //! the rest with the lsof that is installed, which is often an older one.
 
@@ -51,7 +51,7 @@ impl Lsof {
         let said = stderr.split_inclusive('\n').filter(|l| !l.contains("is hidden from BPF"));
         Ran { code, stdout: text(&out.stdout), stderr: said.collect() }
     }
-    /// What each engine prints, which must be found.
+    /// The expected output of each engine.
     fn each(&self, args: &[&str], check: impl Fn(&str)) {
         for engine in &self.engines {
             let ran = self.run(engine, args);
@@ -71,7 +71,7 @@ impl Lsof {
     }
 }
 
-/// A program that has these descriptors of ours, and ends with the value.
+/// A program that has these descriptors of ours. Dropping the value ends it.
 struct Holder(Child);
 
 impl Holder {

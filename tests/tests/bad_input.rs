@@ -2,8 +2,8 @@
 //! error, never a hang or a wrong 0. The library is asked directly if that is enough, and the
 //! program `taskdiag` if the surroundings of a whole process are needed.
 //!
-//! The exit codes are 0 for what the caller may see, 1 if nothing matched, 2 for wrong usage, 3 if
-//! something that was named could not be shown, and 4 for no answer.
+//! The exit codes are 0 for complete output, as far as the caller may see it, 1 if nothing matched,
+//! 2 for wrong usage, 3 if a named process could not be shown, and 4 for no answer.
 
 use std::time::{Duration, Instant};
 
@@ -34,8 +34,8 @@ fn a_pid_that_does_not_exist() {
             for pid in [4_194_304, i32::MAX as u32, u32::MAX] {
                 assert_eq!(ask(pid), None);
             }
-            // Beside tests that start very many processes, another one may have got this pid
-            // meanwhile.
+            // On a machine with tests that start very many processes, another process may have got
+            // this pid by now.
             let mut patience = Patience::new(Duration::from_secs(5));
             while let Some(other) = ask(reaped_pid()) {
                 assert!(!patience.is_over(), "{other}");
@@ -223,8 +223,7 @@ fn no_locked_memory() {
 #[test]
 fn little_memory() {
     let mut said = 0;
-    // The limits go from a size at which the program cannot be loaded to one at which it has
-    // enough.
+    // The limits range from a size at which the program cannot be loaded to one that is enough.
     for kib in (3_000..36_000).step_by(600) {
         for args in [PS, &["files"]] {
             let ran = Sandbox::new().limit(libc::RLIMIT_AS, kib << 10).run(args);
@@ -266,7 +265,7 @@ fn seccomp_that_denies_bpf() {
     }
 }
 
-/// Such a filter is that of a unit of systemd with `SystemCallFilter=@system-service`.
+/// A unit of systemd with `SystemCallFilter=@system-service` has such a filter.
 #[test]
 fn seccomp_that_ends_who_calls_bpf() {
     let sandbox = Sandbox::new().deadly(libc::SYS_bpf);
@@ -351,9 +350,9 @@ fn hidepid() {
     assert_eq!(ran.code, Some(1), "{ran}");
 }
 
-/// kcmp(2) may not be asked whether these threads share their files. Each table is listed once all
-/// the same, threads whose descriptors differ have tables of their own, and the answer says that
-/// this is not certain.
+/// kcmp(2) may not be asked whether these threads share their files. Each table is listed once
+/// nevertheless, threads whose descriptors differ have tables of their own, and the answer reports
+/// that this is not certain.
 #[test]
 fn sharing_that_may_not_be_asked() {
     let sandbox = Sandbox::new().deny(libc::SYS_kcmp, libc::EPERM);

@@ -1,7 +1,7 @@
 //! An answer has a bound, whatever the processes do. Any user can have hundreds of processes with
-//! megabytes of arguments each, because fork() shares them. No engine and no face takes the memory
-//! that they have together, the arguments of everybody else stay whole, and the lengths of those
-//! that were cut are known.
+//! megabytes of arguments each, because fork() shares them. No engine and no face uses as much
+//! memory as these have together, the arguments of other users stay complete, and the lengths of
+//! cut arguments are known.
 
 use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -154,7 +154,7 @@ fn the_program_says_what_was_cut_and_reads_it_on_request() {
     };
     let length = |args: &[&str]| {
         let ran = cli::Sandbox::new().env("COLUMNS", "400000").run(args);
-        // The processes of another test may be there, too.
+        // There may also be processes of another test.
         let mut lines = ran.stdout.lines().filter_map(|l| l.trim_start().split_once(' '));
         let pid = m.pid().to_string();
         let args = lines.find(|l| l.0 == pid).map(|l| l.1.trim_start().len());
@@ -225,7 +225,8 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
         if !is_root() {
             continue;
         }
-        // The crowd alone has more than this, besides the entries that each list has in any case.
+        // The crowd alone has more than this, in addition to the entries that each list has in any
+        // case.
         let (cut, still, truncated) = ask(CROWD * (whole[0].0 - 16) * size_of::<Vma>() / 2);
         assert_eq!(of_other, still, "{source}");
         let ended = cut.iter().filter(|c| **c == (16, Some(Reason::Truncated))).count();

@@ -1,8 +1,8 @@
 //! No face of the program takes the memory that the arguments of a crowd of processes have
 //! together: see `bounds.rs`, and docs/limits.md for the figures.
 //!
-//! This is a program of its own, because the kernel counts the memory of the process that starts
-//! another one as memory of that one. So this one has to be small.
+//! This is a separate program, because the kernel counts the memory of the process that starts
+//! another one as memory of the new one. So this one has to be small.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Compares every column of the field table between the engines, on scenes that are hard to read.
 //!
-//! `parity` compares the members of the format. A column may be made of several of them, of what
-//! the caller finds beside them, or of one that is known on some file systems only. So here each
+//! `parity` compares the members of the format. A column may be made of several of them, of data
+//! from the caller's machine, or of a member that is known on some file systems only. So here each
 //! column of tasks, mappings and files is compared as it is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ struct Table {
 }
 
 impl Table {
-    /// Of the columns, those that both engines can know.
+    /// The columns that both engines can know.
     fn new(set: &'static Set, known: Groups) -> Table {
         let is_compared = |f: &&Field| {
             (f.groups - known).is_empty()
@@ -124,7 +124,7 @@ fn tables(a: &Answer, known: Groups) -> Vec<Table> {
     vec![tasks, maps, open]
 }
 
-/// What differs between a reading and two of another engine, before and after it.
+/// The differences between a reading and two of another engine, before and after it.
 fn differences(a1: &Table, b: &Table, a2: &Table) -> (usize, BTreeSet<String>) {
     let (mut compared, mut wrong) = (0, BTreeSet::new());
     let keys: BTreeSet<_> = a1.rows.keys().chain(b.rows.keys()).collect();
@@ -277,9 +277,9 @@ fn of_lower(lower: &str) -> std::io::Result<()> {
     std::fs::write(dir.join("file"), "text")
 }
 
-/// What stat(2) says of the descriptors and mappings of a state, beside the answers of each engine.
-/// The device of a mapping is that of the file system, as maps has it; its inode is that of
-/// stat(2).
+/// The values of stat(2) for the descriptors and mappings of a state, compared with the answers of
+/// each engine. The device of a mapping is that of the file system, as maps has it; its inode is
+/// that of stat(2).
 fn as_stat(state: &str, dir: &Path) -> (usize, BTreeSet<String>) {
     let own = dir.join(format!("stat-{state}"));
     std::fs::create_dir(&own).expect("a new directory");

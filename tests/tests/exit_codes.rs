@@ -1,5 +1,5 @@
-//! Tests when the command fails for what it could not show: an ordinary user's scripts work, and no
-//! user can make the scripts of others fail.
+//! Tests when missing data makes the command fail: an ordinary user's scripts work, and no user can
+//! make the scripts of others fail.
 
 use taskdiag_tests::cli::{Ran, Sandbox};
 use taskdiag_tests::{Mktask, skip};
@@ -69,7 +69,7 @@ fn lists_of_an_ordinary_user_succeed_and_say_once_what_is_not_shown() {
         let ran = sandbox.run(args);
         assert_eq!(ran.code, Some(0), "{ran}");
     }
-    // What was named is a failure.
+    // A process that was named and is missing is a failure.
     for args in [
         &["files", "-p", &pid][..],
         &["files", "-u", "root"],

@@ -1,19 +1,19 @@
 //! A program may fork at any time, also while one of its threads makes the program's first request.
-//! The child has a copy of what that thread had begun, and nobody who would finish it.
+//! The child has a copy of the unfinished state of that thread, and no thread that would finish it.
 
 use std::time::{Duration, Instant};
 
 use taskdiag::{Choice, EngineId, Groups, Request, query_with};
 use taskdiag_tests::{engines, skip};
 
-/// How often the program forks while each engine makes its first request. What is found out then
-/// takes a few ms, of which a few µs may matter.
+/// How often the program forks while each engine makes its first request. The first request finds
+/// out facts for a few ms, of which a few µs may matter.
 const TIMES: [(EngineId, u32); 2] = [(EngineId::Bpf, 500), (EngineId::Procfs, 100)];
 /// A child that has not answered after this time waits for ever.
 const LONG: Duration = Duration::from_secs(60);
 
 fn ask(engine: EngineId) -> bool {
-    // Sums of pages need more of what is found out once than others.
+    // Sums of pages need more of these facts than other groups.
     let groups = Groups::BASE | Groups::STAT | Groups::CMDLINE | Groups::STATM;
     let request = Request::one(std::process::id(), groups);
     query_with(&request, Choice::Only(engine)).is_ok_and(|a| a.tasks().len() == 1)

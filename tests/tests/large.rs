@@ -1,5 +1,5 @@
 //! Tests tasks whose values together are larger than the buffer of an engine: no value is cut, and
-//! none runs into the next.
+//! no value overwrites another.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -29,7 +29,7 @@ impl Drop for Idle {
     }
 }
 
-/// Starts a process with as many supplementary groups as the kernel allows.
+/// Starts a process with the largest number of supplementary groups.
 fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
     let mut command = Command::new("sleep");
     command.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
@@ -76,7 +76,7 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     }
 }
 
-/// Allows this many open files in this process, which it shares with the tests beside this one.
+/// Allows this many open files in this process, which also runs other tests.
 fn allow_files(n: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both take a struct that is there.
@@ -133,7 +133,7 @@ fn files_go_on_beside_a_command_line_that_waits() {
 }
 
 /// There are more files than the smallest memory can hold. The list of a task is continued in a
-/// later run, and the tasks after it are there, too.
+/// later run, and the answer also has the tasks after it.
 #[test]
 fn a_list_of_files_goes_on_in_a_later_run() {
     const NAME: &str = "a_list_of_files_goes_on_in_a_later_run";
@@ -310,8 +310,8 @@ fn five_tasks_with_all_the_groups_there_can_be() {
     }
 }
 
-/// A process has so many mappings that loading a program is worth it, which is noticed before it is
-/// read. Each mapping is there once and in order, whichever engine answers.
+/// A process has so many mappings that loading a program is worth it. This is noticed before the
+/// mappings are read. Each mapping is there once and in order, whichever engine answers.
 #[test]
 fn one_process_with_50_000_mappings() {
     // The number is odd, so that neither end can be merged with its neighbour.
@@ -385,6 +385,6 @@ fn has_procmap_query() -> bool {
     // struct procmap_query: its size, flags for the next mapping, and an address.
     let mut query = [0u64; 13];
     (query[0], query[1]) = (size_of_val(&query) as u64, 0x10);
-    // SAFETY: the struct is there for the call, and as long as it says.
+    // SAFETY: the struct lives during the call, and has the size that is given.
     unsafe { libc::ioctl(maps.as_raw_fd(), 0xc068_6611, &mut query) == 0 }
 }

@@ -1,6 +1,5 @@
-//! Compares the engines on the whole machine as it is: they must say the same about everything that
-//! runs here. Values that change between readings are left out, so this runs on a busy machine,
-//! too.
+//! Compares the engines on the whole machine as it is: they must report the same about all tasks.
+//! Values that change between readings are left out, so this runs on a busy machine, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +12,8 @@ type Tasks = BTreeMap<u32, Task>;
 
 /// A difference counts if it is there in each of this many rounds. If none is left that was in all
 /// rounds, the remaining rounds are skipped. There are so many because a process of another test
-/// that changes all the time may look the same before and after an answer, and be another one in
-/// it, several times in a row.
+/// that changes all the time may look the same before and after an answer but different in it,
+/// several times in a row.
 const ROUNDS: usize = 10;
 
 /// The tasks that are the same ones in all three answers.
@@ -121,7 +120,7 @@ fn kernel_threads_say_what_they_are() {
                 let reason = t.missing(group);
                 assert_eq!(reason, Some(Reason::Absent), "{a}: {group} of kthread {}", t.pid);
             }
-            // Without rights, an engine cannot tell that there is none.
+            // Without rights, an engine cannot know that there is none.
             let exe = t.missing("paths.exe").or(t.missing("paths"));
             let reason = if root { Reason::Absent } else { Reason::Denied };
             assert_eq!(exe, Some(reason), "{a}: exe of kthread {}", t.pid);

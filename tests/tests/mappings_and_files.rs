@@ -509,7 +509,8 @@ fn files_without_a_descriptor() {
             let got = of(FileUse::Mapped).find(|r| key(r) == key(v));
             let want = stat_row(&proc(&range));
             let (Some(got), Some(want)) = (got, want) else {
-                // A reader who may not look into map_files finds those files by name that have one.
+                // A reader who may not read map_files finds those mapped files by name that have a
+                // name.
                 assert!(!root, "{a}: {v:?}");
                 continue;
             };
@@ -614,7 +615,7 @@ fn a_zombie_has_nothing() {
     }
 }
 
-/// The memory of a process is that of its threads, even if the first of them has ended.
+/// The memory of a process belongs to all its threads, even if the first of them has ended.
 #[test]
 fn a_process_has_its_memory_when_its_first_thread_has_ended() {
     const NAME: &str = "a_process_has_its_memory_when_its_first_thread_has_ended";

@@ -1,5 +1,5 @@
-//! Tests mktask itself: each state can be made here, or mktask says why not, and nothing of it
-//! stays.
+//! Tests mktask itself: it makes each state here, or gives the reason why it cannot, and nothing of
+//! the state remains.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Tests that nothing waits for a task. The lock of its memory may be held, or its pages may not
-//! come, and the rest of the answer is there in time all the same.
+//! come. The rest of the answer is complete in time nevertheless.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
 const WAITING: [Group; 6] =
     [Group::Cmdline, Group::Environ, Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap];
-/// A time that is far less than for ever, counted as on a machine that has nothing else to do.
+/// A time that is far less than for ever, counted as on an idle machine.
 const IN_TIME: Duration = Duration::from_secs(20);
 
 fn start(args: &[&str]) -> Option<Mktask> {
@@ -128,7 +128,7 @@ fn the_program_ends_while_the_lock_is_held() {
     drop(m);
 }
 
-/// A process that is free again is read again, also by a process that has left threads behind.
+/// A process that no longer blocks is read again, also by a process that has left threads behind.
 #[test]
 fn a_released_process_is_read_again() {
     let dir = tempfile::tempdir().expect("dir");

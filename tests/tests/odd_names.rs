@@ -1,5 +1,5 @@
 //! Tests names that are hard to read, of files, mappings, threads, mounts, sockets and control
-//! groups: each engine must tell them to the byte, and so must the faces that promise it.
+//! groups: each engine must report them to the byte, and so must the faces that promise it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ fn name(row: &Row) -> (String, bool) {
     }
 }
 
-/// What the names of the state must be: by descriptor, and by the address of the mapping.
+/// The expected names of the state: by descriptor, and by the address of the mapping.
 struct Want {
     fds: BTreeMap<i128, (String, bool)>,
     maps: BTreeMap<i128, (String, bool)>,
@@ -214,7 +214,7 @@ fn json_tells_odd_names_of_mappings_and_files_apart() {
     }
 }
 
-/// pmap writes what the kernel writes in maps, for which two names look the same.
+/// pmap prints names as the kernel writes them in maps, where two names look the same.
 #[test]
 fn as_pmap_odd_names_are_those_of_maps() {
     let (_dir, path) = dir();

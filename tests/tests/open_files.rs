@@ -1,5 +1,5 @@
-//! Tests `taskdiag files` on each engine with selections: which sockets and which files they mean.
-//! What is right is what the kernel says of the file itself (stat, fdinfo, the socket's own
+//! Tests which sockets and files the selections of `taskdiag files` match, on each engine. The
+//! expected values come from the kernel, about the file itself (stat, fdinfo, the socket's own
 //! options).
 
 use serde_json::Value;

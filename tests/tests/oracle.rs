@@ -249,7 +249,7 @@ fn the_procfs_crate_agrees_on_the_whole_machine() {
         for done in 1..=TRIES {
             let a = ask(*engine, Strategy::All, 0);
             n = 0;
-            // The threads of this process belong to the tests beside this one.
+            // The threads of this process also run other tests.
             for t in a.tasks().values().filter(|t| t.tgid != std::process::id()) {
                 // Other processes are busy meanwhile.
                 for d in against_crate(t).into_iter().filter(|d| lasts(d)) {

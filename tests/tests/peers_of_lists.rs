@@ -29,7 +29,7 @@ fn run(program: &str, args: &[&str]) -> Option<String> {
     }
 }
 
-/// The Python that has psutil. It is that of PATH, or the one that Debian's python3-psutil is for.
+/// The Python that has psutil. The Python in PATH, or the one that Debian's python3-psutil is for.
 fn python() -> &'static str {
     let has = |p: &&str| {
         let done = Command::new(p).args(["-c", "import psutil"]).output();

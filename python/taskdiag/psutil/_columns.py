@@ -122,7 +122,7 @@ def _io_wait(here, pid):
     try:
         return int(stat(here, pid)[39]) / TICKS
     except OSError:
-        # The process ended after it was asked for its times. psutil would have had none of them.
+        # The process ended before its times were read. psutil would have had none of them.
         return t.NoSuchProcess(pid)
 
 
@@ -140,8 +140,8 @@ def _nice(here, pids, values):
 
 
 def _priority(here, pid):
-    # For a real-time process, psutil shows the nice value that it would have otherwise, and
-    # taskdiag has none.
+    # For a real-time process, psutil shows the nice value that it would otherwise have, and
+    # taskdiag has no value.
     try:
         return _native.Held(here.proc, pid).by_number(lambda number: os.getpriority(os.PRIO_PROCESS, number))
     except (ProcessLookupError, FileNotFoundError):

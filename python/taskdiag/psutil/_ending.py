@@ -117,8 +117,8 @@ class Ending:
 
     def _wait(self, timeout):
         end = math.inf if timeout is None else time.monotonic() + timeout
-        # This one was seen to be gone. What has its pid now may be a child of this process, and
-        # keeps its exit code.
+        # This one was seen to be gone. A later process with this pid may be a child of this
+        # process, and keeps its exit code.
         if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
             return None
         fd = None

@@ -161,7 +161,7 @@ def _values(here, table, name, ids, procs, asked):
         found = LISTS[name](here)
         # One that is not in this answer ended between the two.
         return [found[pid] if pid in found else _absent(here, pid) for pid in ids]
-    # What a system call says, or what is large: one process after the other.
+    # Values that need a system call, or are large, are read for one process after the other.
     return [_one(proc, name) for proc in procs]
 
 

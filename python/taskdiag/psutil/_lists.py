@@ -64,7 +64,7 @@ def maps(here, pid):
     lacks = table.lacks("address", True) or table.lacks("rss", True)
     for row, (_, begin, end, perms, path, *sums) in enumerate(table.rows()):
         if row in lacks:
-            # Kernel threads and zombies have none.
+            # Kernel threads and zombies do not have them.
             return [] if lacks[row] == "absent" else lacking(pid, None, lacks[row])
         found.append(t.pmmap_ext(f"{begin:08x}-{end:08x}", perms, alive(path), *sums))
     if not found and stat(here, pid)[0] == b"Z":
@@ -146,7 +146,7 @@ def _connection(fd, family, protocol, state, laddr, lport, raddr, rport, path):
     if family == "unix":
         return t.pconn(fd, FAMILIES[family], kind, path or "", "", "NONE")
     if not lport or (protocol == "TCP" and state == "CLOSE"):
-        # Neither connected nor listening: /proc/net, which psutil reads, does not have it.
+        # A socket that is neither connected nor listening is not in /proc/net, which psutil reads.
         return None
     # psutil leaves out the interface of a link-local address.
     local = t.addr(laddr.partition("%")[0], lport)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What osquery says about a query when it asks for rows: the columns that it needs, and the
-//! conditions on them. It tests the conditions itself afterwards, so each that is left out here
-//! costs time, and changes no answer.
+//! The description of a query that osquery passes when it asks for rows: the columns that it needs,
+//! and the conditions on them. It tests the conditions itself afterwards, so each that is left out
+//! here costs time, and changes no answer.
 
 use serde_json::Value;
 use taskdiag::columns::{Absent, Type};
@@ -70,7 +70,7 @@ impl Context {
     }
 }
 
-/// osquery's numbers of operators are those of SQLite; old versions send them as text.
+/// osquery uses SQLite's numbers of operators; old versions send them as text.
 fn operator(op: &Value) -> Option<&'static str> {
     let number = op.as_u64().or_else(|| op.as_str()?.parse().ok())?;
     Some(match number {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables that osquery gets, and the types of their columns. What the columns are is in the
-//! field table of the library.
+//! The tables that osquery gets, and the types of their columns. The definition of the columns is
+//! in the field table of the library.
 
 use osquery_rust_ng::plugin::{ColumnDef, ColumnOptions, ColumnType};
 use taskdiag::columns::{Spec, Type};
@@ -12,12 +12,12 @@ use taskdiag::view::Query;
 pub struct Table {
     /// Its name in osquery, which reserves names such as `processes` for itself.
     pub name: &'static str,
-    /// What the rows are.
+    /// The kind of the rows.
     pub set: &'static Set,
     /// Is there a row for each thread?
     pub threads: bool,
-    /// Names of the library's columns, with blanks between them. A table has at most 63. For
-    /// further columns, osquery cannot say which ones a query needs, and would request all of them.
+    /// Names of the library's columns, with blanks between them. A table has at most 63. osquery
+    /// could not pass on whether a query needs further columns, and would request all of them.
     pub columns: &'static str,
 }
 

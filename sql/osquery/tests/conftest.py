@@ -148,8 +148,8 @@ class Cursor:
         return self.at
 
     def Column(self, number):
-        # As osqueryd: text that is no number is NULL in a column of numbers, and so is what is not
-        # there.
+        # As in osqueryd, text that is not a number is NULL in a column of numbers, and so is a
+        # missing value.
         name, (kind, _) = self.table.columns[number]
         value = self.rows[self.at].get(name)
         if value is None or kind == "TEXT":

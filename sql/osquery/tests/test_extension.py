@@ -53,7 +53,7 @@ def test_values_are_those_of_proc(osqueryd):
     [boot] = [line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime")]
     assert abs(start - int(boot.split()[1]) - int(fields[19]) / os.sysconf("SC_CLK_TCK")) <= 2
     assert 0 < usertime <= os.times().user + 0.02
-    # Only what the query needs is asked for, of this process alone.
+    # Only values that the query needs are requested, and only for this process.
     [(table, context)] = osqueryd.requests
     assert table == "taskdiag_processes" and context["constraints"][0]["name"] == "pid"
     answer = osqueryd.generate(table, context)

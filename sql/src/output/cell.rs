@@ -90,7 +90,7 @@ fn duration_ns(array: &dyn Array, unit: TimeUnit, row: usize) -> i128 {
     }
 }
 
-/// Seconds with as many decimals as there are.
+/// Seconds with all their decimals.
 fn seconds(ns: i128) -> String {
     let (sign, ns) = if ns < 0 { ("-", -ns) } else { ("", ns) };
     let (whole, part) = (ns / 1_000_000_000, ns % 1_000_000_000);

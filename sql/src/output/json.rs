@@ -18,7 +18,8 @@ pub struct Json<'o> {
 }
 
 impl<'o> Json<'o> {
-    /// Begins a result with these columns. Where two have one name, the later one gets a number.
+    /// Begins a result with these columns. If two columns have the same name, the later one gets a
+    /// number.
     pub fn begin(out: &'o mut (dyn Write + Send), names: &[String]) -> Result<Json<'o>, Exit> {
         let mut seen = HashSet::new();
         let mut keys = Vec::new();

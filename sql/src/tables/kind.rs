@@ -32,7 +32,7 @@ pub enum Kind {
 const SUMMED: &[&str] = &["procs", "lacking", "maps"];
 /// Columns about threads that have files of their own, which are not in the table `files`.
 const OF_THREADS: &[&str] = &["threads", "task"];
-/// Of all columns of files, those that sockets have.
+/// The columns of files that sockets have.
 const OF_SOCKETS: &[&str] = &[
     "command",
     "sharers",
@@ -94,8 +94,8 @@ impl Kind {
             Kind::Maps => Some(Group::Vma),
         }
     }
-    /// The columns: those of the rows, and then those of the process. One whose name the rows have,
-    /// too, is `task_NAME`.
+    /// The columns: those of the rows, and then those of the process. A column of tasks whose name
+    /// the rows have, too, is called `task_NAME`.
     pub fn columns(self) -> Vec<Column> {
         let set = self.set();
         let is_task = |f: &Field| TASKS.own().any(|t| std::ptr::eq(t, f));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What rows lack, and the words for it. A value that is not known is NULL, which a query may well
-//! turn into a 0 or drop, so standard error says how many there were, and the exit code is 3.
+//! Counts values that rows lack, and describes them. A value that is not known is NULL. A query may
+//! easily turn it into a 0 or drop it, so standard error reports how many there were, and the exit
+//! code is 3.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +62,8 @@ impl Why {
 pub struct Lacks {
     /// By reason, whether it is live, the table and the column.
     values: BTreeMap<(Why, bool, &'static str, String), u64>,
-    /// By reason, whether it is live, the table and the column that a condition looks at.
+    /// The counts, by the reason, whether the source is live, the table, and the column that a
+    /// condition uses.
     left: BTreeMap<(Why, bool, &'static str, String), u64>,
     /// By reason, whether it is live and the table: processes without rows.
     lists: BTreeMap<(Why, bool, &'static str), u64>,

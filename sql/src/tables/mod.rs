@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of what runs, or of what was recorded.
+//! Tables of live or recorded data.
 
 pub mod arrow;
 pub mod kind;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which conditions of a query the library looks at itself, so that it asks for fewer processes.
+//! Decides which conditions of a query the library evaluates, so that it requests fewer processes.
 //!
 //! Every condition is tested by DataFusion once more, so a condition of the library may let more
-//! rows pass, and never fewer. A value that a task just does not have is NULL in SQL and "missing"
-//! for the library, and both leave the row out; but an amount of it, such as the memory of a kernel
+//! rows pass, and never fewer. A value that a task does not have is NULL in SQL and "missing" for
+//! the library, and both leave the row out. But an amount of it, such as the memory of a kernel
 //! thread, is 0 in SQL, so conditions that are true of 0 stay with DataFusion.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of one statement. Tables of the same processes are asked for together, so their
-//! rows are of one snapshot and fit each other.
+//! The requests of one statement. Tables of the same processes are requested together, so their
+//! rows come from one snapshot and match.
 
 use std::collections::BTreeSet;
 use std::fmt;

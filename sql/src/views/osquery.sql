@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The tables of osquery that are about processes, with its names and units, on what the library reads.
+-- The tables of osquery about processes, with its names and units, made from data of the library.
 
 create view processes as
 select

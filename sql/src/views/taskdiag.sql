@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- Views over the tables of what runs.
+-- Views over the live tables.
 
--- The namespaces that processes are in, as lsns has them: the type, the inode, how many processes, and the lowest pid.
+-- The namespaces of processes, as in lsns: the type, the inode, how many processes, and the lowest
+-- pid.
 create view namespaces as
 select type, ns, count(*) as processes, min(pid) as pid from (
   select 'cgroup' as type, cgroupns as ns, pid from live.processes

@@ -16,7 +16,7 @@ pub fn program<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
-/// What a run of it came to.
+/// The result of a run.
 pub struct Ran {
     /// The exit code.
     pub code: i32,
@@ -31,7 +31,7 @@ pub fn run(args: &[&str]) -> Ran {
     ran(program(args).output().expect("it starts"))
 }
 
-/// What an ended program came to.
+/// The result of a program that has ended.
 pub fn ran(output: Output) -> Ran {
     Ran {
         code: output.status.code().expect("no signal ended it"),
@@ -40,7 +40,8 @@ pub fn ran(output: Output) -> Ran {
     }
 }
 
-/// What a program came to that ends within ten minutes, which is long enough for a busy machine.
+/// The result of a program that must end within ten minutes, which is long enough for a busy
+/// machine.
 pub fn ended(mut child: Child) -> Ran {
     let end = Instant::now() + Duration::from_secs(600);
     while child.try_wait().expect("it is ours").is_none() {
@@ -63,7 +64,7 @@ pub fn rows_with(args: &[&str], sql: &str) -> Vec<Value> {
     }
 }
 
-/// The rows of a query about what runs.
+/// The rows of a query about live processes.
 pub fn rows(sql: &str) -> Vec<Value> {
     rows_with(&[], sql)
 }

@@ -200,7 +200,7 @@ fn main() -> ExitCode {
     let mut out = Vec::new();
     for (mode, name) in MODES {
         let mut info = std::ptr::null_mut();
-        // SAFETY: the array has as many numbers.
+        // SAFETY: the array has this many numbers.
         let made = unsafe { (library.new)(&mut info, numbers.as_ptr(), numbers.len() as c_int) };
         let _ = writeln!(out, "new: {made}");
         if made < 0 {
@@ -217,8 +217,8 @@ fn main() -> ExitCode {
             // SAFETY: the header has so many numbers there.
             let counts = unsafe { std::slice::from_raw_parts(fetch.counts, counts) };
             let _ = writeln!(out, "reap {name}: {counts:?}");
-            // SAFETY: the array has as many stacks as were counted, and the first item is among
-            // their items.
+            // SAFETY: the array has as many stacks as were counted, and their items include the
+            // first one.
             let sorted =
                 unsafe { (library.sort)(info, fetch.stacks, counts[0], numbers[0], DESCENDING) };
             let _ = writeln!(out, "sorted: {}", !sorted.is_null());
@@ -233,7 +233,7 @@ fn main() -> ExitCode {
             // SAFETY: as above.
             unsafe { print(&mut out, stack, &wanted) };
         }
-        // SAFETY: nobody uses it any more.
+        // SAFETY: it is not used any more.
         unsafe { (library.unref)(&mut info) };
     }
     let _ = std::io::stdout().write_all(&out);

@@ -1,5 +1,5 @@
-//! What the drop-in takes of memory, and what it does where there is too little: the same as
-//! without it.
+//! The memory that the drop-in needs, and its behaviour if there is too little: the same as without
+//! it.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -29,7 +29,7 @@ const PROGRAMS: &[&str] = &[
     "w -h",
 ];
 
-/// What limits a program.
+/// The limits of a program.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     which: libc::__rlimit_resource_t,
@@ -101,7 +101,7 @@ fn engines() -> Vec<&'static str> {
     if has_bpf { vec!["procfs", "bpf"] } else { vec!["procfs"] }
 }
 
-/// One test at a time, as the processes of one are seen by the programs of another.
+/// One test at a time, because the programs of one see the processes of another.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -137,8 +137,8 @@ fn memory_is_that_of_procps_beside_a_crowd_with_long_arguments() {
     }
 }
 
-/// So many processes with arguments of a page each. `TASKDIAG_LONG=1` has as many as were measured
-/// for docs/dropin.md, which takes half of the ids that a machine has without a change.
+/// So many processes with arguments of a page each. `TASKDIAG_LONG=1` uses the number of processes
+/// measured for docs/dropin.md, which is half of the ids of a machine with default settings.
 fn many() -> usize {
     if std::env::var_os("TASKDIAG_LONG").is_some() { 20_000 } else { 5_000 }
 }
@@ -257,8 +257,8 @@ fn is_near(a: &Ended, b: &Ended) -> bool {
     (a.code, &a.error) == (b.code, &b.error) && a.lines.abs_diff(b.lines) <= 40 + a.lines / 4
 }
 
-/// procps takes 32 MiB there. What is read for the programs counts besides: BPF programs and their
-/// maps.
+/// procps takes 32 MiB there. Data that is read for the programs counts, too: BPF programs and
+/// their maps.
 #[test]
 fn programs_live_in_a_control_group_of_64_mib() {
     let _alone = alone();

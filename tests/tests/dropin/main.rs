@@ -1,8 +1,8 @@
 //! Programs of procps with and without the drop-in for libproc2.
 //!
-//! The processes are those of the test `peers`, which stand still in a pid namespace of their own.
-//! Each invocation runs once as it is and once with the drop-in, with the same process id, and what
-//! both print must be the same to the byte. Rows of the program itself are not compared, because it
+//! The processes are the same as in the test `peers`, and stand still in a separate pid namespace.
+//! Each invocation runs once without and once with the drop-in, with the same process id, and both
+//! outputs must be the same to the byte. Rows of the program itself are not compared, because it
 //! has one library more in memory, and lines with clocks and loads are left out. Nothing may differ
 //! on purpose.
 
@@ -64,9 +64,9 @@ fn compared(ran: &Ran) -> (i32, String, String) {
     (ran.code, lines(&ran.stdout), lines(&ran.stderr))
 }
 
-/// Is what both print the same? Pss is nearly: the program that prints it maps pages of the C
-/// library itself, and others with the drop-in, so that each mapping of such a page has another
-/// share of it.
+/// Whether both outputs are the same. Pss may differ a little: the program that prints it maps
+/// pages of the C library itself, and more of them with the drop-in, so that each mapping of such a
+/// page has another share of it.
 fn is_same(command: &str, without: &Ran, with: &Ran) -> bool {
     let (a, b) = (compared(without), compared(with));
     if !command.contains("pss") {
@@ -83,7 +83,7 @@ fn is_same(command: &str, without: &Ran, with: &Ran) -> bool {
         && theirs.iter().zip(&ours).all(is_near)
 }
 
-/// Has ours only values that moved between what is printed before and after it?
+/// Whether our output differs from the outputs before and after it only in values that moved.
 fn is_between(before: &Ran, ours: &Ran, after: &Ran) -> bool {
     let (a, b, c) = (compared(before), compared(ours), compared(after));
     let ends = |of: &(i32, String, String)| (of.0, of.2.clone());
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// `None`: the same; else what each says.
+    /// `None` if both are the same; otherwise both outputs.
     fn difference(&self, world: &mut World, tries: usize) -> Option<String> {
         let mut before = world.run(&self.without);
         let mut last = None;
@@ -146,7 +146,7 @@ impl Pair {
     }
 }
 
-/// Compares all these invocations, and panics with what differs.
+/// Compares all these invocations, and panics with the differences.
 fn compare(name: &str, engine: &str, commands: &[String]) {
     if engine == "bpf" && !taskdiag_tests::engines().iter().any(|e| e.id().name() == "bpf") {
         return skip(&format!("dropin::{name}"), "BPF cannot be used here");
@@ -155,7 +155,7 @@ fn compare(name: &str, engine: &str, commands: &[String]) {
         Ok(world) => world,
         Err(why) => return skip(&format!("dropin::{name}"), &why),
     };
-    // Other users look at it, too, so it is copied to where they may go.
+    // Other users run it, too, so it is copied to a directory that they may enter.
     let copied =
         world.run(&format!("install -m755 {} $SCRATCH/dropin.so", cli::dropin().display()));
     assert_eq!(copied.code, 0, "the drop-in is not copied: {}", copied.stderr);
@@ -280,7 +280,7 @@ fn taskdiag_run() {
     assert_eq!(code, Some(0), "{err}");
     assert!(out.lines().any(|l| l.trim() == pid), "{out}");
     assert!(err.contains("taskdiag-procps: in front of"), "{err}");
-    // A shell has the library for what it starts.
+    // A shell passes the library on to the programs that it starts.
     let (code, out, err) = run(&["sh", "-c", "pgrep -x no-such-name-there; echo $?"]);
     assert_eq!((code, &*out), (Some(0), "1\n"), "{err}");
     assert!(err.contains("taskdiag-procps: in front of"), "{err}");

@@ -201,7 +201,7 @@ pub const OTHERS: &[&str] = &[
     "run ps -eLo pid,lwp,pss,uss,exe,wchan",
 ];
 
-/// By a user who may not look into the processes of others.
+/// Run by a user who may not read the processes of others.
 pub const BY_ANOTHER_USER: &[&str] = &[
     "run ps",
     "run ps aux",

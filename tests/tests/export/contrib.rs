@@ -29,7 +29,7 @@ fn names(text: &str) -> BTreeSet<String> {
     words.filter(|w| !w.ends_with('_')).map(str::to_owned).collect()
 }
 
-/// The families that are there, by the lines that say their types.
+/// The families in the output, by their TYPE lines.
 fn families() -> BTreeSet<String> {
     let exporter = Exporter::start(&[
         "--families",

@@ -13,7 +13,7 @@ use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::skip;
 use taskdiag_tests::skips::target_dir;
 
-/// An exporter on a port of its own. It ends with the value.
+/// An exporter on a port of its own. Dropping the value ends it.
 pub struct Exporter {
     child: Child,
     pub address: String,
@@ -27,7 +27,7 @@ impl Exporter {
         command.env_remove("TASKDIAG_ENGINE").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        // From here on it ends with the value.
+        // From here on, dropping the value ends it.
         let mut exporter = Exporter { child, address: String::new() };
         let mut said = String::new();
         while exporter.address.is_empty() {
@@ -39,7 +39,7 @@ impl Exporter {
             }
             said.push_str(&line);
         }
-        // What it says later must not fill the pipe.
+        // Its later output must not fill the pipe.
         std::thread::spawn(move || _ = std::io::copy(&mut lines, &mut std::io::sink()));
         exporter
     }
@@ -162,7 +162,7 @@ pub fn program(test: &str, name: &str) -> Option<PathBuf> {
     found
 }
 
-/// A server of another program that listens on a port of this machine, and ends with the value.
+/// A server of another program that listens on a port of this machine. Dropping the value ends it.
 pub struct Server {
     child: Child,
     pub address: SocketAddr,

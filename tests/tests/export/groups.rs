@@ -1,5 +1,5 @@
-//! Processes and threads that change while they run: what they did counts once, in the group where
-//! they did it.
+//! Processes and threads that change while they run: their activity counts once, in the group in
+//! which it happened.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -16,7 +16,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Starts `code`, in which `step(text)` says the text and waits. `None`: there is no python3.
+    /// Starts `code`, in which `step(text)` prints the text and waits. `None`: there is no python3.
     fn start(test: &str, code: &str, args: &[&str]) -> Option<Steps> {
         let step = "import os, sys, threading, time\n\
             def step(text):\n print(text, flush=True)\n if not sys.stdin.readline(): os._exit(0)\n";
@@ -115,8 +115,8 @@ fn threads_of_a_process_that_has_several_now_and_then_count_once() {
     }
 }
 
-/// The threads of a process go with it to another group, and what they did before stays in the old
-/// one.
+/// The threads of a process move with it to another group, and their earlier activity stays in the
+/// old one.
 #[test]
 fn threads_move_with_their_process() {
     let test = "threads_move_with_their_process";
@@ -151,7 +151,7 @@ fn procs(m: &Metrics, group: &str) -> f64 {
     m.group("num_procs", group, &[]).unwrap_or(0.0)
 }
 
-/// A process that is first seen before its exec is in the group of what it becomes, although its
+/// A process that is first seen before its exec moves to the group of the new program, although its
 /// command name stays.
 #[test]
 fn a_new_process_is_named_by_the_program_that_it_becomes() {
@@ -192,7 +192,7 @@ fn recheck_sees_other_arguments() {
     }
 }
 
-/// A child without a rule goes with the process in whose group it is.
+/// A child without a rule is in the group of its parent.
 #[test]
 fn children_move_with_their_parent() {
     let test = "children_move_with_their_parent";

@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a program says when it reads `input`.
+/// The output of a program that reads `input`.
 fn judged(command: &mut Command, input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
@@ -39,8 +39,7 @@ fn busy_exporter(options: &[&str]) -> Exporter {
     exporter
 }
 
-/// promtool reads it, and has nothing to say but that process-exporter has a name that ends in
-/// _count.
+/// promtool accepts it, and only warns that a name of process-exporter ends in _count.
 #[test]
 fn promtool_accepts_the_metrics() {
     let Some(promtool) = program("promtool_accepts_the_metrics", "promtool") else { return };
@@ -53,7 +52,7 @@ fn promtool_accepts_the_metrics() {
         let rest: Vec<&str> = said.lines().filter(|l| *l != of_peer && !l.is_empty()).collect();
         // 3 is for remarks; it cannot read what it gives 1 for.
         assert!(rest.is_empty() && matches!(out.status.code(), Some(0 | 3)), "{said}");
-        // It does complain of what is wrong.
+        // It does report an error.
         let wrong = metrics.replacen("# TYPE", "# TYPO", 1) + "taskdiag_odd{x=} 1\n";
         let out = judged(Command::new(&promtool).args(["check", "metrics"]), &wrong);
         assert_eq!(out.status.code(), Some(1));
@@ -196,7 +195,7 @@ fn once_and_as_a_file() {
     });
     end(&mut child);
     assert!(scrapes.is_ok());
-    // What is no file is not replaced by one.
+    // A path that is not a regular file is not replaced by one.
     let directory = dir.path().to_str().expect("text");
     let ran = Sandbox::new().run(&["export", "--textfile", directory]);
     assert!(ran.code == Some(2) && ran.stderr.contains("not a regular file"), "{ran}");

@@ -1,5 +1,5 @@
-//! Tests of `taskdiag export`: that judges which nobody here wrote read its metrics, that the
-//! values are those of /proc and of process-exporter, and that no client can keep it from serving.
+//! Tests of `taskdiag export`: independent programs can read its metrics, the values are the same
+//! as in /proc and process-exporter, and no client can keep it from serving.
 
 mod contrib;
 mod exporter;

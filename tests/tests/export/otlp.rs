@@ -1,5 +1,5 @@
-//! `taskdiag export --otlp`: that its requests have the values of the text, and what it does when a
-//! collector is not there or refuses them. Real collectors read its requests in `make otlp-test`.
+//! `taskdiag export --otlp`: its requests have the same values as the text, and it handles a
+//! collector that is absent or refuses them. Real collectors read its requests in `make otlp-test`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -268,7 +268,7 @@ fn closed_port() -> (OwnedFd, SocketAddr) {
     (named.into(), address)
 }
 
-/// It may start before the collector, and goes on when that was away. Its counters go on, too.
+/// It may start before the collector, and goes on when that was away. Its counters continue, too.
 #[test]
 fn a_collector_that_comes_later() {
     let (port, address) = closed_port();

@@ -86,8 +86,8 @@ fn process_exporter_has_the_same_names_and_values() {
     let Some(peer) = program(test, "prometheus-process-exporter") else { return };
     let (_file, path) = config(EACH);
     let dir = tempfile::tempdir().expect("a directory");
-    // They are there before both exporters, because versions of process-exporter differ in what
-    // counts of a new process.
+    // They start before both exporters, because versions of process-exporter count new processes
+    // differently.
     let tasks: Vec<Mktask> =
         STATES.iter().map(|s| Mktask::start(s).expect("any machine has it")).collect();
     let mut worker = Worker::start(dir.path());

@@ -1,5 +1,5 @@
-//! That values are those of /proc, that counters do not fall when processes end, and that groups
-//! are made as the configuration says.
+//! Values are the same as in /proc, counters do not fall when processes end, and groups follow the
+//! configuration.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -215,7 +215,7 @@ fn empty_groups() {
     }
 }
 
-/// What began before the exporter counts from then on; with --once, from its start.
+/// A process that began before the exporter counts from then on; with --once, from its own start.
 #[test]
 fn where_counters_begin() {
     let (_file, path) = config(EACH);
@@ -309,7 +309,7 @@ fn another_name() {
     }
 }
 
-/// There are no more names than the limit; what is beyond is in "other", and nothing is lost.
+/// There are no more names than the limit. Further ones count as "other", and nothing is lost.
 #[test]
 fn names_have_a_limit() {
     let (_file, path) = config(EACH);

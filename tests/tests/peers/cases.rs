@@ -12,7 +12,7 @@ pub struct Case {
     pub without: Option<&'static str>,
 }
 
-/// In the arguments of a process, whose odd bytes `taskdiag ps` tells and procps does not.
+/// In the arguments of a process, whose odd bytes `taskdiag ps` shows and procps does not.
 const ODD: &str = "elszcjqxahov";
 
 /// Differs on purpose, and why.

@@ -1,12 +1,12 @@
-//! The command beside the tools whose habits it takes over: procps `ps` and `pmap`, lsof, psmisc
-//! `pstree`.
+//! Compares the command with the tools whose behaviour it follows: procps `ps` and `pmap`, lsof,
+//! psmisc `pstree`.
 //!
 //! Some forty processes stand still in a pid namespace of their own ([`World`]). Each invocation
-//! runs once with the peer and once with taskdiag, from the same shell with the same terminal, and
-//! with the same process id, so that even the row of the tool itself is in the same place. Output
-//! and exit code must be the same to the byte; whether there is output on standard error must be
-//! the same, too, but not its words. What differs on purpose is in [`cases::MEANT`], each with its
-//! reason, and must differ: a difference that is gone must leave the list.
+//! runs once with the peer and once with taskdiag, from the same shell with the same terminal and
+//! the same process id, so that even the row of the tool itself is in the same place. Output and
+//! exit code must be the same to the byte. Standard error must be empty for both or for neither,
+//! but its words may differ. Intended differences are in [`cases::MEANT`], each with its reason,
+//! and must exist: a difference that is gone must leave the list.
 
 mod cases;
 mod moving;
@@ -22,9 +22,9 @@ use world::{Ran, World};
 /// How often a pair that differs is run again: someone else may have mapped the same library, which
 /// changes Pss.
 const TRIES: usize = 4;
-/// How often, a second apart, it is run again after all others: procps counts CPU time in clock
-/// ticks, taskdiag in nanoseconds, which shows in the share of the CPU that young processes used,
-/// and no longer when they are older.
+/// How often a case is run again after all others, a second apart. procps counts CPU time in clock
+/// ticks and taskdiag in nanoseconds, so the shares of young processes differ, and no longer when
+/// they are older.
 const LATER: usize = 12;
 
 /// Rows of the tool itself are not compared: it is another program.
@@ -71,7 +71,7 @@ fn without_state_of_udp(line: &str) -> String {
     }
 }
 
-/// What a comparison looks at.
+/// The subject of a comparison.
 fn compared(case: &cases::Case, ran: &Ran) -> (i32, bool, String) {
     (ran.code, ran.stderr.is_empty(), others_rows(case, &ran.stdout))
 }
@@ -127,8 +127,8 @@ fn show(case: &cases::Case, theirs: &Ran, own: &Ran) -> String {
     out
 }
 
-/// Does a reason speak of another version of procps than is installed? What one version does need
-/// not differ in others.
+/// Does a reason speak of another version of procps than is installed? The behaviour of one version
+/// need not differ in others.
 fn is_of_another_version(why: &str) -> bool {
     let Some(version) = why.split("procps ").nth(1).and_then(|w| w.split(' ').next()) else {
         return false;
@@ -141,7 +141,7 @@ fn is_of_another_version(why: &str) -> bool {
     !said.trim_end().ends_with(version)
 }
 
-/// Compare all cases of one tool, and panic with what differs.
+/// Compare all cases of one tool, and panic with the differences.
 fn compare(tool: &str) {
     compare_in(tool, |_| Ok(()));
 }

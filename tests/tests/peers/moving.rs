@@ -4,8 +4,8 @@
 //! before ours and after it, and a value that the peer itself prints differently in the two may be
 //! either of them, or lie between. All else is compared to the byte.
 
-/// A number, a percentage, or a length of time: what can lie between two others. Thousandths, or of
-/// seconds.
+/// A number, a percentage, or a duration: values that can lie between two others. Thousandths, or
+/// of seconds.
 fn measure(word: &str) -> Option<i64> {
     let digits = |w: &str| w.parse::<i64>().ok().filter(|_| w.bytes().all(|b| b.is_ascii_digit()));
     let (whole, fraction) = match word.split_once('.') {
@@ -58,8 +58,8 @@ fn is_line_between(before: &str, ours: &str, after: &str) -> bool {
     a.len() == b.len() && b.len() == c.len() && a.iter().zip(&b).zip(&c).all(is_between)
 }
 
-/// Is each line of ours what the peer prints before or after it, but for values that moved, and
-/// which lie between?
+/// Whether each line of ours matches the lines that the peer prints before or after it, except for
+/// values that moved and lie between theirs.
 pub fn is_between(before: &str, ours: &str, after: &str) -> bool {
     let lines = |text: &str| text.lines().count();
     let all = || before.lines().zip(ours.lines()).zip(after.lines());

@@ -1,4 +1,4 @@
-//! What is typed, for each tool. The same words go to the peer and to taskdiag.
+//! The arguments typed for each tool. The same words go to the peer and to taskdiag.
 
 /// Without %CPU.
 pub const PS_BY_BPF: &[&str] = &[
@@ -125,7 +125,7 @@ pub const PS_OF_NODES: &[&str] = &[
     "m -C mktask -o pid,lwp,numa,nlwp",
 ];
 
-/// What a person types as `taskdiag ps` and expects to be procps'.
+/// Arguments of `taskdiag ps` that users expect to work as in procps.
 pub const TASKDIAG_PS: &[&str] = &[
     "aux",
     "-ef",
@@ -226,7 +226,7 @@ pub const PSTREE: &[&str] = &[
     "-aAl",
 ];
 
-/// What is typed as `lsof`, whose table is the same under that name.
+/// Arguments of `lsof`. The program prints the same table under that name.
 pub const LSOF_TABLE: &[&str] = &[
     "-nP -p $PID_sleep",
     "-p $PID_sleep,$PID_memory",
@@ -413,8 +413,8 @@ pub const PMAP_BY_BPF: &[&str] = &[
     "99999",
 ];
 
-// Not here: r and axr. procps finds itself running, so that it never finds nothing; our readers may
-// be threads for which the process waits.
+// r and axr are not here: procps finds itself running, so it never finds nothing, while our readers
+// may be threads and their process waits.
 pub const PS: &[&str] = &[
     // No argument, and the bare letters.
     "",
@@ -475,7 +475,7 @@ pub const PS: &[&str] = &[
     "axX",
     "gax",
     "agux",
-    // As System V has it.
+    // As in System V.
     "-e",
     "-A",
     "-a",

@@ -1,5 +1,5 @@
-//! Processes that stand still in namespaces of their own, and a shell outside of them that runs the
-//! tools inside, on a terminal of its own.
+//! Processes that stand still in separate namespaces, and a shell outside of them that runs the
+//! tools inside, on a separate terminal.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// The processes and the shell; they end with the value.
+/// The processes and the shell. Dropping the value ends them.
 pub struct World {
     shell: Child,
     /// Script for the shell. Closing it ends all.
