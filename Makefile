@@ -15,6 +15,9 @@ FUZZ_SECONDS ?= 60
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/release/taskdiag
+# The program that prints manual pages and completions for `make install`. It is another one than
+# BIN where BIN is for another kind of machine.
+RUN = $(BIN)
 # The drop-in for libproc2, as cargo makes it and as it is called.
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
 DROPIN_NAME := libtaskdiag-procps.so
@@ -174,23 +177,36 @@ bench-vm: ## the kernel series before and after (CASES="readdir wait" KEEP=vm)
 	@tools/setup vm
 	tests/vm/lab bench $(CASES) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: deb deb-test static release release-check
+# What signs a release: gpg:NAME, a private key of OpenSSH, or a secret key of minisign in FILE.minisign.
+SIGN_KEY ?=
+export SIGN_KEY
+
+.PHONY: deb deb-test source-test static release release-check release-test
 deb: ## Debian packages of the command, the service, the drop-in and the Python package, in target/deb
 	@tools/setup deb
 	packaging/deb
 
-deb-test: deb ## lintian; install, use, upgrade and purge the packages in fresh Debian 12 and 13 roots; needs root
+source-test: ## the Debian source package, built in a fresh Debian 13 without a network, for amd64 and arm64; needs root
+	@tools/setup deb-test
+	packaging/source
+	packaging/try-source
+
+deb-test: deb ## lintian; install, use, upgrade and purge the packages in fresh Debian 12, 13 and Ubuntu 24.04 roots; needs root
 	@tools/setup deb-test
 	packaging/try
 
-static: ## the command as one program without a C library, in target/static; tried where it may be
+static: ## the command and the service as programs without a C library, in target/static; tried where it may be
 	@tools/setup static
 	packaging/static
 	@[ "$$(id -u)" != 0 ] || packaging/try-static
 
-release: ## source, packages, static program, wheel, list of crates and checksums, in target/dist
+release: ## all that is published, for amd64 and arm64, in target/dist; SIGN_KEY=KEY signs it (docs/install.md)
 	@tools/setup release
 	packaging/release
+
+release-test: ## install and use what make release made: .deb, .rpm, static programs, image, wheels; needs root
+	@tools/setup release-test
+	packaging/try-release
 
 release-check: ## make the release twice and compare; takes as long as two builds of everything
 	@tools/setup release
@@ -206,7 +222,7 @@ install: ## binaries, drop-in for libproc2, man page, completions, systemd units
 	@[ -x $(BIN) ] && [ -x $(DAEMON) ] && [ -e $(DROPIN) ] || $(MAKE) --no-print-directory build
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/taskdiag
 	install -Dm755 $(DAEMON) $(DESTDIR)$(PREFIX)/bin/taskdiagd
-	install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME)
+	$(if $(DROPIN),install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME))
 ifneq ($(UNIT_DIR),)
 	install -Dm644 contrib/systemd/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.socket
 	for unit in $(SERVICES); do \
@@ -220,13 +236,13 @@ endif
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	$(BIN) man > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1
-	for command in $$($(BIN) generate commands); do \
-		$(BIN) man $$command > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag-$$command.1 || exit 1; \
+	$(RUN) man > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1
+	for command in $$($(RUN) generate commands); do \
+		$(RUN) man $$command > $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag-$$command.1 || exit 1; \
 	done
-	$(BIN) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag
-	$(BIN) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag
-	$(BIN) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
+	$(RUN) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag
+	$(RUN) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_taskdiag
+	$(RUN) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/taskdiag.fish
 	install -d $(DESTDIR)$(EXAMPLES)
 	cp -r --no-preserve=all $(EXAMPLE_FILES) $(DESTDIR)$(EXAMPLES)/
 	sed -i 's|@PREFIX@|$(PREFIX)|' $(DESTDIR)$(EXAMPLES)/*.service

@@ -37,14 +37,22 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     name_commit();
     let var = |name| env::var(name).unwrap_or_default();
-    let native = var("HOST") == var("TARGET") && var("CARGO_CFG_TARGET_ENV") == "gnu";
-    let asked = Command::new("cc").arg(format!("-print-file-name={ARCHIVE}")).output();
-    if let (true, Ok(said)) = (native, asked) {
-        // A compiler that has none prints the bare name.
-        let path = Path::new(str::from_utf8(&said.stdout).unwrap_or_default().trim());
-        if let (true, Some(directory)) = (path.is_absolute() && path.exists(), path.parent()) {
-            println!("cargo:rustc-link-search=native={}", directory.display());
-            println!("cargo:rustc-link-lib=static=gcc_eh");
-        }
+    // A build for an older C library names the archive that goes with it (packaging/build).
+    println!("cargo:rerun-if-env-changed=TASKDIAG_LIBGCC_EH");
+    let native = var("HOST") == var("TARGET");
+    let archive = match var("TASKDIAG_LIBGCC_EH") {
+        _ if var("CARGO_CFG_TARGET_ENV") != "gnu" => return,
+        given if !given.is_empty() => given,
+        _ if !native => return,
+        _ => match Command::new("cc").arg(format!("-print-file-name={ARCHIVE}")).output() {
+            // A compiler that has none says the bare name.
+            Ok(said) => str::from_utf8(&said.stdout).unwrap_or_default().trim().to_owned(),
+            Err(_) => return,
+        },
+    };
+    let path = Path::new(&archive);
+    if let (true, Some(directory)) = (path.is_absolute() && path.exists(), path.parent()) {
+        println!("cargo:rustc-link-search=native={}", directory.display());
+        println!("cargo:rustc-link-lib=static=gcc_eh");
     }
 }
