@@ -18,15 +18,6 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("tree", "--by", "'taskdiag memory --by COLUMN' adds up memory by the values of a column"),
     ("dump", "--json", "a dump is binary; 'taskdiag ps --json' prints JSON"),
     ("report", "--json", "a report is HTML; 'taskdiag ps --json' prints JSON"),
-    (
-        "top",
-        "-b",
-        "'taskdiag top --once' prints what tasks did in one delay, and --rows N at most N of them",
-    ),
-    ("top", "-p", "--where 'pid in (1, 42)' shows these processes"),
-    ("top", "--pid", "--where 'pid in (1, 42)' shows these processes"),
-    ("top", "-c", "-o pid,user,cpu_now,rss,args shows arguments"),
-    ("top", "-i", "--where 'cpu_now > 0' leaves out what is idle"),
     ("", "--user", "--where 'user == NAME' selects by user"),
     ("", "--output", "write into a file with '> FILE'"),
     ("", "--version", "'taskdiag --version' prints the version"),
@@ -156,8 +147,6 @@ mod tests {
             ("memory --engine x", "there is no engine 'x'"),
             ("top --json", "--once is needed: taskdiag top"),
             ("dump --json", "binary"),
-            ("top -b -n 1", "'taskdiag top --once'"),
-            ("top -p 1", "pid in (1, 42)"),
         ] {
             let words = ["taskdiag"].into_iter().chain(line.split(' '));
             let e = command().try_get_matches_from(words).expect_err(line);

@@ -8,6 +8,7 @@ mod argument_errors;
 mod aside;
 mod columns;
 mod commands;
+mod config;
 #[cfg(all(feature = "arrow", feature = "record"))]
 mod convert;
 mod dropin;

@@ -91,8 +91,9 @@ pub fn filter_from(
     set: &'static Set,
     words: &[String],
 ) -> Result<Option<Filter>, Exit> {
-    // In a saved answer, another process may have our pid. Commands without words may lack --from.
-    let own = || m.get_one::<PathBuf>("from").is_none().then(std::process::id);
+    // In a saved answer, another process may have our pid. Not every command has these options.
+    let is_given = |id: &&str| matches!(m.try_get_one::<PathBuf>(id), Ok(Some(_)));
+    let own = || (!["from", "replay"].iter().any(is_given)).then(std::process::id);
     let expressions = m.get_many::<String>("where").into_iter().flatten();
     let filters = expressions.map(|text| Filter::parse(set, text));
     let words = words.iter().map(|word| Filter::word(set, word, own()));

@@ -21,12 +21,16 @@ pub static SET: &Set = &TOP;
 /// Parsed options of `taskdiag top`.
 #[derive(Clone, Debug)]
 pub struct TopArgs {
-    /// Time between two answers.
-    pub delay: Duration,
+    /// Time between two answers. `None`: the saved one, or a second.
+    pub delay: Option<Duration>,
     /// Which rows.
     pub filter: Option<Filter>,
     /// Only tasks of this user.
     pub user: Option<String>,
+    /// Are processes named by their ids?
+    pub has_pids: bool,
+    /// Only tasks that used CPU time since the last refresh?
+    pub busy: bool,
     /// Columns asked for with `-o`; empty: those of the view.
     pub columns: Vec<Column>,
     /// Sort keys; empty: those of the view.
@@ -37,11 +41,21 @@ pub struct TopArgs {
     pub threads: bool,
     /// Children below their parents?
     pub tree: bool,
-    /// Print once instead of using the screen?
+    /// Print instead of using the screen?
     pub once: bool,
+    /// Print after each delay?
+    pub batch: bool,
+    /// End after this many refreshes.
+    pub refreshes: Option<u32>,
+    /// Cells in a line of printed rows.
+    pub width: Option<usize>,
+    /// Show arguments rather than names, also if saved columns have names?
+    pub arguments: bool,
+    /// Show a meter for each CPU?
+    pub per_cpu: bool,
     /// Whether anything that is lacking is a failure, with `once`.
     pub strict: bool,
-    /// Text or JSON, with `once`.
+    /// Text or JSON, if printed.
     pub form: Form,
     /// The largest number of rows, with `once`.
     pub rows: Option<usize>,
@@ -61,6 +75,43 @@ pub struct TopArgs {
     pub units: Units,
 }
 
+/// The interval if nobody chooses another one.
+pub const DELAY: Duration = Duration::from_secs(1);
+
+/// Columns that top and htop call otherwise, in small letters.
+const THEIRS: &[(&[&str], &str)] = &[
+    (&["%cpu", "percent_cpu", "cpu%"], "cpu_now"),
+    (&["%mem", "percent_mem", "mem%"], "pmem"),
+    (&["res", "m_resident"], "rss"),
+    (&["virt", "m_virt", "m_size"], "vsz"),
+    (&["shr", "m_share"], "rss_shmem"),
+    (&["time+"], "time"),
+    (&["command"], "args"),
+    (&["nth"], "nlwp"),
+    (&["p", "processor"], "psr"),
+    (&["ppid"], "ppid"),
+];
+
+/// The column that users of top or htop mean by a name.
+fn meant(name: &str) -> String {
+    let small = name.to_lowercase();
+    let own = THEIRS.iter().find(|(names, _)| names.contains(&small.as_str()));
+    own.map_or(small, |(_, ours)| (*ours).to_owned())
+}
+
+/// A single name after `-o` is what rows are sorted by, as in top: the largest first, unless `-` is
+/// before it. More names are columns.
+fn key_of_top(items: &[&str]) -> Option<String> {
+    let [one] = items else { return None };
+    let (sign, name) = match one.strip_prefix(['-', '+']) {
+        Some(name) => (&one[..1], name),
+        None => ("+", *one),
+    };
+    let is_name = !name.contains(['=', ':']);
+    let order = if sign == "-" { "" } else { "-" };
+    is_name.then(|| format!("{order}{}", meant(name)))
+}
+
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag top", "show what runs, the busiest first; the key ? shows all keys"),
     ("taskdiag top -d 5 -H -u web", "show threads of a user, every five seconds"),
@@ -69,12 +120,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     #[cfg(feature = "record")]
     ("taskdiag top --replay /var/lib/taskdiag --at 03:10", "step through a recording"),
     ("taskdiag top --once --json --sort -write_now", "print it once, for a program"),
+    ("taskdiag top -b -n 3 -d 5 > log", "print it three times, as top does"),
 ];
 
 /// What it is.
 const INTRO: &str = "\
-It uses the whole screen and asks again after each delay. It shows CPU time, I/O, faults, context switches and waits since the \
-answer before, and what began and what ended. The key ? shows all keys; docs/top.md explains them and the columns.";
+It uses the whole screen and refreshes it after each delay. It shows CPU time, I/O, faults, context switches and waits since the \
+last refresh, and what began and what ended. The usual options and keys of top and htop work; the key ? shows all keys, and the key \
+W keeps the columns and their order for the next time.";
 
 /// The options.
 pub fn command() -> Command {
@@ -84,18 +137,32 @@ pub fn command() -> Command {
         .help_template(table::TEMPLATE)
         .args_override_self(true)
         .next_help_heading("Selection")
+        .arg(
+            Arg::new("words")
+                .value_name("WORD")
+                .action(ArgAction::Append)
+                .help("Show processes with this word in their name or arguments"),
+        )
         .arg(table::filter())
+        .arg(table::list("pid", "LIST", "Show processes with these ids").short('p'))
+        .arg(
+            table::list("filter", "WORD", "Show processes with this word, as the key F4 of htop")
+                .short('F')
+                .hide(true),
+        )
+        .arg(table::flag("busy", "Leave out what used no CPU time since the last refresh").short('i'))
         .arg(
             Arg::new("user")
                 .long("user")
                 .short('u')
+                .visible_short_alias('U')
                 .value_name("USER")
                 .value_hint(ValueHint::Username)
                 .help("Show tasks with this effective user, by name or uid"),
         )
         .next_help_heading("Rows")
         .arg(table::flag("threads", "Show threads instead of processes").short('H'))
-        .arg(table::flag("tree", "Show children below their parents").conflicts_with("by"))
+        .arg(table::flag("tree", "Show children below their parents").short('t').conflicts_with("by"))
         .arg(
             Arg::new("by")
                 .long("by")
@@ -104,28 +171,38 @@ pub fn command() -> Command {
         )
         .arg(
             table::list("sort", "KEYS", "Sort by these columns; - before one puts the largest first")
+                .short('s')
+                .alias("sort-key")
                 .allow_hyphen_values(true),
         )
         .arg(
             Arg::new("rows")
                 .long("rows")
-                .short('n')
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32))
-                .requires("once")
-                .help("Print at most N rows"),
+                .help("Print at most N rows, with --once or -b"),
         )
         .next_help_heading("Columns")
-        .arg(table::list("format", "COLUMNS", "Show these columns: NAME, NAME=HEADER or NAME:WIDTH, with commas").short('o'))
+        .arg(
+            table::list(
+                "format",
+                "COLUMNS",
+                "Show these columns: NAME, NAME=HEADER or NAME:WIDTH, with commas; without --once, a single name is the order, \
+                 as in top",
+            )
+            .short('o')
+            .allow_hyphen_values(true),
+        )
+        .arg(table::flag("arguments", "Show arguments rather than names, which is the default").short('c'))
+        .arg(table::flag("per-cpu", "Show a meter for each CPU").short('1'))
         .next_help_heading("Output")
         .arg(
             Arg::new("delay")
                 .long("delay")
                 .short('d')
                 .value_name("TIME")
-                .default_value("1s")
                 .value_parser(limits::duration)
-                .help("Refresh after this time, such as 500ms or 5s; without a unit, seconds"),
+                .help("Refresh after this time, such as 500ms or 5s; without a unit, seconds; 1s if it is not given"),
         )
         .arg(
             Arg::new("share")
@@ -136,6 +213,25 @@ pub fn command() -> Command {
                 .help("Make the delay longer if scans would take more than this share of the time; 100 never does"),
         )
         .arg(table::flag("once", "Print what tasks did in one delay, and end"))
+        .arg(table::flag("batch", "Print again after each delay, until -n or Ctrl-C ends it").short('b'))
+        .arg(
+            Arg::new("refreshes")
+                .long("refreshes")
+                .alias("iterations")
+                .short('n')
+                .value_name("N")
+                .value_parser(clap::value_parser!(u32).range(1..))
+                .help("End after N refreshes; with --once, print at most N rows"),
+        )
+        .arg(
+            Arg::new("width")
+                .long("width")
+                .short('w')
+                .value_name("CELLS")
+                .num_args(0..=1)
+                .value_parser(clap::value_parser!(u16).range(1..))
+                .help("Cut printed lines after this many cells; without a number, never"),
+        )
         .arg(
             Arg::new("json")
                 .long("json")
@@ -146,6 +242,14 @@ pub fn command() -> Command {
         .args(units::options())
         .arg(table::strict().requires("once"))
         .arg(table::color())
+        .arg(
+            Arg::new("no-color")
+                .long("no-color")
+                .short('C')
+                .action(ArgAction::SetTrue)
+                .hide(true)
+                .help("Use no colour, as --color never"),
+        )
         .next_help_heading("Source")
         .arg(engine())
         .args(replay())
@@ -179,6 +283,7 @@ impl TopArgs {
     pub fn asked(&self) -> Asked {
         match (self.strict, &self.user) {
             (true, _) => Asked::Strict,
+            _ if self.has_pids => Asked::Pids,
             (false, Some(_)) => Asked::Named,
             (false, None) => Asked::All,
         }
@@ -186,9 +291,50 @@ impl TopArgs {
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<TopArgs, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
+        let (once, batch) = (m.get_flag("once"), m.get_flag("batch") && !m.get_flag("once"));
+        let formats: Vec<&str> = many("format").map(String::as_str).collect();
+        let key = key_of_top(&lists::items(many("format"))).filter(|_| !once);
         let mut columns = Vec::new();
-        for spec in many("format") {
+        for spec in formats.iter().filter(|_| key.is_none()) {
             columns.extend(columns::parse_of(SET, spec)?);
+        }
+        let mut keys: Vec<String> = Vec::new();
+        for item in lists::items(many("sort")) {
+            // Names of htop, for which the largest comes first.
+            let ours = meant(item);
+            let is_theirs = SET.find(item).is_none() && !item.starts_with(['-', '+']);
+            keys.push(if is_theirs && SET.find(&ours).is_some() && ours != item.to_lowercase() {
+                format!("-{ours}")
+            } else {
+                item.to_owned()
+            });
+        }
+        if keys.is_empty() {
+            keys.extend(key);
+        }
+        let ids = lists::items(many("pid"));
+        let pids: Vec<u32> =
+            ids.into_iter().map(|s| lists::pid("--pid", s)).collect::<Result<_, _>>()?;
+        if pids.is_empty() && m.contains_id("pid") {
+            return Err(Exit::Usage(String::from("--pid needs at least one process id")));
+        }
+        let words: Vec<String> = many("words").chain(many("filter")).cloned().collect();
+        let mut filter = table::filter_from(m, SET, &words)?;
+        if !pids.is_empty() {
+            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+            let one = Filter::parse(SET, &format!("tgid in ({})", list.join(", ")))
+                .map_err(Exit::Where)?;
+            filter = Some(match filter {
+                Some(filter) => filter.and(one),
+                None => one,
+            });
+        }
+        let refreshes = m.get_one::<u32>("refreshes").copied();
+        let rows = m.get_one::<u32>("rows").copied();
+        if rows.is_some() && !once && !batch {
+            return Err(Exit::Usage(String::from(
+                "--rows needs --once or -b: on the screen, there are as many rows as fit",
+            )));
         }
         let by = match m.get_one::<String>("by").map(String::as_str) {
             None => None,
@@ -201,18 +347,28 @@ impl TopArgs {
         let color = m.get_one::<String>("color").map_or("auto", String::as_str);
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         Ok(TopArgs {
-            delay: m.get_one::<Duration>("delay").copied().unwrap_or(Duration::from_secs(1)),
-            filter: table::filter_from(m, SET, &[])?,
+            delay: m.get_one::<Duration>("delay").copied(),
+            filter,
             user,
+            has_pids: !pids.is_empty(),
+            busy: m.get_flag("busy"),
             columns,
-            sort: order::keys_in_any_case(SET, lists::items(many("sort")))?,
+            sort: order::keys_in_any_case(SET, keys.iter().map(String::as_str).collect())?,
             by,
             threads: m.get_flag("threads"),
             tree: m.get_flag("tree"),
-            once: m.get_flag("once"),
+            once: once || batch,
+            batch,
+            refreshes: refreshes.filter(|_| !once),
+            width: match m.contains_id("width") {
+                true => Some(m.get_one::<u16>("width").map_or(usize::MAX, |w| usize::from(*w))),
+                false => None,
+            },
+            arguments: m.get_flag("arguments"),
+            per_cpu: m.get_flag("per-cpu"),
             strict: m.get_flag("strict"),
             form: if m.get_flag("json") { Form::Json } else { Form::Text },
-            rows: m.get_one::<u32>("rows").map(|n| *n as usize),
+            rows: rows.or(refreshes.filter(|_| once)).map(|n| n as usize),
             share: f64::from(m.get_one::<u32>("share").copied().unwrap_or(5)),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
             #[cfg(feature = "record")]
@@ -220,7 +376,55 @@ impl TopArgs {
             #[cfg(feature = "record")]
             at: m.get_one::<crate::moment::At>("at").copied(),
             units: if m.get_flag("json") { Units::Auto } else { units::from_matches(m)? },
-            color: color == "always" || color == "auto" && !no_color,
+            color: !m.get_flag("no-color") && (color == "always" || color == "auto" && !no_color),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<TopArgs, Exit> {
+        let words = line.split(' ').filter(|w| !w.is_empty());
+        let matches = command().try_get_matches_from(["top"].into_iter().chain(words));
+        TopArgs::from_matches(&matches.map_err(Exit::from)?)
+    }
+    fn sort(line: &str) -> Vec<(&'static str, bool)> {
+        let args = parsed(line).unwrap_or_else(|e| panic!("{line}: {e:?}"));
+        args.sort.iter().map(|k| (k.field.name, k.descending)).collect()
+    }
+
+    #[test]
+    fn options_of_top_and_htop_are_taken() {
+        let args = parsed("-bn3 -d1.5 -p1,2 -u root -Hic1 -w 200").expect("as in top");
+        assert!(args.batch && args.once && args.threads && args.busy && args.per_cpu);
+        assert_eq!((args.refreshes, args.rows, args.width), (Some(3), None, Some(200)));
+        assert_eq!(args.delay, Some(Duration::from_millis(1500)));
+        assert!(args.has_pids && args.filter.is_some_and(|f| f.to_string().contains("1, 2")));
+        let args = parsed("-t -C -s PERCENT_MEM -F nginx").expect("as in htop");
+        assert!(args.tree && !args.color && args.filter.is_some());
+        for line in ["-p x", "-p ,", "-n 0", "--rows 5", "-w 0"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_single_name_is_an_order_and_several_are_columns() {
+        for (line, want) in [
+            ("-o %MEM", ("pmem", true)),
+            ("-o +%CPU", ("cpu_now", true)),
+            ("-o -PID", ("pid", false)),
+            ("-o RES", ("rss", true)),
+            ("-s PERCENT_CPU", ("cpu_now", true)),
+            ("--sort -rss", ("rss", true)),
+        ] {
+            assert_eq!(sort(line), [want], "{line}");
+        }
+        let columns = |line: &str| parsed(line).map(|a| a.columns.len()).expect("good");
+        assert_eq!((columns("-o pid,comm"), columns("-o %MEM")), (2, 0));
+        assert_eq!((columns("--once -o comm"), columns("-o comm=NAME")), (1, 1));
+        let once = parsed("--once -n 1").expect("as before");
+        assert_eq!((once.rows, once.refreshes, once.batch), (Some(1), None, false));
     }
 }

@@ -14,6 +14,9 @@ pub struct Tree {
     art: Vec<u8>,
     /// Where the drawing of each row ends.
     ends: Vec<usize>,
+    /// How many ancestors of each row are in the tree.
+    #[cfg(feature = "top")]
+    pub levels: Vec<u32>,
 }
 
 /// Deeper levels are drawn like this one. Otherwise a chain of 10,000 processes would need up to
@@ -102,6 +105,8 @@ impl Tree {
                 self.draw(style, &lines, level, last);
                 self.rows.push(*row);
                 self.ends.push(self.art.len());
+                #[cfg(feature = "top")]
+                self.levels.push(level as u32);
             }
             lines.push(!last && level > 0);
             for (i, child) in node.children.iter().rev().enumerate() {

@@ -1,5 +1,6 @@
 //! The state of the screen. `keys` changes it, and `draw` draws it.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,17 @@ use super::list::List;
 use super::machine::Machine;
 use super::prompt::Prompt;
 use super::rows::Rows;
-use super::scan::{Details, Scanner, Shape};
-use super::views::{self, BYS, VIEWS};
+use super::scan::{Details, Id, Scanner, Shape};
+use super::settings::{self, Settings};
+use super::views::{self, BYS, COMMANDS, VIEWS};
 use crate::answer::pid_max;
-use crate::args::top::{SET, TopArgs};
+use crate::args::top::{DELAY, SET, TopArgs};
 use crate::columns;
 use crate::exit::Exit;
 use crate::forest;
 use crate::order::Key;
 use crate::output::terminal;
+use crate::units::Units;
 
 /// The rows on which the keys currently act.
 #[derive(Debug)]
@@ -95,8 +98,27 @@ pub struct App {
     pub paused: bool,
     /// The requested interval.
     pub(super) delay: Duration,
-    /// Cells in a line of the screen.
+    /// The text of the search.
+    pub search: Option<String>,
+    /// The task that the cursor follows.
+    pub follow: Option<Id>,
+    /// The tasks that were marked, on which actions act together.
+    pub marks: Vec<Target>,
+    /// The column with the command: arguments, name or program.
+    pub(super) command: &'static str,
+    /// Meters for each CPU? `None`: where there is room.
+    pub per_cpu: Option<bool>,
+    /// Meters as bars? If not, as numbers.
+    pub bars: bool,
+    /// Sizes in the lines above the table.
+    pub summary_units: Units,
+    /// Is the column that rows are sorted by marked?
+    pub marks_order: bool,
+    /// Are tasks that run marked?
+    pub marks_running: bool,
+    /// Cells in a line of the screen, and lines.
     pub width: u16,
+    pub height: u16,
     /// Rows of the table on the screen.
     pub page: usize,
     /// Widths of columns, which only grow, so that the table does not jump.
@@ -109,19 +131,36 @@ pub struct App {
 impl App {
     /// From the arguments. There is no request yet.
     pub fn new(args: &TopArgs) -> Result<App, Exit> {
-        let view = &VIEWS[0];
+        // What is printed must not depend on what somebody liked to see on the screen.
+        let (saved, wrong) = match args.once {
+            true => (Settings::default(), None),
+            false => settings::read(),
+        };
+        let number = saved.view.unwrap_or(0);
+        let view = &VIEWS[number];
+        let is_plain = args.columns.is_empty() && args.by.is_none();
+        let by = args.by.clone().or(saved.by.filter(|_| args.columns.is_empty()));
+        let own = if is_plain { saved.columns } else { None };
+        let own_columns = !args.columns.is_empty() || own.is_some();
         let shape = Shape {
-            columns: match (&args.by, args.columns.is_empty()) {
+            columns: match (&by, args.columns.is_empty()) {
                 (_, false) => args.columns.clone(),
-                (Some(by), true) => views::sums(by),
-                (None, true) => view.columns(args.threads),
+                (None, true) => own.unwrap_or_else(|| view.columns(args.threads)),
+                (Some(by), true) => own.unwrap_or_else(|| views::sums(by)),
             },
-            sort: if args.sort.is_empty() { view.sort() } else { args.sort.clone() },
+            sort: match (args.sort.is_empty(), saved.sort) {
+                (false, _) => args.sort.clone(),
+                (true, Some(sort)) if is_plain => sort,
+                _ => view.sort(),
+            },
             filter: None,
-            by: args.by.clone(),
-            threads: args.threads,
-            tree: args.tree,
-            users_only: false,
+            threads: args.threads || saved.threads,
+            tree: (args.tree || saved.tree) && by.is_none(),
+            by,
+            users_only: saved.users_only,
+            busy_only: args.busy || saved.busy_only,
+            subtrees: saved.subtrees,
+            folded: HashSet::new(),
             everything: args.once,
         };
         let mut app = App {
@@ -129,8 +168,8 @@ impl App {
             scanner: Scanner::new(args.engine),
             rows: Rows::default(),
             shape,
-            view: 0,
-            own_columns: !args.columns.is_empty(),
+            view: number,
+            own_columns,
             filter: args.filter.as_ref().map(ToString::to_string),
             user: args.user.clone(),
             machine: Machine::default(),
@@ -142,10 +181,20 @@ impl App {
             unseen: false,
             details: Details::default(),
             mode: Mode::Table,
-            message: None,
+            message: wrong,
             paused: false,
-            delay: args.delay,
+            delay: args.delay.or(saved.delay).unwrap_or(DELAY),
+            search: None,
+            follow: None,
+            marks: Vec::new(),
+            command: "args",
+            per_cpu: if args.per_cpu { Some(true) } else { saved.per_cpu },
+            bars: !args.once && saved.bars.unwrap_or(true),
+            summary_units: args.units,
+            marks_order: false,
+            marks_running: true,
             width: 80,
+            height: 24,
             page: 1,
             widths: Vec::new(),
             headers: (0, Vec::new()),
@@ -156,9 +205,33 @@ impl App {
             app.scanner.replay = Some(super::replay::Replay::open(dir, args.at)?);
             app.paused = true;
         }
+        if args.arguments {
+            app.set_command("args");
+        } else if let Some(command) = saved.command.filter(|_| !app.own_columns) {
+            app.set_command(command);
+        }
         app.fit_pids();
         app.condition(app.filter.clone(), app.user.clone()).map_err(Exit::Usage)?;
         Ok(app)
+    }
+    /// What the key `W` keeps.
+    pub(super) fn settings(&self) -> Settings {
+        let shape = &self.shape;
+        Settings {
+            view: Some(self.view),
+            columns: self.own_columns.then(|| shape.columns.clone()),
+            sort: Some(shape.sort.clone()),
+            by: shape.by.clone(),
+            command: (!self.own_columns).then_some(self.command),
+            delay: Some(self.delay),
+            threads: shape.threads,
+            tree: shape.tree,
+            subtrees: shape.subtrees,
+            users_only: shape.users_only,
+            busy_only: shape.busy_only,
+            bars: Some(self.bars),
+            per_cpu: self.per_cpu,
+        }
     }
     /// The name of the view.
     pub fn view_name(&self) -> &'static str {
@@ -166,7 +239,7 @@ impl App {
     }
     /// The interval in use, which keeps scans within their share of the time.
     pub fn interval(&self) -> Duration {
-        if self.args.once {
+        if self.args.once && !self.args.batch {
             return self.delay;
         }
         self.delay.max(self.scanner.took.mul_f64(100.0 / self.args.share.max(1.0)).min(LONGEST))
@@ -217,6 +290,7 @@ impl App {
             self.rows.choose(&frame, &self.shape, self.lines);
         }
         self.move_to(self.cursor);
+        self.keep_up();
     }
     /// Look up which tasks are on the screen when it is drawn next.
     pub fn see(&mut self) {
@@ -238,6 +312,7 @@ impl App {
         self.offset = self.offset.min(self.rows.len().saturating_sub(self.page));
     }
     pub(super) fn step(&mut self, by: isize) {
+        self.follow = None;
         self.move_to(self.cursor.saturating_add_signed(by));
     }
     pub(super) fn fit_pids(&mut self) {
@@ -282,8 +357,30 @@ impl App {
             None => VIEWS[self.view].columns(self.shape.threads),
         };
         self.own_columns = false;
+        self.set_command(self.command);
         self.fit_pids();
         self.widths.clear();
+    }
+    /// Shows the arguments, the name or the program in the column of the command.
+    pub(super) fn set_command(&mut self, name: &'static str) {
+        self.command = name;
+        let shown = self.shape.columns.iter().position(|c| COMMANDS.contains(&c.field.name));
+        let Some(at) = shown.filter(|_| self.shape.by.is_none()) else { return };
+        if let Some(column) = columns::view(SET, name).ok().and_then(|mut all| all.pop()) {
+            self.shape.columns[at] = column;
+            self.widths.clear();
+        }
+    }
+    /// The next form of the command.
+    pub(super) fn next_command(&mut self) {
+        let now = COMMANDS.iter().position(|name| *name == self.command).unwrap_or(0);
+        self.set_command(COMMANDS[(now + 1) % COMMANDS.len()]);
+    }
+    /// Sorts by a column of this name, the largest value first.
+    pub(super) fn sort_by_name(&mut self, name: &str) {
+        if let Some(key) = Key::parse(SET, &format!("-{name}")) {
+            self.shape.sort = vec![key];
+        }
     }
     pub(super) fn set_view(&mut self, view: usize) {
         (self.view, self.shape.by) = (view, None);

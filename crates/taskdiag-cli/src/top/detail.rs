@@ -52,9 +52,9 @@ pub struct Detail {
 }
 
 impl Detail {
-    /// The first page.
-    pub fn new(target: Target, choice: Choice) -> Detail {
-        let mut detail = Detail { target, page: 0, lines: Vec::new(), top: 0 };
+    /// One of [`PAGES`].
+    pub fn new(target: Target, page: usize, choice: Choice) -> Detail {
+        let mut detail = Detail { target, page, lines: Vec::new(), top: 0 };
         detail.load(choice);
         detail
     }

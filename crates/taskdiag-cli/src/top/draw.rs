@@ -7,72 +7,18 @@ use ratatui::style::{Color, Modifier, Style};
 use taskdiag::field::{self, TextForm, Value};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::act::{Action, signal_name};
+use super::act::{Action, Target, signal_name};
 use super::app::{App, Mode};
 use super::detail::PAGES;
 use super::head;
+use super::help::{FOOTER, HELP};
 use super::list::Kind;
 use super::scan::with_value;
+use super::views::COMMANDS;
 use crate::columns::Column;
 
 /// The smallest screen.
 const LEAST: (u16, u16) = (20, 10);
-
-/// The keys in the last line, the most important ones first.
-const FOOTER: &[(&str, &str)] = &[
-    ("q", "quit"),
-    ("?", "help"),
-    ("/", "filter"),
-    ("<>", "sort"),
-    ("o", "columns"),
-    ("1-5", "views"),
-    ("t", "tree"),
-    ("H", "threads"),
-    ("b", "sums"),
-    ("Enter", "details"),
-    ("k", "signal"),
-    ("n", "nice"),
-    ("u", "user"),
-    ("d", "delay"),
-    ("r", "reverse"),
-    ("K", "kernel"),
-    ("a", "CPUs"),
-    ("s", "sort by"),
-    ("Space", "pause"),
-];
-
-/// All keys, each in a line that fits 80 columns.
-const HELP: &[(&str, &str)] = &[
-    ("Up Down PgUp PgDn Home End", "move; the mouse wheel does, too"),
-    ("1 2 3 4 5", "views: CPU, memory, I/O, scheduling, waits"),
-    ("< >  or Left Right", "sort by the next column; so does a click on it"),
-    ("s", "sort by any column"),
-    ("r", "reverse the order"),
-    ("o", "choose columns"),
-    ("/", "filter by an expression, as with --where"),
-    ("u", "show only tasks of a user"),
-    ("Esc", "show all rows again"),
-    ("t", "show children below their parents"),
-    ("H", "show threads instead of processes"),
-    ("K", "leave out kernel threads"),
-    ("b", "add up by unit, slice, container, user, command, ..."),
-    ("Enter  or i", "show all about a task, or what is in a sum"),
-    ("k", "choose a signal, and send it"),
-    ("n", "set the nice value"),
-    ("a", "set the CPUs that it may run on"),
-    ("d", "set the interval"),
-    ("Space", "pause"),
-    ("[ ] { }", "with --replay: go 1 or 60 frames back or forward"),
-    ("g  and Space", "with --replay: go to a time; play"),
-    ("Ctrl-Z", "stop, until the shell continues it"),
-    ("q  or Ctrl-C", "quit"),
-    ("", ""),
-    ("?", "a value that is not known"),
-    ("-", "a value that the task does not have"),
-    ("Ended", "tasks that ended within the last two refreshes"),
-    ("+3 -2", "tasks that began and ended since the last refresh"),
-    ("slowed", "scans would take more than their share (--share)"),
-];
 
 /// Styles. People who cannot tell red from green can tell yellow, cyan and blue apart. Each style
 /// also has another sign: a letter, bold text, or reversed text.
@@ -101,6 +47,18 @@ impl Looks {
             _ => Style::new(),
         }
     }
+    /// The part of a meter that this character stands for.
+    fn meter(&self, sign: char) -> Style {
+        match sign {
+            '|' => self.fore(Color::Cyan),
+            '#' => self.fore(Color::Yellow),
+            ':' | '=' => self.fore(Color::Blue),
+            _ => Style::new(),
+        }
+    }
+    fn marked(&self) -> Style {
+        self.fore(Color::Yellow).add_modifier(Modifier::UNDERLINED | Modifier::BOLD)
+    }
     fn key(&self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
@@ -122,11 +80,15 @@ pub fn draw(app: &mut App, frame: &mut Frame<'_>) {
             None
         }
         _ => {
-            for (y, line) in head::lines(app).iter().enumerate() {
-                put(frame.buffer_mut(), area, y as u16, line, Style::new());
+            let lines = head::lines(app);
+            for (y, line) in lines.iter().enumerate() {
+                put(frame.buffer_mut(), area, y as u16, &line.text, Style::new());
+                if line.is_meter {
+                    paint(frame.buffer_mut(), area, y as u16, &looks);
+                }
             }
-            let table =
-                Rect { y: head::LINES as u16, height: body.height - head::LINES as u16, ..area };
+            let above = (lines.len() as u16).min(body.height);
+            let table = Rect { y: above, height: body.height - above, ..area };
             draw_table(app, frame.buffer_mut(), table, &looks);
             over(app, frame.buffer_mut(), table, &looks)
         }
@@ -137,9 +99,26 @@ pub fn draw(app: &mut App, frame: &mut Frame<'_>) {
     }
 }
 
-/// How many rows of the table fit on a screen of this height.
-pub fn page(height: u16) -> usize {
-    usize::from(height).saturating_sub(head::LINES + 2).max(1)
+/// How many rows of the table fit on the screen.
+pub fn page(app: &App) -> usize {
+    usize::from(app.height).saturating_sub(head::lines(app).len() + 2).max(1)
+}
+
+/// Colours the meters of a line: what is between brackets.
+fn paint(buf: &mut Buffer, area: Rect, y: u16, looks: &Looks) {
+    let mut is_inside = false;
+    for x in area.left()..area.right() {
+        let Some(cell) = buf.cell_mut((x, area.y + y)) else { continue };
+        match cell.symbol() {
+            "[" => is_inside = true,
+            "]" => is_inside = false,
+            sign if is_inside => {
+                let style = looks.meter(sign.chars().next().unwrap_or(' '));
+                cell.set_style(style);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A line of text, cut at the edge.
@@ -165,23 +144,38 @@ fn cell(app: &App, column: &Column, value: &Value<'_>, row: Option<&field::Row<'
 
 fn task_lines(app: &App, looks: &Looks) -> Vec<Line> {
     let Some(frame) = app.scanner.frame() else { return Vec::new() };
-    let trunk =
-        app.shape.columns.iter().position(|c| matches!(c.form, TextForm::Args | TextForm::Comm));
+    let is_command = |c: &Column| {
+        matches!(c.form, TextForm::Args | TextForm::Comm) || COMMANDS.contains(&c.field.name)
+    };
+    let trunk = app.shape.columns.iter().position(is_command);
     let line = |(at, i): (usize, &u32)| {
         let row = frame.row(*i as usize)?;
         let mut cells: Vec<String> = Vec::with_capacity(app.shape.columns.len());
         for (c, column) in app.shape.columns.iter().enumerate() {
-            let text = with_value(&frame, &app.details, &row, column.field, |row, value| {
-                cell(app, column, &value, Some(row))
-            });
-            cells.push(match &app.rows.tree {
-                Some(tree) if trunk == Some(c) => {
-                    String::from_utf8_lossy(tree.art(app.offset + at)).into_owned() + &text
+            let text = match app.rows.subtree(column.field, app.offset + at) {
+                Some((value, is_partial)) => {
+                    let text = cell(app, column, &value, Some(&row));
+                    if is_partial { format!(">={text}") } else { text }
                 }
+                None => with_value(&frame, &app.details, &row, column.field, |row, value| {
+                    cell(app, column, &value, Some(row))
+                }),
+            };
+            cells.push(match app.rows.art(app.offset + at) {
+                Some(art) if trunk == Some(c) => art + &text,
                 _ => text,
             });
         }
-        let mut style = looks.state(row.state());
+        let mut style = match app.marks_running {
+            true => looks.state(row.state()),
+            false => Style::new(),
+        };
+        let start_ns = row.base.and_then(|b| b.start_time_ns());
+        let is_marked =
+            |t: &Target| t.tid.unwrap_or(t.pid) == row.view.pid() && Some(t.start_ns) == start_ns;
+        if app.marks.iter().any(is_marked) {
+            style = looks.marked();
+        }
         if frame.rates.began().binary_search(i).is_ok() {
             style = style.add_modifier(Modifier::BOLD);
         }
@@ -238,6 +232,9 @@ fn draw_table(app: &mut App, buf: &mut Buffer, area: Rect, looks: &Looks) {
         let mut x = 0;
         for (c, text) in line.cells.iter().enumerate() {
             let width = width_of(c, x);
+            let is_key = app.marks_order
+                && app.shape.sort.first().is_some_and(|k| std::ptr::eq(k.field, columns[c].field));
+            let style = if is_key { style.add_modifier(Modifier::BOLD) } else { style };
             set_cell(buf, area.x + x, y, text, width, columns[c].is_left(), style);
             x = x.saturating_add(width as u16).saturating_add(1);
         }
@@ -274,7 +271,7 @@ fn over(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) -> Option<Positi
                 HELP.iter().map(|(key, what)| format!("{key:<27} {what}")).collect();
             let room = usize::from(area.height.saturating_sub(2));
             let top = (*top).min(lines.len().saturating_sub(room));
-            window(buf, area, "Keys (Esc closes)", &lines[top..], None, looks);
+            window(buf, area, "Keys (Esc closes)", (&lines, top), None, looks);
             None
         }
         Mode::List(list) => {
@@ -286,23 +283,36 @@ fn over(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) -> Option<Positi
                 Kind::Columns => format!("[{}] {}", if has(*n) { 'x' } else { ' ' }, list.text(*n)),
                 _ => list.text(*n).to_owned(),
             };
-            let lines: Vec<String> = list.shown[top..].iter().map(line).collect();
-            window(buf, area, &list.title(), &lines, Some(list.at - top), looks);
+            let lines: Vec<String> = list.shown.iter().map(line).collect();
+            window(buf, area, &list.title(), (&lines, top), Some(list.at - top), looks);
             None
         }
         Mode::Confirm(target, action) => {
-            let what = match action {
-                Action::Signal(number) => format!("Send {} to {target}?", signal_name(*number)),
-                other => format!("{other:?} for {target}?"),
+            let whom = match app.marks.len() {
+                0 => target.to_string(),
+                n => format!("these {n} tasks"),
             };
-            let lines = [what, String::from("y: yes    n: no")];
-            window(buf, area, "Are you sure?", &lines, None, looks);
+            let what = match action {
+                Action::Signal(number) => format!("Send {} to {whom}?", signal_name(*number)),
+                other => format!("{other:?} for {whom}?"),
+            };
+            let mut lines = vec![what, String::from("y: yes    n: no")];
+            lines.extend(app.marks.iter().map(Target::to_string));
+            window(buf, area, "Are you sure?", (&lines, 0), None, looks);
             None
         }
         Mode::Prompt(prompt) => {
             let mut lines = vec![format!("> {}", prompt.text)];
             lines.extend(prompt.wrong.iter().flat_map(|w| w.lines().map(str::to_owned)));
-            let inner = window(buf, area, &prompt.title(), &lines, None, looks);
+            let about_marks = prompt.is_about_task() && !app.marks.is_empty();
+            if about_marks {
+                lines.extend(app.marks.iter().map(Target::to_string));
+            }
+            let title = match about_marks {
+                true => format!("{} and all that are marked", prompt.title()),
+                false => prompt.title(),
+            };
+            let inner = window(buf, area, &title, (&lines, 0), None, looks);
             let x = inner.x + 2 + prompt.text.width() as u16;
             Some(Position { x: x.min(inner.right().saturating_sub(1)), y: inner.y })
         }
@@ -310,26 +320,34 @@ fn over(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) -> Option<Positi
     }
 }
 
-/// A framed window at the top of an area. Returns its inside.
+/// A framed window at the top of an area, with lines from the given one on. Its edges say how many
+/// lines are above and below. Returns its inside.
 fn window(
     buf: &mut Buffer,
     area: Rect,
     title: &str,
-    lines: &[String],
+    (lines, top): (&[String], usize),
     chosen: Option<usize>,
     looks: &Looks,
 ) -> Rect {
-    let height = (lines.len() as u16 + 2).min(area.height);
+    let height = (lines.len().min(usize::from(u16::MAX) - 2) as u16 + 2).min(area.height);
     let outer = Rect { height, ..area };
     let blank = " ".repeat(usize::from(outer.width));
     for y in 0..outer.height {
         put(buf, outer, y, &blank, Style::reset());
     }
     let rule = "-".repeat(usize::from(outer.width));
-    put(buf, outer, 0, &format!("--- {title} {rule}"), looks.key());
-    put(buf, outer, height - 1, &rule, Style::new());
     let inner = Rect { y: outer.y + 1, height: height.saturating_sub(2), ..outer };
-    for (n, line) in lines.iter().enumerate().take(usize::from(inner.height)) {
+    let below = lines.len().saturating_sub(top + usize::from(inner.height));
+    let more = |n: usize, where_: &str| match n {
+        0 => String::new(),
+        n => format!("--- {n} more {where_} "),
+    };
+    put(buf, outer, 0, &format!("--- {title} {}{rule}", more(top, "above")), looks.key());
+    put(buf, outer, height - 1, &format!("{}{rule}", more(below, "below")), Style::new());
+    for (n, line) in
+        lines[top.min(lines.len())..].iter().enumerate().take(usize::from(inner.height))
+    {
         let style = if chosen == Some(n) { looks.cursor() } else { Style::new() };
         buf.set_style(Rect { y: inner.y + n as u16, height: 1, ..inner }, style);
         put(buf, inner, n as u16, line, style);
@@ -351,6 +369,12 @@ fn detail(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) {
     let room = usize::from(area.height.saturating_sub(2));
     for (n, line) in detail.lines.iter().skip(detail.top).take(room).enumerate() {
         put(buf, area, n as u16 + 2, line, Style::new());
+    }
+    let below = detail.lines.len().saturating_sub(detail.top + room);
+    if below > 0 && room > 1 {
+        let text = format!("--- {below} more below ");
+        let x = area.width.saturating_sub(text.len() as u16);
+        put(buf, Rect { x, width: area.width - x, ..area }, area.height - 1, &text, looks.key());
     }
 }
 
@@ -376,17 +400,5 @@ fn last_line(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) {
         put(buf, at(x), 0, key, looks.key());
         put(buf, at(x + key.width() as u16 + 1), 0, what, Style::new());
         x += width;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_of_keys_fits_80_columns() {
-        for (key, what) in HELP {
-            assert!(key.len() <= 27 && 28 + what.len() <= 80, "{key}: {what}");
-        }
     }
 }

@@ -9,20 +9,31 @@ use taskdiag::field::{self, Value};
 use super::act::{self, Action, SIGNALS, Target};
 use super::app::{App, Mode, Next};
 use super::detail::{Detail, PAGES};
+use super::head;
+use super::help::HELP;
 use super::list::{Kind, List};
 use super::prompt::{For, Prompt, erase};
+use super::scan::with_value;
+use super::views::VIEWS;
 use crate::args::top::SET;
 use crate::columns;
 use crate::exit::Exit;
+
+/// How many tasks can be marked at once.
+const MARKS_MAX: usize = 256;
 
 impl App {
     /// The task with the cursor. `None` if there is none, or if the row is a sum.
     fn target(&mut self) -> Option<Target> {
         // Keys that came at once with this one may have moved the cursor.
         self.see();
+        let task = *self.visible.get(self.cursor.checked_sub(self.offset)?)?;
+        self.target_of(task)
+    }
+    /// A task of the last answer as the target of an action.
+    fn target_of(&self, task: u32) -> Option<Target> {
         let frame = self.scanner.frame()?;
-        let i = *self.visible.get(self.cursor.checked_sub(self.offset)?)?;
-        let row = frame.row(i as usize)?;
+        let row = frame.row(task as usize)?;
         let mut comm = Vec::new();
         field::escape(&mut comm, row.comm.unwrap_or(b"?"));
         Some(Target {
@@ -44,6 +55,92 @@ impl App {
             None => self.message = Some(String::from("There is no single task here.")),
         }
         Next::Draw
+    }
+    /// The same for the tasks that are marked, or, if none is, for the task under the cursor. The
+    /// first of several stands for all.
+    fn on_marked(&mut self, f: impl FnOnce(&mut App, Target) -> Mode) -> Next {
+        match self.marks.first().cloned() {
+            Some(first) => (self.mode, self.unseen) = (f(self, first), true),
+            None => return self.on_target(f),
+        }
+        Next::Draw
+    }
+    /// Marks the task under the cursor, in the tree with all below it, or takes its mark away.
+    fn mark(&mut self) -> Next {
+        let Some(target) = self.target() else {
+            self.message = Some(String::from("There is no single task here."));
+            return Next::Draw;
+        };
+        if self.marks.contains(&target) {
+            self.marks.retain(|m| *m != target);
+            self.message = Some(format!("{target} is not marked any more."));
+            return Next::Draw;
+        }
+        let below: Vec<u32> = match self.shape.threads {
+            true => Vec::new(),
+            false => self.rows.below(self.cursor).iter().copied().skip(1).collect(),
+        };
+        let more = below.iter().filter_map(|task| self.target_of(*task));
+        let mut new: Vec<Target> = [target].into_iter().chain(more).collect();
+        new.retain(|t| !self.marks.contains(t));
+        if self.marks.len() + new.len() > MARKS_MAX {
+            self.message = Some(format!("At most {MARKS_MAX} tasks can be marked at once."));
+            return Next::Draw;
+        }
+        self.marks.extend(new);
+        self.message = Some(format!(
+            "{} marked: k, r and a are for all of them; U takes the marks away.",
+            self.marks.len()
+        ));
+        Next::Draw
+    }
+    /// Hides the rows below the one under the cursor in the tree, or shows them again.
+    fn fold(&mut self, folds: bool) -> Next {
+        if !self.shape.tree || self.shape.by.is_some() {
+            self.message = Some(String::from("+ and - are for the tree, which the key t shows."));
+            return Next::Draw;
+        }
+        if let Some(id) = self.id_at_cursor() {
+            match folds {
+                true => self.shape.folded.insert(id),
+                false => self.shape.folded.remove(&id),
+            };
+            self.choose();
+        }
+        Next::Draw
+    }
+    /// Acts on one task, or on all that are marked.
+    fn act(&mut self, target: &Target, action: &Action) -> String {
+        if self.marks.is_empty() {
+            return act::act(target, action).unwrap_or_else(|why| why);
+        }
+        let all = std::mem::take(&mut self.marks);
+        let failed: Vec<String> = all.iter().filter_map(|t| act::act(t, action).err()).collect();
+        match failed.first() {
+            None => format!("It was done to all {} marked tasks.", all.len()),
+            Some(why) => {
+                format!("It was done to {} of {} tasks: {why}", all.len() - failed.len(), all.len())
+            }
+        }
+    }
+    /// A line in which a nice value is typed, with the present one changed by this much.
+    fn renice(&mut self, by: Option<i64>) -> Next {
+        let now = by.and_then(|by| Some((self.nice_at_cursor()? + by).clamp(-20, 19).to_string()));
+        self.on_marked(|_, t| {
+            let text = now.unwrap_or_default();
+            Mode::Prompt(Prompt { what: For::Nice(t), text, wrong: None })
+        })
+    }
+    fn nice_at_cursor(&mut self) -> Option<i64> {
+        self.see();
+        let task = *self.visible.get(self.cursor.checked_sub(self.offset)?)?;
+        let frame = self.scanner.frame()?;
+        let row = frame.row(task as usize)?;
+        let nice = SET.find("ni")?.field;
+        with_value(&frame, &self.details, &row, nice, |_, value| match value {
+            Value::Int(n) => Some(n),
+            _ => None,
+        })
     }
     /// Shows only the rows of the sum under the cursor.
     fn open_sum(&mut self) -> Next {
@@ -107,7 +204,7 @@ impl App {
         };
         match &mut self.mode {
             Mode::Table => self.step(by),
-            Mode::Help(top) => *top = top.saturating_add_signed(by),
+            Mode::Help(top) => *top = scrolled(*top, by, HELP.len(), self.page),
             Mode::Detail(d) => {
                 d.top = d.top.saturating_add_signed(by).min(d.lines.len().saturating_sub(1))
             }
@@ -148,10 +245,19 @@ impl App {
             Mode::Table => self.on_table(code),
             Mode::Help(top) => {
                 match moved(code, self.page) {
-                    Some(by) => self.mode = Mode::Help(top.saturating_add_signed(by)),
+                    Some(by) => {
+                        self.mode = Mode::Help(scrolled(top, by, HELP.len(), self.page));
+                    }
+                    None if code == KeyCode::Char(' ') => {
+                        let by = self.page as isize;
+                        self.mode = Mode::Help(scrolled(top, by, HELP.len(), self.page));
+                    }
                     None if matches!(
                         code,
-                        KeyCode::Char('q' | '?') | KeyCode::Esc | KeyCode::Enter
+                        KeyCode::Char('q' | '?' | 'h')
+                            | KeyCode::Esc
+                            | KeyCode::Enter
+                            | KeyCode::F(1 | 10)
                     ) => {}
                     None => self.mode = Mode::Help(top),
                 }
@@ -162,8 +268,7 @@ impl App {
             Mode::Confirm(target, action) => {
                 match code {
                     KeyCode::Char('y' | 'Y') if !self.unseen => {
-                        let done = act::act(&target, &action);
-                        self.message = Some(done.unwrap_or_else(|why| why));
+                        self.message = Some(self.act(&target, &action));
                         return Next::Scan;
                     }
                     KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => {
@@ -199,45 +304,64 @@ impl App {
             }
         }
         match key {
-            KeyCode::Char('q') => return Next::Quit,
+            KeyCode::Char('q') | KeyCode::F(10) => return Next::Quit,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.mode = Mode::Help(0),
-            KeyCode::Char('/') | KeyCode::F(4) => {
-                let text = self.filter.clone().unwrap_or_default();
-                self.mode = Mode::Prompt(Prompt { what: For::Filter, text, wrong: None });
+            KeyCode::F(3) if self.search.is_some() => self.find_next(false),
+            KeyCode::Char('/' | 'L') | KeyCode::F(3) => self.ask_for(For::Search, String::new()),
+            KeyCode::Char('&') => self.find_next(false),
+            KeyCode::Char('n') if self.search.is_some() => self.find_next(false),
+            KeyCode::Char('\\' | 'o' | 'O') | KeyCode::F(4) => {
+                self.ask_for(For::Filter, self.filter.clone().unwrap_or_default());
             }
-            KeyCode::Char('u') => {
-                let text = self.user.clone().unwrap_or_default();
-                self.mode = Mode::Prompt(Prompt { what: For::User, text, wrong: None });
+            KeyCode::Char('u') => self.ask_for(For::User, self.user.clone().unwrap_or_default()),
+            KeyCode::Char('d') => self.ask_for(For::Delay, String::new()),
+            KeyCode::Esc | KeyCode::Char('=') => return self.clear(),
+            KeyCode::Char('0') => return self.turn_view(0),
+            KeyCode::Char(digit @ '2'..='5') => {
+                return self.turn_view(digit as usize - '1' as usize);
             }
-            KeyCode::Char('d') => {
-                self.mode =
-                    Mode::Prompt(Prompt { what: For::Delay, text: String::new(), wrong: None });
+            KeyCode::Tab => return self.turn_view((self.view + 1) % VIEWS.len()),
+            KeyCode::BackTab => {
+                return self.turn_view((self.view + VIEWS.len() - 1) % VIEWS.len());
             }
-            KeyCode::Esc => return self.clear(),
-            KeyCode::Char(digit @ '1'..='5') => {
-                self.set_view(digit as usize - '1' as usize);
-                return Next::Scan;
-            }
-            KeyCode::Char('t') | KeyCode::F(5) => {
+            KeyCode::Char('t' | 'V') | KeyCode::F(5) => {
                 self.shape.tree = !self.shape.tree && self.shape.by.is_none();
                 return Next::Scan;
             }
+            KeyCode::Char('S') => {
+                self.shape.subtrees = !self.shape.subtrees;
+                self.message = Some(String::from(match (self.shape.subtrees, self.shape.tree) {
+                    (true, true) => "Each row of the tree has the sum over all below it.",
+                    (true, false) => {
+                        "In the tree (t), each row will have the sum over all below it."
+                    }
+                    (false, _) => "Each row of the tree has its own values.",
+                }));
+                return Next::Scan;
+            }
+            KeyCode::Char('+') => return self.fold(false),
+            KeyCode::Char('-') => return self.fold(true),
             KeyCode::Char('H') => {
                 self.shape.threads = !self.shape.threads;
                 if !self.own_columns {
                     self.set_columns();
                 }
+                self.marks.clear();
                 return Next::Scan;
             }
             KeyCode::Char('K') => {
                 self.shape.users_only = !self.shape.users_only;
                 self.choose();
             }
+            KeyCode::Char('i') => {
+                self.shape.busy_only = !self.shape.busy_only;
+                self.choose();
+            }
             KeyCode::Char('b') => {
                 self.next_by();
                 return Next::Scan;
             }
-            KeyCode::Char('r') => {
+            KeyCode::Char('R' | 'I') => {
                 self.shape.sort.iter_mut().for_each(|k| k.descending = !k.descending);
                 self.choose();
             }
@@ -249,33 +373,83 @@ impl App {
                 self.sort_beside(1);
                 return Next::Scan;
             }
-            KeyCode::Char('s') | KeyCode::F(6) => self.mode = Mode::List(List::columns(Kind::Sort)),
-            KeyCode::Char('o') | KeyCode::F(2) => {
+            KeyCode::Char(letter @ ('P' | 'M' | 'T')) => {
+                self.sort_by_name(match letter {
+                    'P' => "cpu_now",
+                    'M' => "pmem",
+                    _ => "time",
+                });
+                return Next::Scan;
+            }
+            KeyCode::Char('N') => {
+                self.sort_by(SET.find("pid").expect("a column of the table").field);
+                return Next::Scan;
+            }
+            KeyCode::F(6) => self.mode = Mode::List(List::columns(Kind::Sort)),
+            KeyCode::Char('f' | 'C') | KeyCode::F(2) => {
                 self.mode = Mode::List(List::columns(Kind::Columns))
             }
-            KeyCode::Char(' ') => self.paused = !self.paused,
-            KeyCode::Enter | KeyCode::Char('i') if self.shape.by.is_some() => {
-                return self.open_sum();
-            }
-            KeyCode::Enter | KeyCode::Char('i') => {
-                return self.on_target(|app, t| Mode::Detail(Detail::new(t, app.args.engine)));
-            }
+            KeyCode::Char('Z') => self.paused = !self.paused,
+            KeyCode::Char(' ') if self.scanner.is_replay() => self.paused = !self.paused,
+            KeyCode::Char(' ') => return Next::Scan,
+            KeyCode::Enter if self.shape.by.is_some() => return self.open_sum(),
+            KeyCode::Enter => return self.open_page("values"),
+            KeyCode::Char('l') => return self.open_page("files"),
+            KeyCode::Char('s') => return self.open_page("stack"),
             KeyCode::Char('k') | KeyCode::F(9) => {
-                return self.on_target(|_, t| Mode::List(List::signals(t, SIGNALS)));
+                return self.on_marked(|_, t| Mode::List(List::signals(t, SIGNALS)));
             }
-            KeyCode::Char('n') => {
-                return self.on_target(|_, t| {
-                    Mode::Prompt(Prompt { what: For::Nice(t), text: String::new(), wrong: None })
-                });
-            }
+            KeyCode::Char('r' | 'n') => return self.renice(None),
+            KeyCode::F(7) | KeyCode::Char(']') => return self.renice(Some(-1)),
+            KeyCode::F(8) | KeyCode::Char('[') => return self.renice(Some(1)),
             KeyCode::Char('a') => {
-                return self.on_target(|_, t| {
+                return self.on_marked(|_, t| {
                     Mode::Prompt(Prompt { what: For::Cpus(t), text: String::new(), wrong: None })
                 });
             }
+            KeyCode::Char('c') => return self.mark(),
+            KeyCode::Char('U') => {
+                self.marks.clear();
+                self.message = Some(String::from("No task is marked."));
+            }
+            KeyCode::Char('F') => self.toggle_follow(),
+            KeyCode::Char('p') => {
+                self.next_command();
+                return Next::Scan;
+            }
+            KeyCode::Char('W') => self.message = Some(self.settings().save()),
+            KeyCode::Char(letter) => self.on_look(letter),
             _ => {}
         }
         Next::Draw
+    }
+    /// Keys that only change how things look.
+    fn on_look(&mut self, letter: char) {
+        match letter {
+            '1' => self.per_cpu = Some(!head::has_meters(self)),
+            'm' => self.bars = !self.bars,
+            'E' => self.summary_units = self.summary_units.next_on_screen(),
+            'e' => {
+                self.args.units = self.args.units.next_on_screen();
+                self.widths.clear();
+            }
+            'z' => self.args.color = !self.args.color,
+            'x' => self.marks_order = !self.marks_order,
+            'y' => self.marks_running = !self.marks_running,
+            _ => {}
+        }
+    }
+    fn ask_for(&mut self, what: For, text: String) {
+        self.mode = Mode::Prompt(Prompt { what, text, wrong: None });
+    }
+    fn turn_view(&mut self, view: usize) -> Next {
+        self.set_view(view);
+        Next::Scan
+    }
+    /// Shows a page about the task under the cursor.
+    fn open_page(&mut self, name: &str) -> Next {
+        let page = PAGES.iter().position(|p| p.name == name).unwrap_or(0);
+        self.on_target(|app, t| Mode::Detail(Detail::new(t, page, app.args.engine)))
     }
     /// Show all rows again.
     fn clear(&mut self) -> Next {
@@ -308,6 +482,13 @@ impl App {
         let text = prompt.text.trim();
         let given = (!text.is_empty()).then(|| text.to_owned());
         match &prompt.what {
+            For::Search => {
+                self.search = given;
+                if self.search.is_some() {
+                    self.find_next(false);
+                }
+                return Ok(Next::Draw);
+            }
             For::Filter => self.condition(given, self.user.clone())?,
             For::User => self.condition(self.filter.clone(), given)?,
             For::Delay => self.delay = crate::limits::duration(text)?,
@@ -315,12 +496,11 @@ impl App {
             For::Nice(target) => {
                 let value = text.parse().ok().filter(|v| (-20..=19).contains(v));
                 let value = value.ok_or("a nice value is a number from -20 to 19")?;
-                self.message =
-                    Some(act::act(target, &Action::Nice(value)).unwrap_or_else(|why| why));
+                self.message = Some(self.act(target, &Action::Nice(value)));
             }
             For::Cpus(target) => {
                 let action = Action::Cpus(act::cpus(text)?);
-                self.message = Some(act::act(target, &action).unwrap_or_else(|why| why));
+                self.message = Some(self.act(target, &action));
             }
         }
         Ok(Next::Scan)
@@ -415,10 +595,34 @@ fn is_about_rows(event: &Event, page: usize) -> bool {
         Event::Mouse(_) => true,
         Event::Key(key) => {
             moved(key.code, page).is_some()
-                || matches!(key.code, Enter | F(9) | Char('i' | 'k' | 'n' | 'a'))
+                || matches!(
+                    key.code,
+                    Enter
+                        | F(3 | 7 | 8 | 9)
+                        | Char(
+                            'k' | 'n'
+                                | 'r'
+                                | 'a'
+                                | '['
+                                | ']'
+                                | 's'
+                                | 'l'
+                                | 'c'
+                                | 'F'
+                                | '&'
+                                | '+'
+                                | '-'
+                        )
+                )
         }
         _ => false,
     }
+}
+
+/// The first line of a window that is shown after a move, so that the last line is at its end. The
+/// window has the room of the table: a page of rows and the headers, less its own two edges.
+fn scrolled(top: usize, by: isize, lines: usize, page: usize) -> usize {
+    top.saturating_add_signed(by).min(lines.saturating_sub(page.saturating_sub(1).max(1)))
 }
 
 /// The distance that a key moves.

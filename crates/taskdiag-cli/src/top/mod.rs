@@ -1,7 +1,8 @@
 //! `taskdiag top`: a live view of processes.
 //!
 //! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` what keys do, `draw` the
-//! screen. `once` prints instead.
+//! screen. `search` finds rows, `subtree` adds up branches of the tree, and `settings` keeps what
+//! was chosen. `once` prints instead.
 //!
 //! A frame does little for tasks that are not on the screen. All tasks are asked for what rows are
 //! sorted, filtered and added up by, and for groups that cost little. A second request, of some 50
@@ -18,9 +19,11 @@ mod app;
 mod detail;
 mod draw;
 mod head;
+mod help;
 mod keys;
 mod list;
 mod machine;
+mod meters;
 mod once;
 mod prompt;
 #[cfg(feature = "record")]
@@ -28,7 +31,10 @@ mod replay;
 mod rows;
 mod scan;
 mod screen;
+mod search;
+mod settings;
 mod steps;
+mod subtree;
 mod views;
 
 use std::time::{Duration, Instant};
@@ -53,9 +59,13 @@ pub fn run(args: &TopArgs) -> Result<(), Exit> {
 
 fn watch(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
     let mut asked = Instant::now();
+    let mut refreshes = 1;
     app.scan()?;
     loop {
         show(app, screen)?;
+        if app.args.refreshes.is_some_and(|n| refreshes >= u64::from(n) && app.scanner.scans > 1) {
+            return Ok(());
+        }
         let rest = match app.paused {
             true => Duration::from_secs(3600),
             false => due(app, asked).saturating_duration_since(Instant::now()),
@@ -77,7 +87,10 @@ fn watch(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
             asked = Instant::now();
             match app.stale {
                 true => app.scan()?,
-                false => app.go_on()?,
+                false => {
+                    refreshes += u64::from(app.scanner.scans > 1);
+                    app.go_on()?;
+                }
             }
         }
     }
@@ -85,7 +98,8 @@ fn watch(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
 
 fn show(app: &mut App, screen: &mut Screen) -> Result<(), Exit> {
     let size = screen.terminal.size()?;
-    (app.width, app.page) = (size.width, draw::page(size.height));
+    (app.width, app.height) = (size.width, size.height);
+    app.page = draw::page(app);
     app.move_to(app.cursor);
     app.look();
     screen.terminal.draw(|frame| draw::draw(app, frame))?;

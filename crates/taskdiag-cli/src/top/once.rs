@@ -1,4 +1,5 @@
-//! `--once`: two answers, one delay apart, and then the rows as text or JSON.
+//! `--once` and `--batch`: two answers, one delay apart, and then the rows as text or JSON; with
+//! `--batch`, again after each delay.
 
 use std::io;
 
@@ -33,21 +34,56 @@ pub fn run(args: &TopArgs, app: &mut App) -> Result<(), Exit> {
     app.scan()?;
     // A recorded answer has its rates already.
     if !app.scanner.is_replay() {
-        crate::interrupt::rest();
-        std::thread::sleep(args.delay);
+        rest(app);
         app.scan()?;
     }
     app.page = args.rows.unwrap_or(usize::MAX / 2);
     (app.cursor, app.offset) = (0, 0);
-    app.look();
     let color = if args.color { Color::Auto } else { Color::Never };
-    let terminal = Terminal::detect(color, false);
+    let mut terminal = Terminal::detect(color, false);
+    match args.width {
+        Some(usize::MAX) => terminal.width = None,
+        Some(width) => terminal.width = Some(width),
+        None => {}
+    }
     app.width = terminal.width.unwrap_or(usize::from(u16::MAX)).min(usize::from(u16::MAX)) as u16;
     let Some(frame) = app.scanner.frame() else { return Err(Exit::NoMatch) };
     for caveat in frame.snapshot.caveats().iter().filter(|c| !c.is_lack()) {
         say(format_args!("taskdiag: {caveat}"));
     }
     args.units.apply(&mut app.shape.columns);
+    let mut left = if args.batch { args.refreshes } else { Some(1) };
+    loop {
+        left = left.map(|n| n - 1);
+        let is_last = left == Some(0);
+        let end = print(args, app, &terminal, is_last)?;
+        if is_last {
+            return end;
+        }
+        rest(app);
+        // A recording has an end.
+        let shown = app.scanner.scans;
+        app.go_on()?;
+        if app.scanner.is_replay() && app.scanner.scans == shown {
+            return end;
+        }
+    }
+}
+
+/// Waits for the next answer. Ctrl-C just ends the program.
+fn rest(app: &App) {
+    crate::interrupt::rest();
+    std::thread::sleep(app.interval());
+}
+
+/// Prints an answer. The result says what it lacks.
+fn print(
+    args: &TopArgs,
+    app: &mut App,
+    terminal: &Terminal,
+    is_last: bool,
+) -> Result<Result<(), Exit>, Exit> {
+    app.look();
     let Some(frame) = app.scanner.frame() else { return Err(Exit::NoMatch) };
     let sums = &app.rows.sums[..app.rows.sums.len().min(app.page)];
     let printed = Printed { frame, tasks: &app.visible, sums };
@@ -59,17 +95,20 @@ pub fn run(args: &TopArgs, app: &mut App) -> Result<(), Exit> {
         Form::Json => _ = json::rows(&mut sink, &table, false, &mut tally)?,
         _ => {
             let lines = head::lines(app);
-            for line in lines.iter().filter(|l| !l.starts_with("Rows ")) {
-                sink.buf().extend_from_slice(line.as_bytes());
+            for line in lines.iter().filter(|l| !l.text.starts_with("Rows ")) {
+                sink.buf().extend_from_slice(line.text.as_bytes());
                 sink.buf().push(b'\n');
             }
             sink.buf().push(b'\n');
-            let options = text::Options::new(true, terminal);
+            let options = text::Options::new(true, *terminal);
             text::header(&mut sink, &app.shape.columns, &options);
             text::rows(&mut sink, &table, None, &options, &mut tally, None)?;
+            if !is_last {
+                sink.buf().push(b'\n');
+            }
         }
     }
     sink.finish()?;
     let is_empty = app.visible.is_empty() && sums.is_empty();
-    answer::verdict(frame.snapshot, is_empty, &[], &tally, &app.shape.columns, args.asked())
+    Ok(answer::verdict(frame.snapshot, is_empty, &[], &tally, &app.shape.columns, args.asked()))
 }

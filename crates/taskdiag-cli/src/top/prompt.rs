@@ -5,6 +5,8 @@ use super::act::Target;
 /// The purpose of an input line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum For {
+    /// The text of a search.
+    Search,
     /// The condition.
     Filter,
     /// The user.
@@ -52,9 +54,10 @@ impl Prompt {
     /// What is asked.
     pub fn title(&self) -> String {
         match &self.what {
-            For::Filter => String::from("Only rows where (empty: all)"),
+            For::Search => String::from("Search names and arguments for"),
+            For::Filter => String::from("Only rows with this word, or where (empty: all)"),
             For::User => String::from("Only tasks of user (empty: all)"),
-            For::Delay => String::from("Time between two answers, such as 500ms or 5s"),
+            For::Delay => String::from("Time between two refreshes, such as 500ms or 5s"),
             For::Moment => String::from("Go to: 03:10, '2026-11-22 03:10', -5m"),
             For::Nice(target) => format!("Nice value of {target}, -20 to 19"),
             For::Cpus(target) => format!("CPUs for {target}, such as 0,2-3"),

@@ -4,7 +4,7 @@
 //! and columns that cost little. Everything else, such as arguments, is requested only for the rows
 //! on the screen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,9 @@ use crate::args::top::SET;
 use crate::columns::Column;
 use crate::exit::Exit;
 use crate::order::Key;
+
+/// The id of a task and its start time, because the id may be used again.
+pub type Id = (u32, u64);
 
 /// What is shown.
 #[derive(Clone, Debug)]
@@ -37,8 +40,21 @@ pub struct Shape {
     pub tree: bool,
     /// Leave out kernel threads?
     pub users_only: bool,
+    /// Leave out what used no CPU time since the last refresh?
+    pub busy_only: bool,
+    /// In the tree, show the sums over each process and all its descendants?
+    pub subtrees: bool,
+    /// The processes of the tree whose descendants are not shown.
+    pub folded: HashSet<Id>,
     /// Request all columns for all tasks? If not, some are requested only for visible rows.
     pub everything: bool,
+}
+
+impl Shape {
+    /// Are the sums of subtrees shown? Threads have none below them.
+    pub fn adds_up_subtrees(&self) -> bool {
+        self.subtrees && self.tree && self.by.is_none() && !self.threads
+    }
 }
 
 /// How long values that change seldom are kept before they are asked again.
@@ -196,7 +212,7 @@ impl Scanner {
         query.by = shape.by.as_ref().map(|c| c.field);
         query.groups = Groups::BASE | Groups::STAT;
         query.members = Members::of(Groups::BASE, &["state", "start_time_ns", "comm", "flags"])
-            .union(Members::of(Groups::STAT, &["utime_ns", "stime_ns"]));
+            .union(Members::of(Groups::STAT, &["utime_ns", "stime_ns", "num_threads"]));
         if shape.tree {
             query.members = query.members.union(Members::of(Groups::BASE, &["ppid"]));
         }
@@ -216,6 +232,30 @@ impl Scanner {
         let served = self.frame().map(|f| f.snapshot.served().to_vec()).unwrap_or_default();
         served.iter().map(|s| s.engine.name()).collect::<Vec<_>>().join("+")
     }
+    /// Requests the arguments of all processes once, and returns those in which `is_match` finds
+    /// something. Of a recording, nothing is requested.
+    pub fn with_arguments(
+        &self,
+        is_match: impl Fn(&[u8]) -> bool,
+    ) -> Result<HashSet<u32>, taskdiag::Error> {
+        let args = SET.find("args").expect("a column of the table").field;
+        let found = |snapshot: &Snapshot| {
+            let cx = Context::of(snapshot, false);
+            let has = |task: &taskdiag::TaskView<'_>| {
+                let row = Row::new(*task);
+                matches!((args.get)(&cx, &row), Value::Args { data, .. } if is_match(&data))
+            };
+            snapshot.tasks().filter(has).map(|t| t.tgid()).collect()
+        };
+        if self.is_replay() {
+            return Ok(self.snapshot().map(found).unwrap_or_default());
+        }
+        let query = Query::new(SET, [args]);
+        let request = Request::new(Strategy::All, 0, query.groups())
+            .with_members(query.members())
+            .with_text_bytes(SHORT_TEXT);
+        Ok(found(&taskdiag::query_with(&request, self.choice)?))
+    }
     /// Requests the columns that these tasks lack. Values that seldom change are kept for some
     /// seconds.
     pub fn look(&self, shape: &Shape, tasks: &[u32], details: &mut Details) {
@@ -232,7 +272,7 @@ impl Scanner {
 
 /// Is the column asked of all tasks? `lean`: only what costs nothing more is.
 fn is_of_all(shape: &Shape, field: &Field, lean: bool) -> bool {
-    if shape.everything || shape.by.is_some() {
+    if shape.everything || shape.by.is_some() || shape.adds_up_subtrees() && field.adds_up() {
         return true;
     }
     // BASE is in each answer, and rates need the sums in each answer. Other records cost little for
@@ -292,6 +332,11 @@ impl<'a> Frame<'a> {
     pub fn row(&self, i: usize) -> Option<Row<'a>> {
         let row = Row::new(self.snapshot.stream().get(i)?);
         Some(self.rated(row, i))
+    }
+    /// What tells the i-th task from all others.
+    pub fn id(&self, i: u32) -> Option<Id> {
+        let row = self.row(i as usize)?;
+        Some((row.view.pid(), row.base?.start_time_ns()?))
     }
     /// A row of the i-th task with its rates.
     pub fn rated(&self, row: Row<'a>, i: usize) -> Row<'a> {
@@ -450,6 +495,9 @@ mod tests {
             threads,
             tree: false,
             users_only: false,
+            busy_only: false,
+            subtrees: false,
+            folded: HashSet::new(),
             everything: false,
         }
     }

@@ -49,7 +49,8 @@ impl App {
                 self.mode = Mode::Prompt(Prompt { what: For::Moment, text, wrong: None });
                 return Some(Next::Draw);
             }
-            KeyCode::Char('k' | 'n' | 'a' | 'i' | 'H') | KeyCode::F(9) => {
+            KeyCode::Char('n') if self.search.is_some() => return None,
+            KeyCode::Char('k' | 'n' | 'r' | 'a' | 'c' | 's' | 'l' | 'H') | KeyCode::F(7..=9) => {
                 self.message = Some(String::from(
                     "This key does nothing in a recording, which is about the past.",
                 ));

@@ -133,7 +133,7 @@ fn top_acts_on_the_process_that_it_shows_or_on_none() {
         tmux.until_has(&format!("process {number} (sleep)"));
         tmux.keys(&[text, "Enter"]);
         tmux.until_has("Nothing was done: /proc is of another pid namespace");
-        tmux.keys(&["r"]);
+        tmux.keys(&["R"]);
         tmux.until("the message is gone", |s| !s.contains("Nothing was done"));
     }
     for pid in [outer, inner] {

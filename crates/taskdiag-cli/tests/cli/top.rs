@@ -139,15 +139,21 @@ fn row(pid: u32, rest: &str) -> String {
 }
 
 #[test]
-fn a_word_after_a_slash_finds_names() {
+fn a_word_filters_and_is_searched() {
     let mut workload = Workload::new();
     let word = format!("find-{}", std::process::id());
     let pid = workload.sleeper(&word);
     let tmux = Tmux::top(80, 24, "", COLUMNS);
     tmux.until_has("COMMAND");
-    tmux.keys(&["/"]);
+    tmux.keys(&["F4"]);
     tmux.keys(&[&word, "Enter"]);
     tmux.until_rows(&[row(pid, &format!("S    1 {word}"))]);
+    tmux.keys(&["Escape"]);
+    tmux.until("all rows", |s| table(s).len() > 1);
+    tmux.keys(&["/"]);
+    tmux.keys(&[&word, "Enter"]);
+    let screen = tmux.until_has(&format!("1 row has '{word}'"));
+    assert!(table(&screen).contains(&row(pid, &format!("S    1 {word}"))), "{screen}");
 }
 
 #[test]
@@ -165,7 +171,7 @@ fn rows_are_sorted_filtered_and_chosen() {
         assert!(screen.contains(text), "{text}:\n{screen}");
     }
     assert!(screen.lines().last().unwrap().starts_with("q quit"), "{screen}");
-    tmux.keys(&["r"]);
+    tmux.keys(&["R"]);
     let mut turned = rows.clone();
     turned.reverse();
     tmux.until_rows(&turned);
@@ -174,12 +180,12 @@ fn rows_are_sorted_filtered_and_chosen() {
     tmux.keys(&["<"]);
     tmux.keys(&[">"]);
     tmux.until_rows(&rows);
-    tmux.keys(&["/"]);
+    tmux.keys(&["F4"]);
     tmux.keys(&[" and comm ~ \"eta", "Enter"]);
     tmux.until_has("^");
     tmux.keys(&["\"", "Enter"]);
     tmux.until_rows(&rows[1..2]);
-    tmux.keys(&["o"]);
+    tmux.keys(&["f"]);
     tmux.until_has("Columns (type to find");
     tmux.keys(&["start_ticks"]);
     tmux.until_has("[ ] start_ticks");
@@ -519,6 +525,115 @@ fn a_busy_process_is_shown() {
     let share = |key: &str| rows[0][key].as_f64().unwrap();
     assert!(share("cpu_now") < 101.0, "{out}");
     assert!((share("cpu_now") - share("user_now") - share("sys_now")).abs() < 0.01, "{out}");
+}
+
+/// What top writes after each delay, and its exit code.
+fn batch(args: &[&str]) -> (i32, String) {
+    let (code, out, _) = parts(&run(&[&["top", "-b", "-d", "0.2"], args].concat()));
+    (code, out)
+}
+
+#[test]
+fn batch_mode_prints_as_often_as_it_should() {
+    let mut workload = Workload::new();
+    let pids = ["lambda", "mu"].map(|name| workload.sleeper(name));
+    let list = format!("{},{}", pids[0], pids[1]);
+    let (code, out) = batch(&["-n", "3", "-p", &list, "-o", "pid,comm", "-w", "40"]);
+    assert_eq!(
+        (code, out.matches("\nCPU % ").count(), out.matches("lambda").count()),
+        (0, 3, 3),
+        "{out}"
+    );
+    assert!(out.lines().all(|l| l.chars().count() <= 40 || !l.contains("lambda")), "{out}");
+    // Idle tasks are left out; as nothing is left, the answer is empty.
+    let (code, out) = batch(&["-n", "1", "-i", "-p", &list]);
+    assert_eq!((code, out.contains("lambda")), (1, false), "{out}");
+    // A single name is the order.
+    let (code, out) = batch(&["-n", "1", "-o", "-PID", "-p", &list]);
+    let places = ["lambda", "mu 3000"].map(|name| out.find(name).expect(name));
+    assert_eq!((code, places[0] < places[1]), (0, pids[0] < pids[1]), "{out}");
+    let (code, _) = batch(&["-n", "1", "-p", "4194304"]);
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn choices_are_kept_in_the_home_of_the_user() {
+    let mut workload = Workload::new();
+    let pid = workload.sleeper("nu");
+    let home = tempfile::tempdir().unwrap();
+    let env = format!("XDG_CONFIG_HOME= HOME={}", home.path().display());
+    let where_ = format!("--where 'pid == {pid}'");
+    let file = home.path().join(".config/taskdiag/top.toml");
+    let tmux = Tmux::top(80, 24, &env, &format!("{where_} {COLUMNS} --sort -rss"));
+    tmux.until_rows(&[row(pid, "S    1 nu")]);
+    tmux.keys(&["W"]);
+    tmux.until_has("are kept in");
+    tmux.keys(&["q"]);
+    tmux.until_has("code 0");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("columns = \"pid:9,s,nlwp,comm\"") && text.contains("sort = \"-rss\""),
+        "{text}"
+    );
+    Tmux::top(80, 24, &env, &where_).until_rows(&[row(pid, "S    1 nu")]);
+    // What is printed does not depend on it, and a wrong line is named.
+    let o = Command::new(env!("CARGO_BIN_EXE_taskdiag"))
+        .args(["top", "--once", "-d", "100ms", "-p", &pid.to_string()])
+        .env("HOME", home.path())
+        .env_remove("XDG_CONFIG_HOME")
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&o.stdout).contains("%CPU"), "{o:?}");
+    std::fs::write(&file, "colour = \"red\"\n").unwrap();
+    Tmux::top(120, 24, &env, &where_).until_has("line 1: there is no setting 'colour'");
+    // Nobody keeps anything in the home of another user.
+    // SAFETY: a plain system call.
+    if unsafe { libc::geteuid() } == 0 {
+        std::fs::remove_dir_all(home.path().join(".config")).unwrap();
+        std::os::unix::fs::chown(home.path(), Some(4242), Some(4242)).unwrap();
+        let tmux = Tmux::top(120, 24, &env, &where_);
+        tmux.until_has("view cpu");
+        tmux.keys(&["W"]);
+        tmux.until_has("belongs to uid 4242");
+        assert!(!home.path().join(".config").exists());
+    }
+}
+
+/// A pid namespace has its own time since its start and its own threads.
+#[test]
+fn facts_are_of_the_own_namespace() {
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    let script = format!("hostname inner; {program} top -b -n 1 -d 0.2 -w");
+    let o = Command::new("unshare")
+        .args(["-Upfru", "--kill-child", "--mount-proc", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
+    if err.contains("unshare") && o.stdout.is_empty() {
+        panic!("this test needs user namespaces: {err}");
+    }
+    let first = out.lines().next().unwrap_or_default();
+    assert!(
+        first.starts_with("Up 00:00 (machine ") && first.contains(" on inner,"),
+        "{out}\n{err}"
+    );
+    assert!(first.contains("(whole machine)"), "{first}");
+    let tasks = out.lines().find(|l| l.starts_with("Tasks ")).expect("a line");
+    let threads = tasks.split("; ").find_map(|p| p.strip_suffix(" threads")).expect("a number");
+    assert!(threads.parse::<u32>().is_ok_and(|n| (2..20).contains(&n)), "{tasks}");
+}
+
+#[test]
+fn help_says_that_it_goes_on() {
+    let tmux = Tmux::top(80, 24, "", "");
+    tmux.until_has("view cpu");
+    tmux.keys(&["?"]);
+    let screen = tmux.until_has("more below");
+    assert!(!screen.contains("more above"), "{screen}");
+    tmux.keys(&["PageDown"]);
+    tmux.until_has("more above");
+    tmux.keys(&["End"]);
+    tmux.until("the end", |s| s.contains("slowed") && !s.contains("more below"));
 }
 
 #[cfg(feature = "record")]

@@ -74,7 +74,7 @@ fn a_key_is_about_the_row_to_which_keys_before_it_moved() {
     let mut app = top(&["--sort", "pid", "--where", &all.condition()]);
     press(&mut app, &[KeyCode::End, KeyCode::Char('k')]);
     assert_eq!(asked(&app), Some(all.pid(5)));
-    press(&mut app, &[KeyCode::Esc, KeyCode::Home, KeyCode::Char('r'), KeyCode::Char('n')]);
+    press(&mut app, &[KeyCode::Esc, KeyCode::Home, KeyCode::Char('R'), KeyCode::Char('n')]);
     assert_eq!(asked(&app), Some(all.pid(5)), "the order is turned");
 }
 
@@ -142,7 +142,7 @@ fn letters_with_control_are_no_letters() {
     }
     assert_eq!(control(&mut app, 'c'), Next::Quit);
     assert_eq!(control(&mut app, 'z'), Next::Suspend);
-    press(&mut app, &[KeyCode::Char('/')]);
+    press(&mut app, &[KeyCode::Char('\\')]);
     let text = |app: &App| match &app.mode {
         Mode::Prompt(prompt) => prompt.text.clone(),
         other => panic!("{other:?}"),
@@ -155,7 +155,7 @@ fn letters_with_control_are_no_letters() {
     assert_eq!(text(&app), "rss > 1");
     control(&mut app, 'w');
     assert_eq!(text(&app), "rss > ");
-    press(&mut app, &[KeyCode::Esc, KeyCode::Char('s'), KeyCode::Char('r'), KeyCode::Char('s')]);
+    press(&mut app, &[KeyCode::Esc, KeyCode::F(6), KeyCode::Char('r'), KeyCode::Char('s')]);
     control(&mut app, 'u');
     assert!(matches!(&app.mode, Mode::List(list) if list.typed.is_empty() && list.shown.len() > 9));
 }
@@ -197,4 +197,154 @@ fn a_delay_that_no_clock_reaches() {
     app.scan().expect("/proc is there");
     let now = std::time::Instant::now();
     assert!(crate::top::app::due(&app, now) > now + std::time::Duration::from_secs(3600));
+}
+
+fn typed(app: &mut App, text: &str) {
+    press(app, &text.chars().map(KeyCode::Char).collect::<Vec<_>>());
+}
+
+/// The process in the row with the cursor.
+fn at_cursor(app: &mut App) -> Option<u32> {
+    app.id_at_cursor().map(|id| id.0)
+}
+
+#[test]
+fn a_search_goes_from_row_to_row_and_hides_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let all = Sleepers(["needle-a", "hay-b", "needle-c", "hay-d"].map(|n| named(&dir, n)).into());
+    let mut app = top(&["--sort", "pid", "--where", &all.condition()]);
+    app.page = 10;
+    press(&mut app, &[KeyCode::Char('/')]);
+    typed(&mut app, "NEEDLE");
+    press(&mut app, &[KeyCode::Enter]);
+    let needles: Vec<u32> = vec![all.pid(0), all.pid(2)];
+    let mut seen = vec![at_cursor(&mut app).expect("a row")];
+    for key in [KeyCode::F(3), KeyCode::Char('&')] {
+        press(&mut app, &[key]);
+        seen.push(at_cursor(&mut app).expect("a row"));
+    }
+    // It begins after the first row, and goes round.
+    assert_eq!(seen, [needles[1], needles[0], needles[1]]);
+    assert_eq!(app.rows.len(), 4);
+    press(&mut app, &[KeyCode::Char('/')]);
+    typed(&mut app, "nosuchword");
+    press(&mut app, &[KeyCode::Enter]);
+    assert!(app.message.as_ref().is_some_and(|m| m.contains("No row has")), "{:?}", app.message);
+    assert_eq!(at_cursor(&mut app), Some(needles[1]));
+}
+
+#[test]
+fn a_search_finds_arguments_but_never_this_program() {
+    let all = Sleepers::new(3);
+    let own = std::process::id();
+    let condition = format!("{} or pid == {own}", all.condition());
+    let mut app = top(&["-o", "pid,comm", "--sort", "-pid", "--where", &condition]);
+    let args = std::fs::read(format!("/proc/{own}/cmdline")).expect("it is ours");
+    let word = args.split(|b| *b == 0).next().expect("its name");
+    app.search = Some(String::from_utf8(word.to_vec()).expect("a path"));
+    app.find_next(false);
+    assert!(app.message.as_ref().is_some_and(|m| m.contains("No row has")), "{:?}", app.message);
+    app.search = Some(String::from("sleep 60"));
+    app.find_next(true);
+    assert!(
+        app.message.as_ref().is_some_and(|m| m.starts_with("3 rows have")),
+        "{:?}",
+        app.message
+    );
+    assert!(at_cursor(&mut app).is_some_and(|pid| pid != own));
+}
+
+#[test]
+fn the_cursor_follows_its_task() {
+    let mut all = Sleepers::new(5);
+    let mut app = top(&["--sort", "pid", "--where", &all.condition()]);
+    press(&mut app, &[KeyCode::Down, KeyCode::Char('F'), KeyCode::Char('R')]);
+    assert_eq!((app.cursor, at_cursor(&mut app)), (3, Some(all.pid(1))), "the order is turned");
+    all.0[4].kill().expect("ours");
+    all.0[4].wait().expect("it ends");
+    app.scan().expect("/proc is there");
+    assert_eq!((app.cursor, at_cursor(&mut app)), (2, Some(all.pid(1))));
+    all.0[1].kill().expect("ours");
+    all.0[1].wait().expect("it ends");
+    app.scan().expect("/proc is there");
+    assert!(app.follow.is_none() && app.message.as_ref().is_some_and(|m| m.contains("has ended")));
+    press(&mut app, &[KeyCode::Char('F'), KeyCode::Up]);
+    assert!(app.follow.is_none(), "a move ends it");
+}
+
+#[test]
+fn a_signal_reaches_all_marked_tasks_and_no_other() {
+    let mut all = Sleepers::new(3);
+    let mut app = top(&["--sort", "pid", "--where", &all.condition()]);
+    let keys = ['c', 'k'].map(KeyCode::Char);
+    press(&mut app, &[keys[0], KeyCode::End, keys[0], KeyCode::Up, keys[1], KeyCode::Enter]);
+    drawn(&mut app);
+    press(&mut app, &[KeyCode::Char('y')]);
+    assert!(app.message.as_ref().is_some_and(|m| m.contains("all 2 marked")), "{:?}", app.message);
+    all.0[0].wait().expect("it ends");
+    all.0[2].wait().expect("it ends");
+    assert!(all.0[1].try_wait().expect("ours").is_none());
+    assert!(app.marks.is_empty());
+}
+
+#[test]
+fn help_ends_with_its_last_line() {
+    let mut app = top(&["--once"]);
+    app.page = 15;
+    press(&mut app, &[KeyCode::Char('?'), KeyCode::End, KeyCode::PageDown, KeyCode::Up]);
+    assert!(matches!(app.mode, Mode::Help(top) if top == HELP.len() - 15), "{:?}", app.mode);
+    press(&mut app, &[KeyCode::Char('h')]);
+    assert!(matches!(app.mode, Mode::Table));
+}
+
+#[test]
+fn a_branch_of_the_tree_is_added_up_and_folded() {
+    let script = "sleep 60 & sleep 60 & wait";
+    let shell = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+    let all = Sleepers(vec![shell]);
+    let pid = all.pid(0);
+    let condition = format!("pid == {pid} or ppid == {pid}");
+    let mut app = top(&["-t", "-o", "pid,nlwp,comm", "--sort", "pid", "--where", &condition]);
+    while app.rows.len() < 3 {
+        app.scan().expect("/proc is there");
+    }
+    app.page = 10;
+    drawn(&mut app);
+    let nlwp = SET.find("nlwp").expect("a column").field;
+    assert!(app.rows.subtree(nlwp, 0).is_none(), "it is off at first");
+    press(&mut app, &[KeyCode::Char('S')]);
+    app.scan().expect("/proc is there");
+    let sum = |app: &App, row| app.rows.subtree(nlwp, row).map(|(value, _)| value);
+    assert_eq!((sum(&app, 0), sum(&app, 1)), (Some(Value::Uint(3)), Some(Value::Uint(1))));
+    press(&mut app, &[KeyCode::Char('-')]);
+    assert_eq!((app.rows.len(), sum(&app, 0)), (1, Some(Value::Uint(3))));
+    assert_eq!(app.rows.art(0).as_deref(), Some("[+2] "));
+    press(&mut app, &[KeyCode::Char('c')]);
+    assert_eq!(app.marks.len(), 3, "all that is below, also what is folded");
+    press(&mut app, &[KeyCode::Char('U'), KeyCode::Char('+')]);
+    assert_eq!((app.rows.len(), app.marks.len()), (3, 0));
+    for child in app.visible.clone() {
+        let frame = app.scanner.frame().expect("an answer");
+        let row = frame.row(child as usize).expect("a row");
+        if row.view.pid() != pid {
+            // SAFETY: a signal to a child of our own shell.
+            unsafe { libc::kill(row.view.pid() as i32, libc::SIGKILL) };
+        }
+    }
+}
+
+#[test]
+fn top_s_letters_sort() {
+    let mut app = top(&["--once"]);
+    for (key, field, descending) in
+        [('M', "pmem", true), ('T', "time", true), ('P', "cpu_now", true), ('N', "pid", false)]
+    {
+        press(&mut app, &[KeyCode::Char(key)]);
+        let sort = &app.shape.sort[0];
+        assert_eq!((sort.field.name, sort.descending), (field, descending), "{key}");
+    }
+    press(&mut app, &[KeyCode::Char('p')]);
+    assert!(app.shape.columns.iter().any(|c| c.field.name == "comm"));
+    press(&mut app, &[KeyCode::Tab]);
+    assert!(app.shape.columns.iter().any(|c| c.field.name == "comm"), "it stays in other views");
 }
