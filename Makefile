@@ -177,7 +177,8 @@ bench-vm: ## the kernel series before and after (CASES="readdir wait" KEEP=vm)
 	@tools/setup vm
 	tests/vm/lab bench $(CASES) $(if $(KEEP),--keep $(KEEP))
 
-# What signs a release: gpg:NAME, a private key of OpenSSH, or a secret key of minisign in FILE.minisign.
+# What signs a release: gpg:NAME, a private key of OpenSSH, or a secret key of minisign in
+# FILE.minisign.
 SIGN_KEY ?=
 export SIGN_KEY
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
+use taskdiag_face::moment::At;
 
-use crate::moment::At;
 use crate::output::Format;
 
 /// The parsed arguments.
@@ -117,8 +117,8 @@ impl Args {
     /// From the arguments of the program.
     ///
     /// # Errors They are wrong, or ask for help.
-    pub fn parse() -> Result<Args, Box<clap::Error>> {
-        let m = command().try_get_matches().map_err(Box::new)?;
+    pub fn parse() -> Result<Args, Exit> {
+        let m = command().try_get_matches()?;
         let path = |id: &str| m.get_one::<PathBuf>(id).cloned();
         Ok(Args {
             commands: m.get_many("command").into_iter().flatten().cloned().collect(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ctrl-C ends the statement that runs, and not the shell.
 
+use taskdiag_face::interrupt::is_ignored;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 
@@ -16,11 +17,6 @@ fn action() -> Option<libc::sigaction> {
     }
 }
 
-/// Is Ctrl-C ignored, as in background jobs of a shell? Then it stays ignored.
-fn is_ignored() -> bool {
-    action().is_some_and(|now| now.sa_sigaction == libc::SIG_IGN)
-}
-
 /// Runs a function, and restores the handler of Ctrl-C if the function has replaced it.
 pub fn keep<T>(what: impl FnOnce() -> T) -> T {
     let before = action();
@@ -32,9 +28,10 @@ pub fn keep<T>(what: impl FnOnce() -> T) -> T {
     result
 }
 
-/// From now on, Ctrl-C does not end the program, and earlier presses are forgotten.
+/// From now on, Ctrl-C does not end the program, and earlier presses are forgotten. If it is
+/// ignored, as in background jobs of a shell, it stays ignored.
 pub async fn catch() {
-    if !is_ignored() {
+    if !is_ignored(libc::SIGINT) {
         // If no handler can be set, Ctrl-C ends the program as usual.
         *LISTENER.lock().await = signal(SignalKind::interrupt()).ok();
     }

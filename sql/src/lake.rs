@@ -14,8 +14,7 @@ use datafusion::datasource::listing::{
 };
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{Expr, cast, ident};
-
-use crate::exit::Exit;
+use taskdiag_face::exit::Exit;
 
 /// The tables, by the names of their files.
 const TABLES: [&str; 6] = ["processes", "threads", "sockets", "files", "mapped_files", "maps"];

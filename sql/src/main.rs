@@ -7,14 +7,8 @@
 
 mod args;
 mod catalog;
-mod elevated;
-mod exit;
 mod interrupt;
 mod lake;
-#[allow(dead_code, reason = "the file is that of the command, which uses all of it")]
-mod limits;
-#[allow(dead_code, reason = "the file is that of the command, which uses all of it")]
-mod moment;
 mod output;
 mod rewrite;
 mod session;
@@ -24,18 +18,15 @@ mod tables;
 
 use std::io::{IsTerminal, Read, Write};
 
+use taskdiag_face::elevated;
+use taskdiag_face::exit::{self, Exit, Partial, Program, remark};
+
 use crate::args::Args;
-use crate::exit::{Exit, say};
 use crate::session::Session;
 
 fn main() {
-    let code = match run() {
-        Ok(()) => 0,
-        Err(exit) => {
-            exit.say();
-            exit.code()
-        }
-    };
+    exit::is_program(Program { name: "taskdiag-sql", wrong: None, has_lines: true });
+    let code = i32::from(exit::report(run()));
     // A request may still be running in a thread that is not waited for.
     std::process::exit(code);
 }
@@ -46,7 +37,7 @@ fn run() -> Result<(), Exit> {
             "this copy has more rights than the user who starts it ({why}), so it does nothing: take those rights from the file"
         )));
     }
-    let args = Args::parse().map_err(Exit::Clap)?;
+    let args = Args::parse()?;
     // It waits. Computations run in other threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -77,19 +68,19 @@ fn run() -> Result<(), Exit> {
         rows += ran.rows.unwrap_or(0);
         match ran.is_partial {
             true => partial.extend(ran.remarks),
-            false => ran.remarks.iter().for_each(|line| say(line)),
+            false => ran.remarks.iter().for_each(|line| remark(line)),
         }
     }
     match (partial.is_empty(), is_query && rows == 0) {
-        (false, _) => Err(Exit::Partial(partial)),
-        (true, true) => Err(Exit::NoRow),
+        (false, _) => Err(Exit::Partial(Partial::always(partial))),
+        (true, true) => Err(Exit::NoMatch),
         (true, false) => Ok(()),
     }
 }
 
 fn standard_input() -> Result<String, Exit> {
     if std::io::stdin().is_terminal() {
-        say("statements are read from the terminal up to Ctrl-D");
+        remark("statements are read from the terminal up to Ctrl-D");
     }
     let mut text = String::new();
     let read = std::io::stdin().lock().read_to_string(&mut text);

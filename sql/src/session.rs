@@ -14,11 +14,11 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, SQLiteDialect};
 use futures::StreamExt;
 use taskdiag::{Choice, field};
+use taskdiag_face::exit::{Exit, Lack, remark};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Places;
 use crate::catalog::Schema;
-use crate::exit::{Exit, say};
 use crate::interrupt;
 use crate::lake;
 use crate::output::{Format, Writer};
@@ -83,7 +83,7 @@ impl Session {
             let host = places.host.clone().unwrap_or_else(own_name);
             let (recorded, remarks) =
                 Recorded::open(path, places.at, host).map_err(Exit::Failed)?;
-            remarks.iter().for_each(|line| say(line));
+            remarks.iter().for_each(|line| remark(line));
             add("recording", Schema::tables(&context, Source::Recording(Arc::new(recorded))))?;
         }
         if let Some(path) = &places.lake {
@@ -127,7 +127,7 @@ impl Session {
             done = done => done,
             () = interrupt::pressed() => {
                 statement.watch.stop();
-                return Err(Exit::Stopped);
+                return Err(Exit::Stopped(vec![Lack::always("stopped by Ctrl-C".to_owned())]));
             }
         };
         let lacks = std::mem::take(&mut *statement.lacks.lock().unwrap_or_else(|e| e.into_inner()));

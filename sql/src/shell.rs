@@ -13,9 +13,9 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use taskdiag_face::exit::{self, Exit, remark};
 use tokio::runtime::Runtime;
 
-use crate::exit::{Exit, say};
 use crate::interrupt;
 use crate::output::Format;
 use crate::session::Session;
@@ -183,7 +183,7 @@ pub fn run(session: &Session, runtime: &Runtime, mut format: Format) -> Result<(
                     format = Format::from_name(name).unwrap_or(format);
                 }
                 ["help"] => print!("{HELP}"),
-                _ => say("there is no such command; .help lists them"),
+                _ => remark("there is no such command; .help lists them"),
             }
             text.clear();
             continue;
@@ -203,7 +203,7 @@ pub fn run(session: &Session, runtime: &Runtime, mut format: Format) -> Result<(
         text.clear();
         match result {
             Err(e @ (Exit::Output(_) | Exit::ClosedPipe)) => return Err(e),
-            Err(e) => e.say(),
+            Err(e) => _ = exit::report(Err(e)),
             Ok(()) => {}
         }
         if let Some(names) = editor.helper_mut() {
@@ -222,7 +222,7 @@ fn statements(
     for statement in session.parse(text)? {
         let mut out = std::io::stdout();
         let ran = runtime.block_on(session.run(statement, format, &mut out))?;
-        ran.remarks.iter().for_each(|line| say(line));
+        ran.remarks.iter().for_each(|line| remark(line));
         if let (Some(n), Format::Table) = (ran.rows, format) {
             println!("{n} {}", if n == 1 { "row" } else { "rows" });
         }

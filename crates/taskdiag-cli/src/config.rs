@@ -123,8 +123,8 @@ pub fn text(path: &Path) -> Result<Option<String>, String> {
     String::from_utf8(bytes).map(Some).map_err(|_| String::from("it is not UTF-8"))
 }
 
-/// The lines `KEY = "VALUE"` of a text, each with its number. It is TOML with keys and texts only. A
-/// whole parser of TOML would be larger than all that uses it.
+/// The lines `KEY = "VALUE"` of a text, each with its number. It is TOML with keys and texts only.
+/// A whole parser of TOML would be larger than all that uses it.
 pub fn pairs<'a>(text: &'a str, example: &str) -> Result<Vec<(usize, &'a str, &'a str)>, String> {
     let mut out = Vec::new();
     for (n, line) in text.lines().enumerate() {

@@ -5,25 +5,18 @@
 mod answer;
 mod args;
 mod argument_errors;
-mod aside;
 mod columns;
 mod commands;
 mod config;
 #[cfg(all(feature = "arrow", feature = "record"))]
 mod convert;
 mod dropin;
-mod exit;
 #[cfg(feature = "export")]
 mod export;
 mod files;
 mod forest;
-mod interrupt;
-mod limits;
 mod maps;
 mod memory;
-#[cfg(feature = "record")]
-mod moment;
-mod nearest;
 mod order;
 mod output;
 mod pmap;
@@ -31,10 +24,8 @@ mod progress;
 mod ps;
 #[cfg(feature = "record")]
 mod recorded;
-mod replace;
 mod report;
 mod saved;
-mod sink;
 mod stats;
 mod subcommands;
 #[cfg(feature = "top")]
@@ -46,12 +37,23 @@ mod with_threads;
 use std::ffi::OsString;
 use std::io::Write as _;
 
+#[cfg(feature = "record")]
+use taskdiag_face::moment;
+use taskdiag_face::{aside, exit, interrupt, limits, nearest, replace, sink};
+
 /// From now on, Ctrl-C ends a walk and shows what was read so far, or reports that nothing is
 /// shown.
 pub use interrupt::catch as catch_interrupts;
 
+/// Messages are those of this program.
+fn name() {
+    let wrong = Some(argument_errors::sentence as fn(&clap::Error) -> String);
+    exit::is_program(exit::Program { name: "taskdiag", wrong, has_lines: false });
+}
+
 /// Print that the program must not be started in this way. Returns the exit code.
 pub fn refuse(why: &str) -> u8 {
+    name();
     exit::report(Err(exit::Exit::Failed(format!(
         "it has more rights than the user who starts it ({why}), and would show everyone the data of others: remove \
          the bit ('chmod u-s,g-s') or the capabilities ('setcap -r'), and use sudo"
@@ -61,6 +63,7 @@ pub fn refuse(why: &str) -> u8 {
 /// Run the command with these arguments. The first is the name of the program, as in C. Returns the
 /// exit code.
 pub fn run(argv: Vec<OsString>) -> u8 {
+    name();
     let code = exit::report(subcommands::parse(&argv).and_then(|job| job.run()));
     // An error here can no longer be reported.
     let _ = std::io::stdout().flush();
@@ -80,6 +83,7 @@ impl Shows {
     /// # Panics
     /// If the arguments are wrong.
     pub fn new(args: &[&str]) -> Shows {
+        name();
         let argv: Vec<OsString> = ["taskdiag"].iter().chain(args).map(OsString::from).collect();
         Shows(subcommands::parse(&argv).unwrap_or_else(|e| panic!("{args:?}: {e:?}")))
     }

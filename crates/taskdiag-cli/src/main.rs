@@ -3,7 +3,6 @@
 
 #![cfg_attr(not(test), no_main)]
 
-mod elevated;
 mod oom;
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
@@ -25,7 +24,7 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
     oom::grow_stack();
     few_memory_calls();
     taskdiag_cli::catch_interrupts();
-    if let Some(why) = elevated::reason() {
+    if let Some(why) = taskdiag_face::elevated::reason() {
         return c_int::from(taskdiag_cli::refuse(why));
     }
     let text = |i| {

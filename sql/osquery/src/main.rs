@@ -5,7 +5,6 @@
 
 mod answer;
 mod context;
-mod elevated;
 mod tables;
 
 use std::path::Path;
@@ -17,6 +16,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use osquery_rust_ng::Server;
 use osquery_rust_ng::plugin::Plugin;
 use taskdiag::Choice;
+use taskdiag_face::elevated;
 
 /// The name under which osquery lists the extension.
 const NAME: &str = "taskdiag";

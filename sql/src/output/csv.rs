@@ -5,9 +5,9 @@
 use std::io::{self, Write};
 
 use taskdiag::field;
+use taskdiag_face::exit::Exit;
 
 use super::cell::Cell;
-use crate::exit::Exit;
 
 /// A result as CSV.
 pub struct Csv<'o> {

@@ -11,8 +11,7 @@ use std::io::Write;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
-
-use crate::exit::Exit;
+use taskdiag_face::exit::Exit;
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use taskdiag::field;
+use taskdiag_face::exit::Exit;
 use unicode_width::UnicodeWidthStr;
 
 use super::cell::Cell;
-use crate::exit::Exit;
 
 /// A result as a table.
 pub struct Table<'o> {

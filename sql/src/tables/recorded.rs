@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use taskdiag::recording::Recording;
-
-use crate::moment::{self, At};
+use taskdiag_face::moment::{self, At};
 
 /// A recording, and the chosen frames.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! Meters: bars of plain characters. Each part of a bar has a character of its own, so that it can be
-//! read without colours.
+//! Meters: bars of plain characters. Each part of a bar has a character of its own, so that it can
+//! be read without colours.
 
 /// A bar of this many cells, with a text at its right end. The parts are shares of 1.
 pub fn bar(parts: &[(char, f64)], label: &str, cells: usize) -> String {

@@ -253,7 +253,7 @@ impl Scanner {
         let query = Query::new(SET, [args]);
         let request = Request::new(Strategy::All, 0, query.groups())
             .with_members(query.members())
-            .with_text_bytes(SHORT_TEXT);
+            .with_text_bytes(ByteLimits::SHORT_TEXT);
         Ok(found(&taskdiag::query_with(&request, self.choice)?))
     }
     /// Requests the columns that these tasks lack. Values that seldom change are kept for some

@@ -61,8 +61,8 @@ impl Subtrees {
     fn of(&self, field: &Field) -> Option<&Column> {
         self.columns.iter().find(|c| std::ptr::eq(c.field, field))
     }
-    /// The sum of a column at a row, and whether it lacks some of its parts. `None`: the column does
-    /// not add up, or nothing is known.
+    /// The sum of a column at a row, and whether it lacks some of its parts. `None`: the column
+    /// does not add up, or nothing is known.
     pub fn value(&self, field: &Field, row: usize) -> Option<(Value<'static>, bool)> {
         let column = self.of(field)?;
         let total = *column.totals.get(row).filter(|_| column.known[row])?;

@@ -73,7 +73,6 @@ pub fn rest() {
 }
 
 /// From now on, another handler takes Ctrl-C, because it has to restore the terminal.
-#[cfg(any(feature = "record", feature = "top"))]
 pub fn hand_over() {
     PHASE.store(HANDED_OVER, Ordering::Relaxed);
 }

@@ -49,7 +49,6 @@ impl Sink {
 static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// From now on, write nothing to standard output or error.
-#[cfg(feature = "testing")]
 pub fn be_silent() {
     SILENT.store(true, Ordering::Relaxed);
 }

@@ -1,12 +1,41 @@
 //! How the program ends: one table of exit codes, one place that prints errors.
 
 use std::io::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use taskdiag::field::escape;
 
 use crate::interrupt;
 use crate::sink;
+
+/// The program whose messages these are.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name, which begins each message.
+    pub name: &'static str,
+    /// Its words for an error that clap found; `None`: those of clap.
+    pub wrong: Option<fn(&clap::Error) -> String>,
+    /// Does each line of a message become a line? Otherwise the ends of lines are escaped.
+    pub has_lines: bool,
+}
+
+static PROGRAM: OnceLock<Program> = OnceLock::new();
+
+/// Says which program this is. The first call counts; without one it is `taskdiag`.
+pub fn is_program(program: Program) {
+    PROGRAM.get_or_init(|| program);
+}
+
+fn program() -> &'static Program {
+    const DEFAULT: Program = Program { name: "taskdiag", wrong: None, has_lines: false };
+    PROGRAM.get().unwrap_or(&DEFAULT)
+}
+
+/// The words of the program about an error that clap found.
+fn sentence(e: &clap::Error) -> String {
+    program().wrong.map_or_else(|| e.to_string(), |wrong| wrong(e))
+}
 
 /// Why the program ends early or with an incomplete answer.
 #[derive(Debug)]
@@ -117,7 +146,7 @@ impl Exit {
     pub fn into_refused(self) -> Exit {
         match self {
             Exit::Usage(text) => Exit::Refused(text),
-            Exit::Clap(e) if e.use_stderr() => Exit::Refused(crate::argument_errors::sentence(&e)),
+            Exit::Clap(e) if e.use_stderr() => Exit::Refused(sentence(&e)),
             other => other,
         }
     }
@@ -225,6 +254,19 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     write_error(&text);
 }
 
+/// A line of the program on standard error, with its name before it.
+pub fn remark(line: &str) {
+    say(format_args!("{}: {line}", program().name));
+}
+
+/// Why the program ends.
+fn message(text: &str) {
+    match program().has_lines {
+        true => text.lines().for_each(remark),
+        false => remark(text),
+    }
+}
+
 /// Are remarks suppressed?
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -249,10 +291,10 @@ fn print(e: &clap::Error) -> std::io::Result<()> {
         return sink::write_all(e.render().to_string().as_bytes());
     }
     // Without arguments, the help is the error.
-    if e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        write_error(e.render().to_string().as_bytes());
-    } else {
-        say(format_args!("taskdiag: {}", crate::argument_errors::sentence(e)));
+    let is_help = e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    match program().wrong {
+        Some(wrong) if !is_help => remark(&wrong(e)),
+        _ => write_error(e.render().to_string().as_bytes()),
     }
     Ok(())
 }
@@ -268,7 +310,7 @@ pub fn shown(path: &std::path::Path) -> String {
 /// Prints messages about missing data to standard error.
 pub fn say_all<'l>(lines: impl IntoIterator<Item = &'l String>) {
     for line in lines {
-        say(format_args!("taskdiag: {line}"));
+        remark(line);
     }
 }
 
@@ -281,12 +323,12 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             Ok(()) => e.exit_code() as u8,
         },
         Exit::Usage(text) => {
-            say(format_args!("taskdiag: {text}"));
+            message(&text);
             2
         }
         Exit::Where(e) => {
             let [what, below @ ..] = e.lines();
-            say(format_args!("taskdiag: --where: {what}"));
+            remark(&format!("--where: {what}"));
             for line in below {
                 say(format_args!("{line}"));
             }
@@ -301,7 +343,7 @@ pub fn report(result: Result<(), Exit>) -> u8 {
         Exit::Code(code) => code,
         Exit::NoMatch => 1,
         Exit::Output(e) => {
-            say(format_args!("taskdiag: the output could not be written: {e}"));
+            remark(&format!("the output could not be written: {e}"));
             1
         }
         Exit::ClosedPipe => 0,
@@ -314,7 +356,7 @@ pub fn report(result: Result<(), Exit>) -> u8 {
             interrupt::CODE
         }
         Exit::Failed(text) => {
-            say(format_args!("taskdiag: {text}"));
+            message(&text);
             4
         }
     }

@@ -1,0 +1,19 @@
+//! What the faces of taskdiag share. A face is a program or package over the library `taskdiag`:
+//! the command, `taskdiag-sql`, the extension of osquery, the Python package.
+//!
+//! No version keeps this interface; a program of others uses the library.
+
+#[cfg(feature = "program")]
+pub mod aside;
+pub mod elevated;
+#[cfg(feature = "program")]
+pub mod exit;
+#[cfg(feature = "program")]
+pub mod interrupt;
+#[cfg(feature = "program")]
+pub mod limits;
+#[cfg(feature = "program")]
+pub mod moment;
+pub mod nearest;
+pub mod replace;
+pub mod sink;

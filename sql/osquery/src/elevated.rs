@@ -1,1 +1,0 @@
-../../../crates/taskdiag-cli/src/elevated.rs
