@@ -13,6 +13,10 @@
 #ifndef TASKDIAG_AHEAD_H
 #define TASKDIAG_AHEAD_H
 
+#include "fill.h"
+#include "touch.h"
+#include "usermem.h"
+
 /* The process after t in the list, or 0. After the last one comes the idle task, and then the first one again. */
 static __always_inline u64 after(struct task_struct *t)
 {

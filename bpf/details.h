@@ -7,6 +7,49 @@
 #ifndef TASKDIAG_DETAILS_H
 #define TASKDIAG_DETAILS_H
 
+#include "names.h"
+#include "open.h"
+
+/* The type of a descriptor with an anonymous inode, by the name of its dentry. */
+GROUP_FN anon_type(u64 dentry)
+{
+	u64 head = 0;
+
+	bpf_probe_read_kernel_str(&head, 8, (void *)RD(u64, dentry, DENTRY_NAME));
+	/* The helper copies 7 bytes and adds a NUL. */
+	switch (head) {
+	case TEXT8("[eventf\0"):
+		return TASK_DIAG_FD_EVENTFD;
+	case TEXT8("[eventp\0"):
+		return TASK_DIAG_FD_EPOLL;
+	case TEXT8("[timerf\0"):
+		return TASK_DIAG_FD_TIMERFD;
+	case TEXT8("[signal\0"):
+		return TASK_DIAG_FD_SIGNALFD;
+	case TEXT8("inotify\0"):
+		return TASK_DIAG_FD_INOTIFY;
+	case TEXT8("[fanoti\0"):
+		return TASK_DIAG_FD_FANOTIFY;
+	case TEXT8("[pidfd]\0"):
+		return TASK_DIAG_FD_PIDFD;
+	case TEXT8("[io_uri\0"):
+		return TASK_DIAG_FD_IO_URING;
+	case TEXT8("bpf-map\0"):
+		return TASK_DIAG_FD_BPF_MAP;
+	case TEXT8("bpf-pro\0"):
+		return TASK_DIAG_FD_BPF_PROG;
+	case TEXT8("bpf_lin\0"):
+	case TEXT8("bpf-lin\0"): /* a link that was opened by its id or path */
+		return TASK_DIAG_FD_BPF_LINK;
+	case TEXT8("[userfa\0"):
+		return TASK_DIAG_FD_USERFAULTFD;
+	case TEXT8("[perf_e\0"):
+		return TASK_DIAG_FD_PERF_EVENT;
+	default:
+		return TASK_DIAG_FD_OTHER;
+	}
+}
+
 enum { IN_ALL_EVENTS = 0xfff, IN_EXCL_UNLINK = 0x04000000, IN_ONESHOT = 0x80000000 };
 enum { MARK_EXCL_UNLINK = 0x10, MARK_ONESHOT = 0x20 };
 enum { CLOCK_REALTIME_ALARM = 8, CLOCK_BOOTTIME_ALARM = 9 };

@@ -15,93 +15,9 @@
 #ifndef TASKDIAG_FILES_H
 #define TASKDIAG_FILES_H
 
-enum { O_CLOEXEC = 02000000 };
-enum { MAGIC_MQUEUE = 0x19800202 };
-
-/* The first 8 bytes of a text as a number in memory order. */
-#define TEXT8(s) ((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 |	\
-		  (u64)(u8)(s)[3] << 24 | (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 |	\
-		  (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
-
-#define FILE(t, name) RD(t, st.file, FILE_##name)
-#define INODE(t, name) RD(t, st.inode, INODE_##name)
-
-/* Does the task still have this file table? If not, none of its pointers may be followed any more. */
-static __always_inline bool still_its_files(void)
-{
-	st.gone = !STILL_AT(THIS, TASK_FILES, st.files);
-	return !st.gone;
-}
-
-/* Set st.found to the file of a descriptor, or to 0 if it is not open. A pointer is followed only if the table was still
- * the task's after the pointer was read. Every call starts at files_struct, because a table that grows is replaced. */
-GROUP_FN file_of(u32 fd)
-{
-	u64 fdt = RD(u64, st.files, FILES_FDT), array, file;
-	u32 max;
-
-	st.found = 0;
-	if (!still_its_files())
-		return 0;
-	max = RD(u32, fdt, FDT_MAX);
-	array = RD(u64, fdt, FDT_FD);
-	if (!still_its_files() || fd >= max)
-		return 0;
-	file = RD_AT(u64, array + fd * 8ull);
-	if (still_its_files())
-		st.found = file;
-	return 0;
-}
-
-/* Is the file st.file still open as the descriptor st.fd? */
-static __always_inline bool still_open(void)
-{
-	file_of(st.fd);
-	return st.found == st.file;
-}
-
+#include "filestat.h"
+#include "open.h"
 #include "sockets.h"
-
-/* The type of a descriptor with an anonymous inode, by the name of its dentry. */
-GROUP_FN anon_type(u64 dentry)
-{
-	u64 head = 0;
-
-	bpf_probe_read_kernel_str(&head, 8, (void *)RD(u64, dentry, DENTRY_NAME));
-	/* The helper copies 7 bytes and adds a NUL. */
-	switch (head) {
-	case TEXT8("[eventf\0"):
-		return TASK_DIAG_FD_EVENTFD;
-	case TEXT8("[eventp\0"):
-		return TASK_DIAG_FD_EPOLL;
-	case TEXT8("[timerf\0"):
-		return TASK_DIAG_FD_TIMERFD;
-	case TEXT8("[signal\0"):
-		return TASK_DIAG_FD_SIGNALFD;
-	case TEXT8("inotify\0"):
-		return TASK_DIAG_FD_INOTIFY;
-	case TEXT8("[fanoti\0"):
-		return TASK_DIAG_FD_FANOTIFY;
-	case TEXT8("[pidfd]\0"):
-		return TASK_DIAG_FD_PIDFD;
-	case TEXT8("[io_uri\0"):
-		return TASK_DIAG_FD_IO_URING;
-	case TEXT8("bpf-map\0"):
-		return TASK_DIAG_FD_BPF_MAP;
-	case TEXT8("bpf-pro\0"):
-		return TASK_DIAG_FD_BPF_PROG;
-	case TEXT8("bpf_lin\0"):
-	case TEXT8("bpf-lin\0"): /* a link that was opened by its id or path */
-		return TASK_DIAG_FD_BPF_LINK;
-	case TEXT8("[userfa\0"):
-		return TASK_DIAG_FD_USERFAULTFD;
-	case TEXT8("[perf_e\0"):
-		return TASK_DIAG_FD_PERF_EVENT;
-	default:
-		return TASK_DIAG_FD_OTHER;
-	}
-}
-
 #include "details.h"
 
 /* A function of its own, because the verifier knows nothing about its result and so follows only one case after it. */

@@ -7,6 +7,9 @@
 #ifndef TASKDIAG_FILESTAT_H
 #define TASKDIAG_FILESTAT_H
 
+#include "names.h"
+#include "paths.h"
+
 enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 

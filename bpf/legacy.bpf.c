@@ -11,13 +11,6 @@
  * process.
  */
 #define LEGACY
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#define TASK_DIAG_NO_INCLUDES
-#include "../uapi/task_diag.h"
-#include "snapshot.h"
-#include "fill.h"
 #include "task.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -19,6 +19,11 @@
 #ifndef TASKDIAG_NAMES_H
 #define TASKDIAG_NAMES_H
 
+#include "out.h"
+#include "raw.h"
+#include "room.h"
+#include "shared.h"
+
 /* What a name was made from: equal keys mean equal names. */
 struct name {
 	u64 key[4];

@@ -7,6 +7,12 @@
 #ifndef TASKDIAG_OUT_H
 #define TASKDIAG_OUT_H
 
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#define TASK_DIAG_NO_INCLUDES
+#include "../uapi/task_diag.h"
+#include "snapshot.h"
 #include "members.h"
 
 const volatile struct config cfg;
@@ -19,6 +25,15 @@ struct {
 	__uint(value_size, CHUNK_SIZE);
 	__uint(max_entries, CHUNKS_MAX);
 } out SEC(".maps");
+
+/* A per-CPU object of ours. Its address on a CPU minus its per-CPU pointer is the offset of that CPU for every per-CPU
+ * pointer. (The kernel's symbols for these offsets are hidden without CONFIG_KALLSYMS_ALL.) */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+	__uint(max_entries, 1);
+} per_cpu SEC(".maps");
 
 /* Which groups this build has: members.h has the lists, made from the registry. */
 #ifdef NO_RARE
@@ -66,6 +81,8 @@ struct {
 
 #else
 
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+extern void bpf_task_release(struct task_struct *p) __ksym;
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define CAST(type, p) ((type *)bpf_rdonly_cast(p, bpf_core_type_id_kernel(type)))
 /*
@@ -78,6 +95,10 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define EACH(i, from, to, max) bpf_for(i, from, to)
 
 #endif
+
+/* The task of a list node, as a number. */
+#define TASK_AT(node, member)									\
+	((u64)(node) - __builtin_preserve_field_info(((struct task_struct *)0)->member, BPF_FIELD_BYTE_OFFSET))
 
 /*
  * A global function. The verifier checks it once and by itself, so the states of one group do not multiply with those

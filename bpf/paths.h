@@ -12,6 +12,8 @@
 #ifndef TASKDIAG_PATHS_H
 #define TASKDIAG_PATHS_H
 
+#include "names.h"
+
 /* How often a path is read that the task changes meanwhile. */
 enum { PATHS_TRIES = 4 };
 

@@ -6,6 +6,8 @@
 #ifndef TASKDIAG_RARE_H
 #define TASKDIAG_RARE_H
 
+#include "out.h"
+
 #ifndef NO_RARE
 
 /* ---- NS ---- */

@@ -6,6 +6,9 @@
 #ifndef TASKDIAG_RAW_H
 #define TASKDIAG_RAW_H
 
+#include "out.h"
+#include "room.h"
+
 enum {
 #define NEED(name, type, member) OFF_##name,
 #define MAY(name, type, member) OFF_##name,

@@ -14,6 +14,8 @@
 #ifndef TASKDIAG_ROOM_H
 #define TASKDIAG_ROOM_H
 
+#include "out.h"
+
 /* Set st.place to that of the user of this task. Nobody shares the place of root. */
 GROUP_FN find_user(void)
 {

@@ -7,6 +7,8 @@
 #ifndef TASKDIAG_SHARED_H
 #define TASKDIAG_SHARED_H
 
+#include "out.h"
+
 /* ---- what tasks share ---- */
 
 struct shared_with {

@@ -23,107 +23,11 @@
  * It only reads. It takes no lock and, except for stacks, no reference. It does
  * not sleep, and it makes no one wait (see docs/safety.md).
  */
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#define TASK_DIAG_NO_INCLUDES
-#include "../uapi/task_diag.h"
-#include "snapshot.h"
-#include "fill.h"
 #include "task.h"
+#include "walk.h"
+#include "ahead.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/*
- * The pids of the tasks that the walk saw last, in the initial namespace. User space sets the length, a power of two, before
- * the load. It is not as long as the list of tasks, because the kernel clears a map in one go. Only if all tasks in it end
- * between two runs, the place is lost. User space then starts again with a longer one.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(key_size, 4);
-	__uint(value_size, 4);
-	__uint(max_entries, 1);
-} seen SEC(".maps");
-
-/* The most turns of the loops below. What is left goes on in the next run. */
-enum { STEPS_MAX = 8000000 };
-
-#define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)
-/* Does the walk go along the list of processes? */
-#define IN_LIST (cfg.strategy == TASK_DIAG_DUMP_ALL || cfg.strategy == TASK_DIAG_DUMP_CHILDREN)
-
-/* The entry of `seen` for the task with this number in the walk. */
-static __always_inline u32 *seen_at(u32 n)
-{
-	u32 at = n & cfg.seen_mask;
-
-	return bpf_map_lookup_elem(&seen, &at);
-}
-
-/* Enter the current task into `seen`. */
-static __always_inline void note(void)
-{
-	u32 *e = seen_at(st.nseen);
-
-	if (e)
-		*e = st.pid;
-	st.nseen++;
-	if (st.reached < st.nseen)
-		st.reached = st.nseen;
-	st.counted++;
-}
-
-/* The task of a list node, as a number. */
-#define TASK_AT(node, member)									\
-	((u64)(node) - __builtin_preserve_field_info(((struct task_struct *)0)->member, BPF_FIELD_BYTE_OFFSET))
-
-/* Move st.walk from a process to the next one, or to 0 after the last one. */
-static __always_inline void next_process(struct task_struct *t)
-{
-	u64 node = (u64)R(t, tasks.next);
-
-	st.walk = node ? TASK_AT(node, tasks) : 0;
-	st.process = 0;
-	st.thread_head = 0;
-	/* The head of the list is the idle task, with pid 0. */
-	if (st.walk && !R(CAST(struct task_struct, (void *)st.walk), pid))
-		st.walk = 0;
-}
-
-/* Move st.walk to the next task, or to 0 after the last one. */
-GROUP_FN step(void)
-{
-	struct task_struct *t = CAST(struct task_struct, (void *)st.walk);
-	struct signal_struct *s;
-	u64 node;
-
-	if (cfg.strategy == TASK_DIAG_DUMP_ONE) {
-		st.walk = 0;
-		return 0;
-	}
-	if (BY_THREADS) {
-		/* All threads of a process have the same, so it is read of the first one only. */
-		if (!st.thread_head) {
-			s = R(t, signal);
-			st.thread_head = (u64)&s->thread_head;
-		}
-		node = (u64)R(t, thread_node.next);
-		if (node && node != st.thread_head) {
-			st.walk = TASK_AT(node, thread_node);
-			return 0;
-		}
-		if (cfg.strategy == TASK_DIAG_DUMP_THREAD) {
-			st.walk = 0;
-			return 0;
-		}
-		t = R(t, group_leader);
-	}
-	next_process(t);
-	return 0;
-}
-
-#include "ahead.h"
 
 enum { GONE, FOUND, CHANGING };
 

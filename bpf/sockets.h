@@ -6,6 +6,9 @@
 #ifndef TASKDIAG_SOCKETS_H
 #define TASKDIAG_SOCKETS_H
 
+#include "names.h"
+#include "open.h"
+
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16, AF_PACKET = 17 };
 enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136, IPPROTO_MPTCP = 262 };
 enum { TCP_CLOSE = 7, TCP_LISTEN = 10 };

@@ -7,6 +7,9 @@
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
 
+#include "names.h"
+#include "raw.h"
+
 enum { TASK_WAKING = 0x200, SIGNALS_MAX = 64, UCOUNT_SIGPENDING = 2, FRAMES_MAX = 64 };
 
 GROUP_FN put_limits(void)

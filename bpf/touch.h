@@ -15,6 +15,8 @@
 #ifndef TASKDIAG_TOUCH_H
 #define TASKDIAG_TOUCH_H
 
+#include "out.h"
+
 /* Does the walk load memory of the next processes early (ahead.h), and of the next threads? */
 #ifdef LEGACY
 #define AHEAD_PROCESSES 0

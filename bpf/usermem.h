@@ -21,6 +21,8 @@
 #ifndef TASKDIAG_USERMEM_H
 #define TASKDIAG_USERMEM_H
 
+#include "out.h"
+
 #define PTE_PRESENT	0x1ull
 #define PTE_LARGE	0x80ull
 /* a page that is present, but whose next use shall fault (NUMA balancing); its address is inverted */

@@ -7,6 +7,9 @@
 #ifndef TASKDIAG_USERTEXT_H
 #define TASKDIAG_USERTEXT_H
 
+#include "room.h"
+#include "usermem.h"
+
 /* Copy n bytes, a page at most, of the memory below st.pt_top to the data of the blob that begins here. */
 GROUP_FN copy_user(u32 n, u64 from)
 {

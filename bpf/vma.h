@@ -18,6 +18,9 @@
 #ifndef TASKDIAG_VMA_H
 #define TASKDIAG_VMA_H
 
+#include "filestat.h"
+#include "names.h"
+
 enum { VM_MAYSHARE = 0x80 };
 /* FMODE_BACKING is bit 25 or, in newer and in some stable kernels, bit 24, and the other bit is another flag there. So a
  * file with either bit counts as a backing file only if what follows it in memory fits that, too. */

@@ -133,6 +133,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../bpf/files.h"),
     include_str!("../../bpf/filestat.h"),
     include_str!("../../bpf/names.h"),
+    include_str!("../../bpf/open.h"),
     include_str!("../../bpf/paths.h"),
     include_str!("../../bpf/sockets.h"),
     include_str!("../../bpf/state.h"),
