@@ -82,8 +82,9 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(RUST) tools/check-deps
 	tools/check-rooms
 	tools/check-prose
+	tools/check-links
 	tools/check-licences
-	bench/page --check README.md bench/RESULTS.md docs/*.md contrib/perf/README.md
+	bench/page --check README.md bench/RESULTS.md docs/*/*.md contrib/perf/README.md
 	packaging/check
 
 packages: ## would each crate build and be documented from its published package? (uploads nothing)
@@ -98,12 +99,12 @@ semver: ## what changed in the public API since a commit (BASE=rev; needs cargo-
 		echo "install the tool first: cargo install --locked cargo-semver-checks" >&2; exit 2; }
 	$(CARGO) semver-checks --package taskdiag-wire --package taskdiag --baseline-rev $(BASE)
 
-docs: ## make docs/columns.md and the JSON Schema again from the field table
+docs: ## make docs/reference/columns.md and the JSON Schema again from the field table
 	@tools/setup build
-	$(CARGO) run --quiet --package taskdiag-cli -- generate columns > docs/columns.md.part
-	mv docs/columns.md.part docs/columns.md
+	$(CARGO) run --quiet --package taskdiag-cli -- generate columns > docs/reference/columns.md.part
+	mv docs/reference/columns.md.part docs/reference/columns.md
 	$(CARGO) run --quiet --package taskdiag-cli -- generate schema > docs/schema.part
-	mv docs/schema.part docs/taskdiag-json-1.schema.json
+	mv docs/schema.part docs/reference/taskdiag-json-1.schema.json
 
 bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench
@@ -119,31 +120,31 @@ python: ## the Python package: build its wheel, run its tests in a virtual envir
 	@tools/setup python
 	@python/run-tests
 
-sql: ## SQL over processes, recordings and Parquet: build it and run its tests; its 250 crates take long (docs/sql.md)
+sql: ## SQL over processes, recordings and Parquet: build it and run its tests; its 250 crates take long (docs/use/sql.md)
 	@tools/setup sql
 	@sql/run-tests
 
-osquery: ## tables for osquery: build the extension and run its tests (docs/sql.md)
+osquery: ## tables for osquery: build the extension and run its tests (docs/use/sql.md)
 	@tools/setup osquery
 	@sql/osquery/run-tests
 
-fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alike, and what is known? (docs/fleet.md)
+fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alike, and what is known? (docs/operate/fleet.md)
 	@tools/setup fleet
 	CARGO_TARGET_DIR=$(TARGET_DIR)/arrow $(CARGO) build --quiet --locked --package taskdiag-cli --features arrow
 	TASKDIAG_ARROW=$(abspath $(TARGET_DIR))/arrow/debug/taskdiag $(TARGET_DIR)/fleet-venv/bin/python fleet/test
 
-fleet-ballista: ## the same with Ballista, a cluster of processes; its 400 crates take half an hour to build (docs/fleet.md)
+fleet-ballista: ## the same with Ballista, a cluster of processes; its 400 crates take half an hour to build (docs/operate/fleet.md)
 	@tools/setup ballista
 	@$(MAKE) --no-print-directory fleet-test
 
 .PHONY: otlp-test
-otlp-test: ## does OpenTelemetry's collector understand taskdiag export --otlp? builds it from Go's modules (docs/metrics.md)
+otlp-test: ## does OpenTelemetry's collector understand taskdiag export --otlp? builds it from Go's modules (docs/operate/metrics.md)
 	@tools/setup otlp
 	$(CARGO) build --quiet --locked --package taskdiag-cli
 	tests/collector $(TARGET_DIR)/debug/taskdiag
 
 .PHONY: dropin-roots procps-suite
-dropin-roots: ## the drop-in beside procps of Debian 13 and sid, in fresh roots; needs root (docs/dropin.md)
+dropin-roots: ## the drop-in beside procps of Debian 13 and sid, in fresh roots; needs root (docs/use/dropin.md)
 	@tools/setup dropin-roots
 	tests/dropin-roots
 
@@ -155,7 +156,7 @@ bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml
 
-bpf-check: ## are the BPF programs what the sources give, and do they call and load only as docs/safety.md tells? (needs clang)
+bpf-check: ## are the BPF programs what the sources give, and do they call and load only as docs/operate/safety.md tells? (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml -- --check
 	$(CARGO) test --package taskdiag --lib -- programs_call_only_what_docs_safety_lists \
@@ -201,7 +202,7 @@ static: ## the command and the service as programs without a C library, in targe
 	packaging/static
 	@[ "$$(id -u)" != 0 ] || packaging/try-static
 
-release: ## all that is published, for amd64 and arm64, in target/dist; SIGN_KEY=KEY signs it (docs/install.md)
+release: ## all that is published, for amd64 and arm64, in target/dist; SIGN_KEY=KEY signs it (docs/use/install.md)
 	@tools/setup release
 	packaging/release
 

@@ -22,7 +22,7 @@ from cases import TASKDIAG, case
 from measuring import ROOT, RUN_TIMEOUT, Failed
 
 EVERY_S, FRAMES = 10, 7
-# Frames from one key frame to the next (docs/record.md).
+# Frames from one key frame to the next (docs/use/record.md).
 CYCLE = 61
 WAKING = """
 import os, time

@@ -8,7 +8,7 @@
  * step, so none of the loads needs another. When the walk comes to a process, what it reads is in the cache.
  *
  * What is loaded here is never shown. A pointer in an mm, and an entry of its tables, is followed only if the task has the
- * mm after it was read, as everywhere, and still has it when the next visit follows it (docs/safety.md).
+ * mm after it was read, as everywhere, and still has it when the next visit follows it (docs/operate/safety.md).
  */
 #ifndef TASKDIAG_AHEAD_H
 #define TASKDIAG_AHEAD_H

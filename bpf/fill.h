@@ -8,7 +8,7 @@
  * credentials and pids live at least as long as that section. Its mm, nsproxy,
  * tty and others may not. So the program checks that the task still has such
  * an object before it follows the object's pointers, and again after
- * everything was read (see docs/safety.md).
+ * everything was read (see docs/operate/safety.md).
  */
 #ifndef TASKDIAG_FILL_H
 #define TASKDIAG_FILL_H

@@ -110,7 +110,7 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 /*
  * Loads before this are done before those after it, by the compiler and by the processor. x86-64 keeps loads in their order. On
  * another processor, an atomic instruction that returns the old value is a full barrier: the kernel's JIT makes one of it that
- * acquires and releases, or adds a dmb (docs/safety.md). BPF has an instruction for this alone only since Linux 6.15.
+ * acquires and releases, or adds a dmb (docs/operate/safety.md). BPF has an instruction for this alone only since Linux 6.15.
  */
 static __always_inline void order(void)
 {
@@ -127,7 +127,7 @@ static __always_inline void order(void)
 /*
  * Does the task still have the object that was found at this member? Pointers in an object that may be freed at any
  * time are followed only after this check. If it holds, the object was the task's own when the pointers were read, and
- * what it held then is not freed before this run ends (see docs/safety.md). The member is loaded after all that was loaded
+ * what it held then is not freed before this run ends (see docs/operate/safety.md). The member is loaded after all that was loaded
  * before this in the source, and before all that is loaded after it. `make bpf-check` looks at the instructions.
  */
 #ifdef LEGACY

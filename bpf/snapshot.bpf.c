@@ -21,7 +21,7 @@
  * so tasks that the kernel hides at the beginning of the list stay hidden.
  *
  * It only reads. It takes no lock and, except for stacks, no reference. It does
- * not sleep, and it makes no one wait (see docs/safety.md).
+ * not sleep, and it makes no one wait (see docs/operate/safety.md).
  */
 #include "task.h"
 #include "walk.h"

@@ -5,7 +5,7 @@
 -- machines of the cluster must see the files at the same path. Texts are read as plain ones,
 -- because a stage that gets a dictionary from another one may fail for it. The plan is not changed
 -- while a query runs: with this setting on, a query had no end after an executor was killed at 30 %
--- of its time. docs/fleet.md has what happens without it.
+-- of its time. docs/operate/fleet.md has what happens without it.
 set ballista.planner.adaptive.enabled = false;
 
 create external table lake_processes stored as parquet partitioned by (date, hour, host) location ':lake/processes/';

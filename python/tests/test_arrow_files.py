@@ -183,7 +183,7 @@ def test_saved_answer(tmp_path):
 
 
 def test_convert_gives_each_frame_again(tmp_path, start):
-    """The query of docs/arrow.md, with the last frame of a recording read by the command as the judge."""
+    """The query of docs/reference/arrow.md, with the last frame of a recording read by the command as the judge."""
     recording, lake = tmp_path / "recording", tmp_path / "lake"
     short = start(READY)
     recorder = subprocess.Popen([COMMAND, "record", "--every", "300ms", str(recording)], stderr=subprocess.DEVNULL)
@@ -202,7 +202,7 @@ def test_convert_gives_each_frame_again(tmp_path, start):
     assert recorder.wait() == 0
     run("convert", "--host", "web1", "-o", "comm,rss", str(recording), str(lake))
     rows = json.loads(run("ps", "--from", str(recording), "-o", "pid,comm,rss", "--json"))
-    page = (pathlib.Path(__file__).parents[2] / "docs/arrow.md").read_text()
+    page = (pathlib.Path(__file__).parents[2] / "docs/reference/arrow.md").read_text()
     query = page.partition("```sql\n")[2].partition("```")[0].replace("DIR/", f"{lake}/")
     # The recording may cover two hours.
     query = query.replace("and date = '2026-11-22' and hour = 3 and ts <= '2026-11-22 03:10:00Z'", "and ts <= now()")

@@ -16,7 +16,7 @@ import taskdiag
 
 HERE = Path(__file__).parents[1]
 READMES = (HERE / "README.md").read_text() + (HERE.parent / "README.md").read_text()
-READMES += (HERE.parent / "docs/python.md").read_text()
+READMES += (HERE.parent / "docs/use/python.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", READMES, re.M | re.S)
 
 

@@ -105,7 +105,7 @@ fn command() -> Command {
         )
         .after_help(
             "Tables: processes, threads, files, sockets, maps, memory, namespaces. 'describe TABLE' lists columns.\n\
-             Exit codes are those of taskdiag: 'taskdiag help exit-codes'. docs/sql.md has more.\n\n\
+             Exit codes are those of taskdiag: 'taskdiag help exit-codes'. docs/use/sql.md has more.\n\n\
              Examples:\n  \
              taskdiag-sql -c 'select pid, comm, rss from processes order by rss desc limit 10'\n  \
              taskdiag-sql -o json -c \"select comm, lport from sockets where sockstate = 'LISTEN'\"\n  \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SQL over the processes of this machine, over recordings of them, and over the Parquet files of
-//! many hosts. `docs/sql.md` explains it.
+//! many hosts. `docs/use/sql.md` explains it.
 //!
 //! DataFusion parses, plans and computes. This program gives it tables, which the library
 //! `taskdiag` makes. `tables/` derives the requests from a query.

@@ -1,5 +1,5 @@
 //! No face of the program takes the memory that the arguments of a crowd of processes have
-//! together: see `bounds.rs`, and docs/limits.md for the figures.
+//! together: see `bounds.rs`, and docs/operate/limits.md for the figures.
 //!
 //! This is a separate program, because the kernel counts the memory of the process that starts
 //! another one as memory of the new one. So this one has to be small.

@@ -42,7 +42,8 @@ pub const LEGACY: &[u8] = skeleton!("legacy.lskel");
 pub const OFFSETS: &str = include_str!("../bpf/offsets.h");
 
 /// The helpers that the programs may call, and what keeps the memory alive that they read
-/// (`docs/safety.md`). A test of `taskdiag` compares this list with the calls in the programs.
+/// (`docs/operate/safety.md`). A test of `taskdiag` compares this list with the calls in the
+/// programs.
 pub const SAFETY: &str = include_str!("../safety.md");
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!
 //! It has the functions about processes of libproc2, and passes the rest to the real library: calls
 //! for single processes, items without a source here, everything if the version is not known, and
-//! any call that fails here. `docs/dropin.md` explains it.
+//! any call that fails here. `docs/use/dropin.md` explains it.
 
 mod abi;
 mod arena;

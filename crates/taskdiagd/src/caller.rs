@@ -7,8 +7,8 @@
 //! options), mounted as a whole, without hidepid and subset, and nothing is mounted over the
 //! directory of a process. No security module confines the caller, and neither seccomp nor
 //! no_new_privs is set in any of its threads. Without no_new_privs, only root can enter a Landlock
-//! domain. (Such a domain cannot be seen from outside. `docs/service.md` describes the remaining
-//! risk.)
+//! domain. (Such a domain cannot be seen from outside. `docs/operate/service.md` describes the
+//! remaining risk.)
 //!
 //! All of this is read from /proc/PID of the caller, which needs no rights. But the pid could
 //! belong to another process by then. So the kernel provides a descriptor for the process that

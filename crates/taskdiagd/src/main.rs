@@ -45,7 +45,7 @@ systemd starts it when somebody asks (taskdiagd.socket). To start it by hand:
   --help              this text
   --version           the version
 
-It needs CAP_BPF and CAP_PERFMON and nothing else. docs/service.md says what it shows to which callers.
+It needs CAP_BPF and CAP_PERFMON and nothing else. docs/operate/service.md says what it shows to which callers.
 ";
 
 #[derive(Debug, Default, PartialEq)]

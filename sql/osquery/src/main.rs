@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An extension of osquery: tables of processes, threads, memory, mappings and open files that
-//! taskdiag reads. osqueryd starts it and asks it over a socket; `docs/sql.md` explains how to
+//! taskdiag reads. osqueryd starts it and asks it over a socket; `docs/use/sql.md` explains how to
 //! install it.
 
 mod answer;

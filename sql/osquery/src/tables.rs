@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_each_table() {
-        let text = include_str!("../../../docs/sql.md");
+        let text = include_str!("../../../docs/use/sql.md");
         assert!(TABLES.iter().all(|t| text.contains(&format!("\n| `{}` |", t.name))));
     }
 

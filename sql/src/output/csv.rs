@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CSV as the command writes it, see `docs/csv.md`: RFC 4180, and what is not printable or begins a
-//! formula is escaped.
+//! CSV as the command writes it, see `docs/reference/csv.md`: RFC 4180, and what is not printable
+//! or begins a formula is escaped.
 
 use std::io::{self, Write};
 

@@ -20,7 +20,7 @@ pub enum Format {
     Table,
     /// An array of objects.
     Json,
-    /// RFC 4180, in the form of `docs/csv.md`.
+    /// RFC 4180, in the form of `docs/reference/csv.md`.
     Csv,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library's columns as Arrow arrays. The types are those of `docs/arrow.md`, except that text
-//! has no dictionary here: an answer is read once, and a dictionary costs more than it saves.
+//! The library's columns as Arrow arrays. The types are those of `docs/reference/arrow.md`, except
+//! that text has no dictionary here: an answer is read once, and a dictionary costs more than it
+//! saves.
 
 use std::sync::Arc;
 

@@ -138,7 +138,7 @@ fn memory_is_that_of_procps_beside_a_crowd_with_long_arguments() {
 }
 
 /// So many processes with arguments of a page each. `TASKDIAG_LONG=1` uses the number of processes
-/// measured for docs/dropin.md, which is half of the ids of a machine with default settings.
+/// measured for docs/use/dropin.md, which is half of the ids of a machine with default settings.
 fn many() -> usize {
     if std::env::var_os("TASKDIAG_LONG").is_some() { 20_000 } else { 5_000 }
 }

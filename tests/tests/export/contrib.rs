@@ -67,15 +67,15 @@ fn rules_and_dashboard_name_metrics_that_are_there() {
 
 #[test]
 fn the_document_has_all_metrics() {
-    let page = text("docs/metrics.md");
+    let page = text("docs/operate/metrics.md");
     let there = families();
     let missing: Vec<_> = there.iter().filter(|n| !page.contains(&format!("`{n}`"))).collect();
-    assert!(missing.is_empty(), "docs/metrics.md lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/operate/metrics.md lacks {missing:?}");
     let strange: Vec<_> = names(&page)
         .into_iter()
         .filter(|n| !there.contains(n) && page.contains(&format!("`{n}`")))
         .collect();
-    assert!(strange.is_empty(), "docs/metrics.md has {strange:?}, which are not there");
+    assert!(strange.is_empty(), "docs/operate/metrics.md has {strange:?}, which are not there");
 }
 
 /// Each panel of the dashboard has expressions, and each expression is one that promtool's parser

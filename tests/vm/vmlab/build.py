@@ -2,7 +2,7 @@
 """Builds kernels from Debian's linux-source packages: without our series, with all of them or one, with and without debugging.
 
 The series are for linux-source-6.12. Flavours whose names end in `-7.3` are built from linux-source-7.3 with the series as they
-are for that kernel (docs/kernel-7.3.md).
+are for that kernel (docs/kernel/kernel-7.3.md).
 
 The finished kernel is cached by a hash of source version, series, config and compiler. Build trees stay in the
 cache, too. A changed series touches only the files that it changes, so the next build is short. The source itself is

@@ -226,7 +226,7 @@ def stuck(program, text):
 
 
 class Support(Suite):
-    """Finds what each engine provides on this kernel, for docs/support.md."""
+    """Finds what each engine provides on this kernel, for docs/use/support.md."""
 
     name = "support"
     timeout = 60

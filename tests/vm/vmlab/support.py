@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Writes docs/support.md from runs: what each engine provides on each kernel, and whether the parity suite passed there.
+"""Writes docs/use/support.md from runs: what each engine provides on each kernel, and whether the parity suite passed there.
 
 A run leaves its facts in the cache. The page is made from the newest facts of each kernel of the list.
 """
@@ -9,7 +9,7 @@ import json
 
 from . import common, kernels
 
-PAGE = common.ROOT / "docs" / "support.md"
+PAGE = common.ROOT / "docs" / "use" / "support.md"
 HEAD = """\
 # Which kernels taskdiag supports
 

@@ -151,7 +151,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 const INTRO: &str = "\
-It serves metrics of groups of processes under the names of process-exporter, and reads its configuration file. It also has metrics of units and slices of systemd, of containers, of states, and of the processes that use most. docs/metrics.md has all of them, and \
+It serves metrics of groups of processes under the names of process-exporter, and reads its configuration file. It also has metrics of units and slices of systemd, of containers, of states, and of the processes that use most. docs/operate/metrics.md has all of them, and \
 how many there can be.";
 
 /// The options.

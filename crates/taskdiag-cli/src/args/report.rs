@@ -38,7 +38,7 @@ const INTRO: &str = "\
 The page is one file of HTML that opens without a server and loads nothing. It shows who has the memory, the largest users of \
 CPU time, memory, threads, descriptors and I/O, states, sockets that listen, and what was missing in the answer.
 
-The page has the arguments of processes, which may hold passwords. --no-args leaves them out. docs/report.md tells more.";
+The page has the arguments of processes, which may hold passwords. --no-args leaves them out. docs/use/report.md tells more.";
 
 /// The options.
 pub fn command() -> Command {

@@ -122,7 +122,7 @@ An expression of --where compares columns of 'taskdiag fields' with values:
   'args ~ \"java.*kafka\"'              ~ matches a regular expression
   'tty known and not exe missing'     a value is known or missing
 A row is left out if its value is not known. Standard error says how many were.
-docs/where.md has the whole language.";
+docs/reference/where.md has the whole language.";
 
 /// When to colour.
 pub fn color() -> Arg {

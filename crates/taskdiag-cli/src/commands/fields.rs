@@ -22,8 +22,8 @@ A value that is not known is ? in text, null in JSON and an empty cell in CSV. J
 not_asked (a saved answer without the group). What a task simply does not have is - or 0 in text.
 Times, faults and io are those of the process, or of the thread where each thread has a row.
 In text, bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e}. In JSON, text that is not UTF-8
-has all its bytes in base64 under KEY_bytes (docs/json.md). In CSV, \\x1b stands for a byte, \\u{9b} for a
-character, \\\\ for a backslash, and \\x20 for a blank inside of an argument (docs/csv.md).
+has all its bytes in base64 under KEY_bytes (docs/reference/json.md). In CSV, \\x1b stands for a byte, \\u{9b} for a
+character, \\\\ for a backslash, and \\x20 for a blank inside of an argument (docs/reference/csv.md).
 Where a row is an entry of a list, all columns of tasks are there too. task.NAME is that of the task if the
 list has a column of the same name.";
 

@@ -1,5 +1,5 @@
-//! Man page, completions and the page of all columns (`docs/columns.md`), made from the option
-//! tables, the field table and the exit codes.
+//! Man page, completions and the page of all columns (`docs/reference/columns.md`), made from the
+//! option tables, the field table and the exit codes.
 
 use std::io::{self, Write};
 
@@ -278,7 +278,7 @@ fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     out.write_all(options.as_bytes())
 }
 
-/// `docs/columns.md`.
+/// `docs/reference/columns.md`.
 fn column_page(out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out, "# Columns\n")?;
     writeln!(

@@ -1,6 +1,6 @@
 //! The JSON Schema of the output of `--json`, made from the field tables:
-//! `docs/taskdiag-json-1.schema.json`. `docs/json.md` says what it means, and what may change
-//! without a new number.
+//! `docs/reference/taskdiag-json-1.schema.json`. `docs/reference/json.md` says what it means, and
+//! what may change without a new number.
 
 use serde_json::{Map, Value, json};
 use taskdiag::field::{DataType, FILES, Field, MAPS, MEMORY, Set, TASKS, TOP};

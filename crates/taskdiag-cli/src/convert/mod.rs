@@ -1,4 +1,5 @@
-//! `taskdiag convert`: a recording as Parquet files, an hour each. `docs/arrow.md` describes them.
+//! `taskdiag convert`: a recording as Parquet files, an hour each. `docs/reference/arrow.md`
+//! describes them.
 //!
 //! `entries` defines the rows of each table, `changes` decides which rows of a frame are written,
 //! `rows` collects the rows of a table for an hour, and `hour` names the files of an hour.

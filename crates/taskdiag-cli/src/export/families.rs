@@ -1,4 +1,5 @@
-//! The families of metrics: their names, and how they are written. docs/metrics.md explains each.
+//! The families of metrics: their names, and how they are written. docs/operate/metrics.md explains
+//! each.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

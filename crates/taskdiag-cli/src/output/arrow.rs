@@ -1,4 +1,4 @@
-//! Apache Arrow and Apache Parquet. `docs/arrow.md` says what programs may rely on.
+//! Apache Arrow and Apache Parquet. `docs/reference/arrow.md` says what programs may rely on.
 //!
 //! The columns are those of [`taskdiag::columns`], with the keys of JSON as names. They already
 //! have Arrow's layout, so most are moved into its arrays and not copied. Text columns with few

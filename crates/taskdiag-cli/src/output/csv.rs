@@ -1,4 +1,5 @@
-//! CSV as in RFC 4180, in the units of JSON. `docs/csv.md` says what programs may rely on.
+//! CSV as in RFC 4180, in the units of JSON. `docs/reference/csv.md` says what programs may rely
+//! on.
 //!
 //! The names of tasks, files and users are chosen by others. Unprintable characters in them are
 //! escaped as in tables, and a backslash is doubled. So a row is one line, it is safe on a

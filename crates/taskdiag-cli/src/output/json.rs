@@ -1,10 +1,10 @@
 //! JSON: one document, or one object a line.
 //!
-//! `docs/json.md` says what programs may rely on. Keys are the names of fields, or requested
-//! headers. Values are in the library's units: bytes, seconds, seconds since 1970. Text is always a
-//! string; if it is not valid UTF-8, another key has its bytes, so nothing is lost. A value that is
-//! not known is `null`, and `missing` says why. If a task cannot have a value, an amount is 0, and
-//! for all others the key is absent.
+//! `docs/reference/json.md` says what programs may rely on. Keys are the names of fields, or
+//! requested headers. Values are in the library's units: bytes, seconds, seconds since 1970. Text
+//! is always a string; if it is not valid UTF-8, another key has its bytes, so nothing is lost. A
+//! value that is not known is `null`, and `missing` says why. If a task cannot have a value, an
+//! amount is 0, and for all others the key is absent.
 
 use std::io;
 

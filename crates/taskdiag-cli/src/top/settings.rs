@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_settings_are_read_again() {
         let mut columns = columns::view(SET, "pid:9,comm,rss").expect("good columns");
         let saved = Settings {
             view: Some(2),

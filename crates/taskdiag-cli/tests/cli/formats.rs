@@ -139,7 +139,7 @@ fn a_parquet_file_that_cannot_be_made() {
     }
 }
 
-/// The bytes of a cell, as `docs/csv.md` says that they can be had back.
+/// The bytes of a cell, as `docs/reference/csv.md` says that they can be had back.
 fn unescaped(cell: &str) -> Vec<u8> {
     let (mut out, mut chars) = (Vec::new(), cell.chars());
     while let Some(c) = chars.next() {
@@ -254,10 +254,10 @@ fn csv_has_no_formula_and_loses_nothing() {
     assert_eq!(out.lines().nth(1), Some("-1,a"));
 }
 
-/// The program in docs/csv.md does what that page describes.
+/// The program in docs/reference/csv.md does what that page describes.
 #[test]
 fn the_reader_of_the_page_gives_the_bytes() {
-    let page = include_str!("../../../../docs/csv.md");
+    let page = include_str!("../../../../docs/reference/csv.md");
     let code = page.split("```python\n").nth(1).and_then(|c| c.split("```").next()).expect("code");
     let mut child = match std::process::Command::new("python3")
         .args(["-c", code])

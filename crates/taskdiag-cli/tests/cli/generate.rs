@@ -77,12 +77,12 @@ fn every_command_and_option_is_in_the_man_page_and_the_completions() {
 fn the_page_of_columns_is_what_the_field_table_gives() {
     let (code, page, _) = parts(&run(&["generate", "columns"]));
     assert_eq!(code, 0);
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/columns.md");
-    let kept = std::fs::read_to_string(path).expect("docs/columns.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/columns.md");
+    let kept = std::fs::read_to_string(path).expect("docs/reference/columns.md");
     let differs = page.lines().zip(kept.lines()).find(|(made, kept)| made != kept);
     assert!(
         page == kept,
-        "docs/columns.md differs from the field table, run `make docs` and commit it; the first difference: {differs:?}"
+        "docs/reference/columns.md differs from the field table, run `make docs` and commit it; the first difference: {differs:?}"
     );
     // A row of each set of columns, so that an empty table is not taken for a good one.
     for name in ["ppid", "inode", "procs", "peer_inode"] {

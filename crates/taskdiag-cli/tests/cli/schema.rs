@@ -89,7 +89,8 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
 }
 
 fn schema() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/taskdiag-json-1.schema.json");
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/taskdiag-json-1.schema.json");
     let kept = std::fs::read_to_string(path).expect("the schema is there");
     let (code, made, _) = parts(&run(&["generate", "schema"]));
     assert_eq!(code, 0);

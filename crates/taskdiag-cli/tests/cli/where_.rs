@@ -149,7 +149,7 @@ fn examples() {
     let saved = Saved::tasks(&machine());
     let path = saved.path();
     let mut count = 0;
-    for line in include_str!("../../../../docs/where.md").lines() {
+    for line in include_str!("../../../../docs/reference/where.md").lines() {
         let Some(example) = line.strip_prefix("taskdiag ").filter(|l| l.contains("--where '"))
         else {
             continue;

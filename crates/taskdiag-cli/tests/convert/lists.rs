@@ -242,8 +242,8 @@ struct Row<V> {
     value: V,
 }
 
-/// The entries that existed at a moment, by the rule of docs/arrow.md. `key` has the columns that
-/// identify a row, beside the pid.
+/// The entries that existed at a moment, by the rule of docs/reference/arrow.md. `key` has the
+/// columns that identify a row, beside the pid.
 fn at<V: Clone, K: Ord>(rows: &[Row<V>], ts: i64, key: fn(&V) -> K) -> BTreeMap<(u64, K), V> {
     let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
     let mut last: BTreeMap<(u64, K), &Row<V>> = BTreeMap::new();

@@ -166,7 +166,7 @@ fn rows(file: &Path) -> Vec<Row> {
     rows
 }
 
-/// The tasks that ran at a moment, by the rule of docs/arrow.md.
+/// The tasks that ran at a moment, by the rule of docs/reference/arrow.md.
 fn at(rows: &[Row], ts: i64) -> Tasks {
     let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
     let mut last: BTreeMap<(u64, u64), &Row> = BTreeMap::new();

@@ -1,5 +1,5 @@
 //! The bytes of a day file and of its index: heads of fixed size with little-endian members.
-//! Nothing here does I/O. docs/record.md describes the same for readers in other languages.
+//! Nothing here does I/O. docs/use/record.md describes the same for readers in other languages.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -3,7 +3,7 @@
 //!
 //! A [`Writer`] appends an answer every few seconds as a *frame*: its stream, compressed with a
 //! *key frame* as a prefix. A crash at any point loses at most the frame that was being written. A
-//! [`Recording`] reads frames by their number or time. `docs/record.md` describes the files.
+//! [`Recording`] reads frames by their number or time. `docs/use/record.md` describes the files.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};

@@ -3,8 +3,8 @@
 //!
 //! The service keeps BPF programs loaded and answers requests of processes that may not load any.
 //! [`shown`] is the table of the data that it may show to everyone. Except for `sock`, this module
-//! does no I/O. It decides nothing about callers; that is the job of the service. `docs/service.md`
-//! explains all of it.
+//! does no I/O. It decides nothing about callers; that is the job of the service.
+//! `docs/operate/service.md` explains all of it.
 //!
 //! A question is one message on a stream socket: [`Ask`], which contains a request of the wire
 //! format. The kernel adds the credentials of the sender. The service accepts no file descriptors,

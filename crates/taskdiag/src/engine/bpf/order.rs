@@ -1,6 +1,6 @@
 //! Proves two things from the instructions of a program: pointers in objects that may be freed at
 //! any time are followed only after a check, and values are checked again after they are read
-//! (`docs/safety.md`, "In which order").
+//! (`docs/operate/safety.md`, "In which order").
 //!
 //! Such an object belongs to an owner, for example the mm of a task. Within each function:
 //!

@@ -299,9 +299,9 @@ mod tests {
         called
     }
 
-    /// `docs/safety.md` lists each helper and kernel function that the shipped programs call, and
-    /// what keeps the objects alive that it follows. The test fails if a program calls one that is
-    /// not listed, or if a listed one is not called.
+    /// `docs/operate/safety.md` lists each helper and kernel function that the shipped programs
+    /// call, and what keeps the objects alive that it follows. The test fails if a program calls
+    /// one that is not listed, or if a listed one is not called.
     #[test]
     fn programs_call_only_what_docs_safety_lists() {
         let listed: BTreeSet<String> = taskdiag_bpf::SAFETY
@@ -320,12 +320,12 @@ mod tests {
             let unlisted: Vec<_> = called.difference(&listed).collect();
             assert!(
                 unlisted.is_empty(),
-                "{name} calls what docs/safety.md does not list: {unlisted:?}"
+                "{name} calls what docs/operate/safety.md does not list: {unlisted:?}"
             );
             all.extend(called);
         }
         let gone: Vec<_> = listed.difference(&all).collect();
-        assert!(gone.is_empty(), "docs/safety.md lists what no program calls: {gone:?}");
+        assert!(gone.is_empty(), "docs/operate/safety.md lists what no program calls: {gone:?}");
     }
 
     /// The shipped program of a loader, and the targets of its relocations.
@@ -408,7 +408,7 @@ mod tests {
         order::check(insns, &known)
     }
 
-    /// See `order` and `docs/safety.md`. The same programs are for all processors.
+    /// See `order` and `docs/operate/safety.md`. The same programs are for all processors.
     #[test]
     fn programs_load_in_the_order_that_docs_safety_tells() {
         for (name, s) in PROGRAMS_OF {
@@ -437,8 +437,8 @@ mod tests {
         }
     }
 
-    /// The table of `docs/safety.md` lists each struct that the programs read, and what keeps it
-    /// alive.
+    /// The table of `docs/operate/safety.md` lists each struct that the programs read, and what
+    /// keeps it alive.
     #[test]
     fn docs_safety_tells_of_each_struct_that_programs_read() {
         let begin = "## What the loads follow";
@@ -453,9 +453,15 @@ mod tests {
         }
         assert!(read.len() > 60, "{read:?}");
         let lacking: Vec<_> = read.iter().filter(|r| !told.contains(r.as_str())).collect();
-        assert!(lacking.is_empty(), "docs/safety.md does not say who keeps these: {lacking:?}");
+        assert!(
+            lacking.is_empty(),
+            "docs/operate/safety.md does not say who keeps these: {lacking:?}"
+        );
         let gone: Vec<_> = told.iter().filter(|t| !read.contains(**t)).collect();
-        assert!(gone.is_empty(), "docs/safety.md names fields that no program reads: {gone:?}");
+        assert!(
+            gone.is_empty(),
+            "docs/operate/safety.md names fields that no program reads: {gone:?}"
+        );
     }
 
     /// If a newer program did not load, the older one would be used. It gives the same answers,

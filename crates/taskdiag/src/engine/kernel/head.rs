@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stream_is_left_as_it_is() {
+    fn other_bytes_stay_unchanged() {
         for junk in [&b""[..], &[1; 8], &[0; 16], &[0xff; 400]] {
             let mut bytes = [&[0xee; ROOM], junk].concat();
             let end = complete(&mut bytes);

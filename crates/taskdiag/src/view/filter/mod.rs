@@ -1,5 +1,5 @@
 //! A filter: an expression over any column, as in `rss > 1G and user == "web" and args ~
-//! "java.*kafka"`. `docs/where.md` is the reference of the language.
+//! "java.*kafka"`. `docs/reference/where.md` is the reference of the language.
 //!
 //! An expression is checked against the table of fields before anything is read. So a wrong one
 //! costs nothing, and the error points at the place. If a value is not known, a test of it is
