@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the case of taskdiag export: the CPU time of a scrape, beside that of process-exporter with the same configuration."""
+"""Has the case of taskdiag export: the CPU time of a scrape, compared with process-exporter with the same configuration."""
 
 import contextlib
 import os

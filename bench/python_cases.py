@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a program in Python waits for: the package taskdiag beside psutil, in the environment of the package's tests."""
+"""The time that a Python program waits: the package taskdiag compared with psutil, in the environment of the package's tests."""
 
 import os
 import subprocess

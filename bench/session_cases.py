@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the cases that measure repeated requests: a Session beside new queries, and beside peers that also keep running."""
+"""Has the cases that measure repeated requests: a Session compared with new queries, and with peers that also keep running."""
 
 import os
 import subprocess

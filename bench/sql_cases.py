@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the cases of taskdiag-sql and of the extension of osquery: what a question in SQL costs beside the same list by the command."""
+"""Has the cases of taskdiag-sql and of the extension of osquery: the cost of a question in SQL compared with the same list by the command."""
 
 import subprocess
 import tempfile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What it costs to wait until processes end, beside what others wait with."""
+"""The cost of waiting until processes end, compared with other ways to wait."""
 
 import os
 import pathlib

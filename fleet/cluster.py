@@ -33,7 +33,7 @@ def programs():
 
 
 def version():
-    """The version that the scheduler says, or None if a program is not there."""
+    """The version that the scheduler reports, or None if a program is not there."""
     directory = programs()
     if not directory:
         return None
@@ -60,7 +60,7 @@ def by_table(lake, to):
 
 
 class Failed(RuntimeError):
-    """What the client said of a statement that it refused, or that failed."""
+    """The client's message about a statement that it refused, or that failed."""
 
 
 class Cluster:
@@ -140,7 +140,7 @@ class Cluster:
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def kill(self, name):
-        """Kills a process as a crash would: it says nothing to anybody."""
+        """Kills a process as a crash would, without any notice."""
         process = self.processes.pop(name)
         process.kill()
         process.wait()

@@ -99,7 +99,7 @@ class Plan:
             self.mapped.append(Version(process, (inode, path), first, last, values))
 
     def map_replaced(self, process, path, inode):
-        """A file that is replaced. Who has begun before still has the old one."""
+        """A file that is replaced. A process that began before still has the old one."""
         if process.first < self.replaced:
             self.map(process, path, inode, last=self.replaced)
             self.map(process, path, inode, first=self.replaced, deleted=True)
@@ -191,7 +191,7 @@ class Plan:
                 self.map_replaced(process, path, 400)
 
     def known(self):
-        """What the host adds to the answers."""
+        """The part of the answers that a host contributes."""
         listened = [
             [self.host.name, v.process.pid, v.process.ticks, v.values["fdnum"]] for v in self.sockets
             if v.values["sockstate"] == "LISTEN" and v.values["lport"] == PORT and v.first <= self.at < v.last

@@ -190,7 +190,7 @@ def host(number, seed, hosts, hours, begin):
 
 
 def roles(h, number):
-    """The processes of what the host is for. Those without the main ones are returned: something may be wrong with them."""
+    """The processes for the role of the host. The main ones are returned separately: something may be wrong with them."""
     r = h.random
     role = ["web", "web", "db", "cache", "batch"][number % 5]
     workers = []
@@ -215,7 +215,7 @@ def roles(h, number):
 
 
 def known(h, lists, hours, begin):
-    """What a host adds to the answers. `lists` has its sockets and mapped files."""
+    """The part of the answers that a host contributes. `lists` has its sockets and mapped files."""
     asked = question(1 << 30, hours)
     at = (asked["at"] - begin) // EVERY
     ran = [[p.pid, p.ticks] for p in h.processes if p.first <= at < p.last]

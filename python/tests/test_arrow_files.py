@@ -49,7 +49,7 @@ def columns_of(what):
 
 
 def same(kind, arrow, plain):
-    """Is a value of Arrow that of JSON?"""
+    """Whether a value of Arrow is the same as in JSON."""
     if arrow is None or plain is None:
         return arrow is plain
     if pyarrow.types.is_duration(kind):

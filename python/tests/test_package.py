@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The examples of the README run, and the types are those that the stubs say."""
+"""The examples of the README run, and the types are as declared in the stubs."""
 
 import importlib.metadata
 import os

@@ -27,7 +27,7 @@ WAITS = "print('ready', flush=True); sys.stdin.read()"
 
 
 def equal(ours, theirs):
-    """Both say the same, as soon as nothing changes meanwhile."""
+    """Both return the same, as soon as nothing changes between them."""
     for _ in range(100):
         before = theirs()
         got = ours()
@@ -80,7 +80,7 @@ def test_all_processes(start):
     attributes = ["pid", "name", "uids", "ppid", "create_time"]
 
     def differences():
-        """What both say about processes that have not changed meanwhile, where it differs."""
+        """The differences between both, for processes that have not changed between the readings."""
         before, ours, after = ({p.pid: p.info for p in of.process_iter(attributes)} for of in (real, psutil, real))
         steady = [pid for pid in ours if pid in before and before[pid] == after.get(pid)]
         assert len(steady) > 3
@@ -202,7 +202,7 @@ def test_another_process_gets_no_signal(start):
 def test_a_pid_that_is_used_again():
     """An object whose process was seen to be gone does nothing to the next process with that pid."""
     if os.geteuid():
-        pytest.skip("root: only root makes a pid namespace and says what the next pid is")
+        pytest.skip("root: only root makes a pid namespace and sets the next pid")
     code = """
 import subprocess
 import taskdiag.psutil as psutil
@@ -282,7 +282,7 @@ print("done", psutil.pid_exists(5))
 
 
 def test_nothing_reaches_a_process_with_the_same_number():
-    """In the pid namespace of one container, with the mounts of another: the numbers of /proc are those of other processes here."""
+    """In the pid namespace of one container, with the mounts of another: the numbers in /proc belong to other processes here."""
     inner = "for i in 1 2 3 4 5 6 7 8; do sleep 3002 & done; exec sleep 3003"
     outer = """
 import os, subprocess, sys, time
@@ -500,7 +500,7 @@ def test_another_proc(start, tmp_path):
 
 
 def test_io_waits(start, monkeypatch):
-    """Where the kernel counts them, they are those of /proc/PID/stat."""
+    """If the kernel counts them, they are the same as in /proc/PID/stat."""
     from taskdiag.psutil import _columns
 
     child = start(f"import sys; {WAITS}")
@@ -569,7 +569,7 @@ def test_a_process_can_be_pickled_at_any_time():
 
 
 def test_start_in_a_container_with_a_time_of_its_own(tmp_path):
-    """LXCFS shows in /proc/stat when a container was started. Start times of processes are not of that clock."""
+    """LXCFS shows in /proc/stat when a container was started. Start times of processes use another clock."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount")
     code = "import taskdiag.psutil as psutil; print(psutil.Process().create_time())"

@@ -94,7 +94,7 @@ fn command() -> Command {
             Arg::new("osquery")
                 .long("osquery")
                 .action(ArgAction::SetTrue)
-                .help("The tables have osquery's names and columns, and SQL is read as SQLite reads it"),
+                .help("The tables have osquery's names and columns, and SQL follows SQLite"),
         )
         .arg(
             Arg::new("engine")

@@ -53,8 +53,7 @@ fn the_newest_program_loads_for_every_request() {
     }
 }
 
-/// With TASKDIAG_TRIM=0, which a program of its own gets, because the environment is that of all
-/// threads here.
+/// With TASKDIAG_TRIM=0, in a separate program, because all threads here share the environment.
 #[test]
 fn programs_as_compiled_give_the_same_answers() {
     if !is_newest("programs_as_compiled_give_the_same_answers") {
@@ -96,8 +95,8 @@ fn a_walk_that_loses_its_place_begins_anew() {
     let (repeats, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let stable = Mktask::start(&["threads", "20"]).expect("a process");
     std::thread::scope(|scope| {
-        // Each of 64 threads is another one after a moment. A walk that rests behind them finds
-        // that all it remembers have ended.
+        // Each of 64 threads is another one after a moment. A walk that rests after them finds that
+        // all tasks it remembers have ended.
         for _ in 0..64 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! `taskdiag record` in bad times: killed at any moment, told to end, beside another one, and on a
-//! full disk. No frame may be lost but the one that was being written.
+//! `taskdiag record` under bad conditions: killed at any moment, asked to end, next to another one,
+//! and on a full disk. No frame may be lost but the one that was being written.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -37,8 +37,8 @@ impl Recorder {
         mut before: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
     ) -> Recorder {
         let mut command = Command::new(taskdiag());
-        // Few groups make small frames, of which a small disk has room for some on a machine with
-        // many processes, too.
+        // Few groups make small frames. A small disk has room for some of them even on a machine
+        // with many processes.
         command.args(["record", "--every", "100ms", "-g", "base,stat"]).arg(dir);
         command.stdin(Stdio::null()).stderr(File::create(&said).expect("there is room"));
         let prepare = move || {
@@ -174,11 +174,11 @@ fn there_is_one() {
 
 /// More small frames than have room on a disk that has no room for one of usual size.
 const FITS: usize = 8;
-/// The size of the file system, of which all but some is taken at first.
+/// The size of the file system, most of which is filled at first.
 const DISK: u64 = 32 << 20;
 
-/// Gives this process a small file system of its own at `dir`, with all of it taken but for `free`
-/// bytes. Makes system calls only.
+/// Gives this process a small file system at `dir`, which is full except for `free` bytes. Makes
+/// system calls only.
 fn small_disk(dir: &CString, ballast: &CString, free: u64) -> io::Result<()> {
     let call = |rc: i32| if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc) };
     // SAFETY: all strings live across the calls, and the descriptor is ours.

@@ -17,7 +17,7 @@ use taskdiag_tests::busy::{crowd, wait_for_sleep};
 use taskdiag_tests::cli::Sandbox;
 use taskdiag_tests::{Mktask, skip};
 
-/// What a process may be called to break out of the page.
+/// Names of processes that try to break out of the page.
 const HOSTILE: &[u8] =
     b"</script><img src=x onerror=alert(1)>\"'&lt;<!--\x1b[31m\xff\xe2\x80\xae\xe2\x80\xa8]]>\n${1}";
 
@@ -204,7 +204,7 @@ struct Made {
     comm: Vec<u8>,
     cgroup: String,
     args: Vec<u8>,
-    /// Memory in MiB. `None` if it was denied; a thread of the kernel has none.
+    /// Memory in MiB. `None` if it was denied; a kernel thread has no value.
     mib: Option<u64>,
     is_kthread: bool,
     cpu_s: u64,
@@ -305,7 +305,7 @@ fn page_of(all: &[Made]) -> (tempfile::TempDir, PathBuf) {
     (dir, page)
 }
 
-/// What is to see in the page, or `None` if there is no browser.
+/// The text that a browser shows of the page, or `None` if there is no browser.
 fn look(test: &str, page: &Path) -> Option<Value> {
     let has = |name: &&str| Command::new(name).arg("--version").output().is_ok();
     if !["chromium", "chromium-browser", "google-chrome"].iter().any(has) {
@@ -490,7 +490,7 @@ fn a_recording_has_a_timeline() {
         values.as_array().expect("a line").iter().map(Value::as_f64).collect()
     };
     let lines = |chart: usize| timeline["charts"][chart]["lines"].as_array().unwrap().len();
-    // The last moment is that of the table.
+    // The table shows the last moment.
     assert_eq!(values(3, 0)[7], page.0["totals"]["processes"].as_f64());
     assert_eq!(values(3, 1)[7], page.0["totals"]["nlwp"][0].as_f64());
     let rss: f64 = (0..lines(0)).filter_map(|line| values(0, line)[7]).sum();

@@ -1,5 +1,5 @@
-//! Tests who may answer, and with whose rights: the brake of a machine, the environment, a start
-//! with more rights than the caller has, and the process ids in a namespace or a sandbox.
+//! Tests who may answer, and with which rights: the brake of a machine, the environment, a start
+//! with more rights than the caller's, and the process ids in a namespace or a sandbox.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -49,8 +49,8 @@ const COMMANDS: &[&[&str]] = &[
 
 const FEW: &[&[&str]] = &[COMMANDS[0], COMMANDS[1]];
 
-/// Where bpf(2) ends the process. The program would ask a child first, which is made by a call that
-/// ends it here, too. Threads are made by another one.
+/// Where bpf(2) ends the process. The program would ask a child first. Making one uses a call that
+/// also ends it here. Threads are made by another one.
 fn without_bpf(sandbox: &Sandbox) -> Sandbox {
     sandbox.clone().deadly(libc::SYS_bpf).deadly(libc::SYS_clone)
 }
@@ -83,7 +83,7 @@ fn bpf_is_noticed() {
 }
 
 /// A security module refuses a call of bpf(2) with the same error as the verifier refuses a
-/// program. Only where the verifier has looked at the program is it said to have refused it.
+/// program. The verifier is only named as the cause if it has looked at the program.
 #[test]
 fn a_refusal_by_a_security_module_is_not_the_verifiers() {
     const NAME: &str = "a_refusal_by_a_security_module_is_not_the_verifiers";
@@ -296,7 +296,7 @@ fn groups_denied_by_proc_come_from_bpf() {
     let ran = run("+bpf,+perfmon", &["maps", &pid, "-o", "address,rss"]);
     let is_denied = ran.code == Some(3) && ran.stderr.contains("rss of 1 process is not shown");
     assert!((ran.code == Some(0) || is_denied) && ran.stdout.lines().count() > 5, "{ran}");
-    // Who may trace, or may not use BPF, has no use for it.
+    // A caller that may trace, or may not use BPF, does not need it.
     for caps in ["", "+bpf", "+perfmon", "+bpf,+perfmon,+sys_ptrace"] {
         let ran = run(caps, &one);
         assert_eq!(engine_of(&ran), ["procfs"], "{caps}: {ran}");
@@ -352,14 +352,14 @@ fn a_proc_of_another_pid_namespace() {
         assert_eq!(first.split_whitespace().collect::<Vec<_>>(), ["1", "taskdiag"], "{own}");
         assert!(!own.stderr.contains("another pid namespace"), "{own}");
     }
-    // With a /proc of its own there is nothing to say.
+    // With a separate /proc there is nothing to report.
     let whole = Sandbox::new().through(&["unshare", "--pid", "--fork", "--mount-proc"]);
     let ran = whole.run(&["ps", "-o", "pid,comm"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
 /// Some sandboxes hide process 1 from BPF. If no other engine may be asked about it, the answer
-/// says so, and does not say that the process does not exist.
+/// reports that, instead of claiming that the process does not exist.
 #[test]
 fn a_hidden_first_process() {
     if !has_bpf("a_hidden_first_process") {

@@ -1,5 +1,5 @@
-//! Tests that no run of a BPF program holds a processor for longer than it should, whatever
-//! ordinary users do: the longest run by the processor time of the thread that makes it.
+//! Tests that no run of a BPF program holds a processor for too long, whatever ordinary users do.
+//! The measure is the processor time of the thread that makes the longest run.
 //!
 //! The scenes are smaller than they could be. `TASKDIAG_LONG=1` makes them as large as an ordinary
 //! user can.
@@ -22,7 +22,8 @@ use taskdiag_tests::answer::engines;
 use taskdiag_tests::busy::wait_for_sleep;
 use taskdiag_tests::{Mktask, Source, skip};
 
-/// What a run may take. It ends after a millisecond; the rest is for what cannot be interrupted.
+/// The time that a run may take. It ends after a millisecond; the rest is for steps that cannot be
+/// interrupted.
 const LONGEST_US: u128 = 1_500;
 /// So many answers are asked for, and the median of their longest runs counts. A host that takes
 /// the processor away makes some longer, so this is done again up to ROUNDS times.
@@ -40,7 +41,7 @@ fn is_long() -> bool {
     std::env::var_os("TASKDIAG_LONG").is_some()
 }
 
-/// So many of something, or as many as an ordinary user can have.
+/// This many objects, or as many as an ordinary user can have.
 fn many(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
 }
@@ -55,8 +56,8 @@ fn ask(engine: &mut Bpf, request: &Request) -> Snapshot {
 /// is not short because something is left out.
 ///
 /// The kernel calls the program for kernels before 6.8 once for each task, and lets others run
-/// between two calls. All of these are in one read(2), so that program is only measured where one
-/// process is asked about and the machine has few others.
+/// between two calls. All of these happen in one read(2), so that program is only measured for
+/// requests about one process on a machine with few others.
 fn runs_end_soon(what: &str, request: &Request, holds: impl Fn(&Snapshot)) {
     type Make = fn() -> Bpf;
     let programs: [(&str, Make); 2] = [("newer", Bpf::untried), ("legacy", Bpf::legacy)];
@@ -97,7 +98,7 @@ fn task(s: &Snapshot, pid: u32) -> TaskView<'_> {
     s.tasks().find(|t| t.pid() == pid).unwrap_or_else(|| panic!("no task {pid}"))
 }
 
-/// Ends with the value.
+/// Dropping the value ends it.
 struct Idle(Child);
 
 impl Drop for Idle {
@@ -111,7 +112,7 @@ impl Drop for Idle {
 fn sleeping(before: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> io::Result<Idle> {
     let mut command = Command::new("sleep");
     command.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
-    // SAFETY: what runs there are plain system calls with what is ready.
+    // SAFETY: the child only makes plain system calls with data that is ready.
     let idle = unsafe { command.pre_exec(before) }.spawn().map(Idle)?;
     wait_for_sleep(idle.0.id());
     Ok(idle)
@@ -413,7 +414,7 @@ fn a_table_of_a_million_slots_with_few_files() {
             all.iter().for_each(|idle| test(task(s, idle.0.id())));
         });
     };
-    // What the test itself was given is open there, too.
+    // Descriptors that the test itself inherited are open there, too.
     let open = std::fs::read_dir(format!("/proc/{}/fd", all[0].0.id())).expect("its files").count();
     one(Groups::FD_COUNT, &|t| {
         let count = t.record::<taskdiag::FdCount>().expect("a count");

@@ -1,7 +1,7 @@
-//! Tests the patches of the kernel series as text. The copy of the ABI header in them must be that
-//! of this repository, which BPF programs and the Rust crates use, or an older one that is still
-//! valid. Each series must be fit to be sent: it has a cover letter that names its patches, and
-//! each patch continues with the files as the one before it left them. The series for a newer
+//! Tests the patches of the kernel series as text. The copy of the ABI header in them must be the
+//! header of this repository, which BPF programs and the Rust crates use, or an older one that is
+//! still valid. Each series must be ready to be sent: it has a cover letter that names its patches,
+//! and each patch continues with the files as the previous one left them. The series for a newer
 //! kernel are made from these and from the differences that are kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -164,7 +164,7 @@ fn blobs_of_a_series_chain() {
 }
 
 /// Runs `kernel/newer` of a copy of `kernel/`, with the directory of the patches for Linux 7.3.
-/// Returns what it said if it failed.
+/// Returns the output if it failed.
 fn newer(kernel: &Path, verb: &str, dir: &Path) -> Result<(), String> {
     let done = Command::new(kernel.join("newer")).arg(verb).arg(dir).output();
     let done = done.expect("kernel/newer runs; it needs python3");
@@ -174,7 +174,7 @@ fn newer(kernel: &Path, verb: &str, dir: &Path) -> Result<(), String> {
     Err(String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
-/// The patches for Linux 7.3 in their order, as (name, text), and the names of those that differ
+/// The patches for Linux 7.3 in their order, as (name, text), and the names of the ones that differ
 /// from the older ones.
 fn made() -> (Vec<(String, String)>, BTreeSet<String>) {
     let (dir, kernel) = (tempfile::tempdir().expect("a directory"), root().join("kernel"));
@@ -189,7 +189,7 @@ fn made() -> (Vec<(String, String)>, BTreeSet<String>) {
     (patches, own.map(str::to_owned).collect())
 }
 
-/// A copy of `kernel/` with what `kernel/newer` reads.
+/// A copy of `kernel/` with the files that `kernel/newer` reads.
 fn copied() -> TempDir {
     let to = tempfile::tempdir().expect("a directory");
     let copy = |n: &str| {
@@ -202,7 +202,7 @@ fn copied() -> TempDir {
     to
 }
 
-/// What a patch does, without the places: the lines of its hunks.
+/// The effect of a patch without the places: the lines of its hunks.
 fn changes(patch: &str) -> Vec<&str> {
     let lines = patch.lines().skip_while(|l| !l.starts_with("diff --git "));
     lines
@@ -220,8 +220,8 @@ fn the_newer_kernel_has_the_same_patches_in_the_same_order() {
     assert!(own.len() > 20 && own.iter().all(|n| due.contains(&n.as_str())), "{own:?}");
 }
 
-/// A patch for the newer kernel has the number, title, author and date of the one that it is in the
-/// place of, and differs from it in what it does; or it would need no difference.
+/// A patch for the newer kernel has the number, title, author and date of the patch that it
+/// replaces, and differs in its effect; otherwise no difference would be needed.
 #[test]
 fn patches_for_the_newer_kernel_stand_for_older_ones() {
     let (patches, own) = made();
@@ -234,8 +234,9 @@ fn patches_for_the_newer_kernel_stand_for_older_ones() {
     }
 }
 
-/// Between two patches for the newer kernel that touch a file, `git am -3` finds what it needs,
-/// unless one that is shared is between them: its blobs are those of the older kernel.
+/// Between two patches for the newer kernel that touch a file, `git am -3` finds the blobs that it
+/// needs. It does not if a shared patch is between them, because the blobs in it belong to the
+/// older kernel.
 #[test]
 fn blobs_of_the_newer_series_chain() {
     let (patches, own) = made();

@@ -44,8 +44,8 @@ fn choices() -> Vec<EngineId> {
     ids.collect()
 }
 
-/// Sessions keep files of all processes open. Where the tests of this file run in one process, a
-/// test that counts such files runs without the others.
+/// Sessions keep files of all processes open. If the tests of this file run in one process, a test
+/// that counts such files runs without the others.
 static SESSIONS: RwLock<()> = RwLock::new(());
 
 #[test]
@@ -196,7 +196,7 @@ fn more_tasks_than_before_are_all_there() {
 }
 
 /// A thread that calls exec becomes the first one of its process, with its pid. The walk may be
-/// anywhere meanwhile. The walk is seldom at the wrong place: the storms of `make test-vm`, where
+/// anywhere meanwhile. The walk is rarely at the wrong place: the storms of `make test-vm`, where
 /// it is slower, met it once in ten minutes.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once() {
@@ -219,7 +219,8 @@ fn is_there_once_in_execs(engine: fn() -> Bpf) {
         Err(why) => return skip("exec from threads", &why),
     };
     let pid = execs.pid();
-    // The longer the walk is at one of the threads, the more often the other one execs meanwhile.
+    // The longer the walk stays at one of the threads, the more often the other one calls exec
+    // during that time.
     let groups = Groups::BASE | Groups::STAT | Groups::PATHS | Groups::VMA | Groups::FD;
     for (request, rounds) in [
         (Request::threads(pid, groups), 5_000),
@@ -237,8 +238,8 @@ fn is_there_once_in_execs(engine: fn() -> Bpf) {
 }
 
 /// A thread that began after the request may become the first one of its process while the walk
-/// looks at it, with the start time of the process. The walk must not take it for a process that
-/// began after the request: it would end there.
+/// reads it, and then has the start time of the process. The walk must not take it for a process
+/// that began after the request: it would end there.
 #[test]
 fn processes_behind_one_that_execs_from_a_thread_are_there() {
     if !engines().contains(&Source::KeptBpf) {
@@ -265,9 +266,9 @@ fn processes_behind_one_that_execs_from_a_thread_are_there() {
     }
 }
 
-/// A process that begins while a request runs is not in the answer. If it were, it would be there
-/// twice when a thread of it calls exec while the walk rests in it, because the walk could not tell
-/// it from a later process with the same pid.
+/// A process that begins while a request runs is not in the answer. Otherwise, it would be in the
+/// answer twice when one of its threads calls exec while the walk rests in it, because the walk
+/// could not distinguish it from a later process with the same pid.
 #[test]
 fn a_process_that_begins_during_a_request_is_not_there_twice() {
     if !engines().contains(&Source::KeptBpf) {
@@ -305,8 +306,8 @@ fn held_max() -> usize {
     (limit.rlim_cur / 2).min(8192) as usize
 }
 
-/// How many files of these processes this process keeps open. Other processes begin and end
-/// meanwhile, so a number of all open files would say nothing.
+/// How many files of these processes this process keeps open. Other processes begin and end during
+/// this, so the number of all open files would prove nothing.
 fn held_files(of: &[u32]) -> usize {
     let fds = std::fs::read_dir("/proc/self/fd").expect("it is mine");
     let links: BTreeSet<PathBuf> =
@@ -320,7 +321,7 @@ fn held_files(of: &[u32]) -> usize {
 }
 
 /// Asserts that a session needs at most `most` system calls of its first answer for a later one. A
-/// process that begins or ends meanwhile costs more than one that stays, so a few answers may cost
+/// process that begins or ends during it costs more than one that stays, so a few answers may cost
 /// more.
 fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
     let mut later = Vec::new();

@@ -319,7 +319,7 @@ fn long_cmdlines() {
 }
 
 /// A process can name any range of its memory as its arguments. No reader takes more of it than
-/// execve() allows, and none says that it is all.
+/// execve() allows, and none claims that it is complete.
 #[test]
 fn arguments_beyond_all_memory() {
     for len in [8u64 << 20, 3 << 30] {

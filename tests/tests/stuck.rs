@@ -53,8 +53,7 @@ impl Stuck {
             let _ = tell.send(sandbox.run(&args));
         });
         told.recv_timeout(SOON.mul_f64(crowd())).unwrap_or_else(|_| {
-            // Its server ends with it, and so does the waiting.
-            // SAFETY: our own child.
+            // Its server ends with it, and then the wait ends, too. SAFETY: our own child.
             unsafe { libc::kill(self.task.supervisor() as libc::pid_t, libc::SIGKILL) };
             panic!("taskdiag {args:?} waits for the file system")
         })
@@ -255,7 +254,7 @@ fn ctrl_c() {
 /// The program, which waits for input that may be slow.
 struct Waits {
     child: Child,
-    /// What it says on standard error.
+    /// Its output on standard error.
     says: Lines<BufReader<ChildStderr>>,
 }
 
@@ -276,7 +275,7 @@ impl Waits {
         let says = BufReader::new(child.stderr.take().expect("piped")).lines();
         Waits { child, says }
     }
-    /// Its exit code, its output, and the rest of what it says.
+    /// Its exit code, its output, and the rest of its standard error.
     fn end(mut self) -> (Option<i32>, String, String) {
         // It says little, so it does not wait for a reader of that.
         let mut out = String::new();
@@ -295,8 +294,8 @@ fn fifo(dir: &tempfile::TempDir) -> String {
     path
 }
 
-/// What may be said where a machine is so busy that the program's helper does not even begin in two
-/// seconds. Then the test is repeated.
+/// Messages that are allowed on a machine so busy that the program's helper does not even begin
+/// within two seconds. Then the test is repeated.
 const TOO_BUSY: &str = "its file system does not answer";
 
 /// The program waits for input that may be slow, and says so. Ctrl-C ends it.

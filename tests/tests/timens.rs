@@ -1,5 +1,5 @@
-//! Tests a time namespace that is younger than tasks in it: their start lies before its boot time,
-//! and the kernel shows such a number without its sign.
+//! Tests a time namespace that is younger than its tasks: their start is before its boot time, and
+//! the kernel shows such a number without its sign.
 
 use std::process::{Command, Stdio};
 

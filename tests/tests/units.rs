@@ -1,5 +1,5 @@
-//! The programs that run for long stay alive in the memory of their units (`MemoryMax=` in
-//! contrib/systemd) beside a crowd of processes with long arguments, and need far less. Otherwise
+//! Programs that run for long survive within the memory limits of their units (`MemoryMax=` in
+//! contrib/systemd) next to a crowd of processes with long arguments, and need far less. Otherwise
 //! any user could end the recorder before doing anything else. The service has its test beside the
 //! others of it.
 

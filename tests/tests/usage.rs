@@ -37,8 +37,8 @@ fn cpu_time_and_faults() {
 /// time are not read at the same moment.
 #[test]
 fn young_processes() {
-    // The walk over these is long, so that the two moments are far apart for what it reaches after
-    // them.
+    // The walk over these is long, so that the two moments are far apart for tasks that it reaches
+    // after them.
     let crowd = || Mktask::start(&["threads", "3000"]).expect("always possible");
     let mut before = crowd();
     // It also ends by itself.

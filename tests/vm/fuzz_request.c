@@ -40,7 +40,7 @@ struct counts {
 
 static uint64_t state;
 
-/* What the kernel says it has. */
+/* The groups that the kernel reports. */
 static uint64_t groups = ~0ULL;
 
 static uint64_t rnd(void)

@@ -58,7 +58,7 @@ pub fn sentence(e: &clap::Error) -> String {
             };
             match option.starts_with('-') {
                 true => format!("there is no option '{option}'{near}; {help} lists them"),
-                false => format!("'{typed}' has no meaning here; {help} says what may stand here"),
+                false => format!("'{typed}' has no meaning here; {help} lists the allowed words"),
             }
         }
         ErrorKind::InvalidSubcommand => {
@@ -111,7 +111,7 @@ pub fn sentence(e: &clap::Error) -> String {
         _ => {
             let first = rendered.lines().next().unwrap_or_default();
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            format!("{first}; {help} says what may stand here")
+            format!("{first}; {help} lists the allowed words")
         }
     }
 }

@@ -59,9 +59,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
         }
         // Otherwise, a user who may create links in the directory could make root replace any file.
         if there.uid() != 0 && there.uid() != rustix::process::geteuid().as_raw() {
-            return refused(
-                "it is a symbolic link of another user: remove it, or name what it leads to",
-            );
+            return refused("it is a symbolic link of another user: remove it, or name its target");
         }
         let leads_to = fs::read_link(&path)?;
         path.pop();

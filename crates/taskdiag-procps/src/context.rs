@@ -539,8 +539,10 @@ impl Maker<'_> {
             let Some(mut values) = whole.one(view.tgid(), threads, arena)?.remove(&id) else {
                 return Ok(None);
             };
-            let [state, ticks, major, minor] =
-                values.split_off(plan.items.len()).try_into().expect("as many as were asked");
+            let [state, ticks, major, minor] = values
+                .split_off(plan.items.len())
+                .try_into()
+                .expect("the number that was requested");
             made = Made { state: state as u8, used: Some([ticks, major, minor]) };
             for ((item, result), value) in plan.items.iter().zip(row.iter_mut()).zip(values) {
                 result.item = item.number(abi);

@@ -142,7 +142,7 @@ macro_rules! items {
     ($($name:ident $need:expr;)*) => {
         /// An item, named as in `enum pids_item`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names are those of the header")]
+        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names are the same as in the header")]
         pub enum Item { $($name,)* }
 
         impl Item {
@@ -176,7 +176,7 @@ const SO0: [Item; IN_SO0] = {
         }
         from += 1;
     }
-    assert!(to == IN_SO0, "as many as the header has");
+    assert!(to == IN_SO0, "the same number as in the header");
     items
 };
 

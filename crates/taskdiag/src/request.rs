@@ -172,7 +172,7 @@ impl Members {
         } else if group.bits() == Groups::STATM.bits() {
             Statm::MEMBERS
         } else {
-            assert!(names.is_empty(), "members are of BASE, CRED, STAT and STATM");
+            assert!(names.is_empty(), "members belong to BASE, CRED, STAT and STATM");
             return Members::NONE;
         };
         let mut bits = if names.is_empty() { u32::MAX } else { 0 };

@@ -121,7 +121,7 @@ impl Own {
         let me = std::process::id();
         let link = std::fs::read_link("/proc/self").map_err(|e| format!("/proc/self: {e}"))?;
         if link.as_os_str() != me.to_string().as_str() {
-            return Err(String::from("/proc is of another pid namespace: mount your own one"));
+            return Err(String::from("/proc belongs to another pid namespace: mount your own one"));
         }
         let read = |name: &str| {
             let path = format!("/proc/self/{name}");

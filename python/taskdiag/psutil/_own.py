@@ -5,7 +5,7 @@ import enum
 
 
 class Error(Exception):
-    """What all exceptions here have in common."""
+    """The base of all exceptions here."""
 
     __module__ = "taskdiag.psutil"
     _names: tuple[str, ...] = ("pid", "ppid", "name", "seconds")

@@ -395,7 +395,7 @@ class Process(Ending):
     # --- lists
 
     def _found(self, found):
-        """What an answer has for this process: a value, or the exception to raise."""
+        """The result for this process: a value, or the exception to raise."""
         if isinstance(found, t.Error):
             found.name = self._name
         if isinstance(found, Exception):
@@ -556,7 +556,7 @@ def checked(attrs):
 
 
 class Popen(Process):
-    """subprocess.Popen with the methods of Process. Signals are those of Process, which cannot reach another one."""
+    """subprocess.Popen with the methods of Process. Signals are sent as in Process, which cannot reach another one."""
 
     def __init__(self, *args, **kwargs):
         self._subproc = subprocess.Popen(*args, **kwargs)

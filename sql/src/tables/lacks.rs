@@ -39,7 +39,7 @@ impl Why {
         // SAFETY: the call only returns a number.
         let is_root = unsafe { libc::geteuid() } == 0;
         match self {
-            Why::NotAsked => "it was not recorded; 'taskdiag record --groups' says what is",
+            Why::NotAsked => "it was not recorded; 'taskdiag record --groups' changes that",
             Why::Denied if !is_live => "it was denied to the user who recorded",
             Why::Denied if is_root => {
                 "it was denied, even to root, by a sandbox, a container or a security module"

@@ -1,11 +1,12 @@
-//! Who is answered: callers whose own /proc shows everything to everyone, and nobody else.
+//! The service answers callers whose own /proc shows everything to everyone, and no others.
 
 use std::os::unix::process::CommandExt;
 
 use crate::daemon::{Daemon, NOBODY, text};
 use crate::helper::{ARGS, WHAT};
 
-/// What the service says to a caller that makes no checks itself. The words come before the caller.
+/// The replies of the service to a caller that makes no checks itself. The words come before the
+/// caller.
 fn reply(daemon: &Daemon, before: &[&str]) -> String {
     let out = daemon.command(before, "helper", ARGS).env(WHAT, "ask").output().expect("it runs");
     let said = text(&out.stdout);
@@ -13,7 +14,7 @@ fn reply(daemon: &Daemon, before: &[&str]) -> String {
     line.map_or_else(|| panic!("{before:?}: {said} {}", text(&out.stderr)), |l| l.1.to_owned())
 }
 
-/// A shell that makes mounts of its own, then runs the rest of its arguments.
+/// A shell that makes mounts in a separate namespace, then runs the rest of its arguments.
 fn mounts(script: &str) -> Vec<String> {
     let private = format!("mount --make-rprivate / && {script} && exec \"$@\"");
     ["unshare", "--mount", "sh", "-c", &private, "sh"].map(String::from).to_vec()
@@ -52,7 +53,7 @@ fn others_read_their_own_proc() {
         refused(&words.iter().map(String::as_str).collect::<Vec<_>>(), why);
     };
     refused(&["unshare", "--pid", "--fork", "--mount-proc"], "PidNamespace");
-    // Its /proc is that of the outer namespace.
+    // Its /proc belongs to the outer namespace.
     refused(&["unshare", "--pid", "--fork"], "PidNamespace");
     let user = &["unshare", "--user", "--map-root-user"][..];
     refused(&[NOBODY, user].concat(), "UserNamespace");
@@ -97,8 +98,8 @@ fn callers_in_a_chroot() {
     assert!(said.starts_with("Here(") || said.starts_with("File("), "it is the same /proc: {said}");
 }
 
-/// A caller may change what it can see after it was answered once. What the service kept of it must
-/// not hide that, and neither what it kept of another caller with the same mounts.
+/// A caller may change what it can see after it was answered once. The cached checks of it must not
+/// hide that, and neither must those of another caller with the same mounts.
 #[test]
 fn callers_that_change() {
     let Some(daemon) = Daemon::start("callers_that_change") else { return };
@@ -217,7 +218,7 @@ fn callers_with_a_seccomp_filter() {
     assert!(said.contains("reply: Refused(Confined)"), "{said}");
 }
 
-/// The kernel says which process asks, and not which thread. So one thread that is confined is
+/// The kernel reports the process that asks, and not the thread. So one thread that is confined is
 /// enough.
 #[test]
 fn a_confined_thread_of_a_free_process_is_not_answered() {

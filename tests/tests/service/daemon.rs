@@ -14,7 +14,7 @@ use taskdiag_tests::busy::Patience;
 use taskdiag_tests::cli::{taskdiag, taskdiagd};
 use taskdiag_tests::{Source, engines, skip};
 
-/// What a client says if the service is slower than it waits.
+/// The error of a client if the service is too slow for it.
 const TOO_LATE: [&str; 3] = [
     "it did not answer within",
     "it took back the answer",
@@ -62,8 +62,8 @@ impl Daemon {
         std::fs::set_permissions(dir.path().join("socket"), all).expect("changed");
         // SAFETY: the call takes numbers. The standard library has a backlog of 128 only.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 4096) }, 0);
-        // As PassCredentials= of taskdiagd.socket: else nobody says who asks before the service
-        // runs.
+        // As with PassCredentials= of taskdiagd.socket. Without it, the identity of a caller that
+        // asks before the service runs would be unknown.
         let (on, len): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
         let (fd, level) = (listener.as_raw_fd(), libc::SOL_SOCKET);
         // SAFETY: the kernel reads one int.

@@ -1,5 +1,5 @@
-//! What this program does where a test starts it again. Each is a test that does nothing unless the
-//! environment asks for it, so that the test runner can run it, too.
+//! The actions of this program when a test starts it again. Each is a test that does nothing unless
+//! a variable in the environment is set, so that the test runner can run it, too.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -34,7 +34,7 @@ fn socket() -> PathBuf {
     std::env::var_os("TASKDIAG_SOCKET").expect("the test names it").into()
 }
 
-/// Asks without the checks that the engine makes before, and says what the service answers.
+/// Asks without the checks that the engine makes first, and prints the reply of the service.
 fn ask() {
     let stream = UnixStream::connect(socket()).expect("it listens");
     let request = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
@@ -81,8 +81,8 @@ fn ask_in_thread() {
     println!("reply: {}", reply_on(&stream));
 }
 
-/// Asks, changes what it may see, and asks again, in a process of one thread, so that what changes
-/// is all of the process.
+/// Asks, changes its own view, and asks again, in a process with one thread, so that the change
+/// affects the whole process.
 fn change() {
     // SAFETY: no other thread holds a lock that the child needs, as the only other one waits for
     // this test.
@@ -105,7 +105,7 @@ fn connect() -> UnixStream {
     stream
 }
 
-/// What the service says to a question on this connection.
+/// The reply of the service to a question on this connection.
 fn reply_on(mut stream: &UnixStream) -> String {
     let request = encode_request(&Req::new(Strategy::All, 0, Groups::BASE));
     let question = Ask::new(Duration::ZERO, request).encode();
@@ -149,8 +149,8 @@ fn other() -> UnixStream {
     ours
 }
 
-/// Asks, makes the change that the environment names, and asks twice on the same connection. A
-/// process beside it asks before and after, too.
+/// Asks, makes the change that the environment names, and asks twice on the same connection.
+/// Another process also asks before and after.
 fn ask_twice() {
     let mut other = other();
     let stream = connect();

@@ -61,7 +61,7 @@ fn a_thousand_clients_half_of_them_hostile() {
     );
     let memory = rss(daemon.pid());
     assert!(memory < 400 << 10, "{memory} KiB");
-    // What clients have left behind goes.
+    // Objects that clients have left behind are removed.
     let mut patience = Patience::new(Duration::from_secs(30));
     // A program that is loaded has some descriptors.
     while open_files(daemon.pid()) > files + 120 {

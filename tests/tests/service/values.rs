@@ -25,7 +25,7 @@ const CALLERS: &[&[&str]] = &[
     &[],
 ];
 
-/// States of tasks in which nothing changes by itself.
+/// States of tasks that do not change by themselves.
 const STATES: &[&[&str]] = &[
     &["threads", "3"],
     &["zombie"],
@@ -86,8 +86,8 @@ fn made() -> Vec<Mktask> {
     STATES.iter().filter_map(start).collect()
 }
 
-/// Compares an answer of the service with two of /proc, before and after it. What does not change
-/// in /proc has to be the same. Returns how many values were the same.
+/// Compares an answer of the service with two of /proc, before and after it. Values that do not
+/// change in /proc must be the same. Returns how many values were the same.
 fn compare(daemon: &Daemon, before: &[&str], strategy: Strategy, of: &[u64]) -> usize {
     let read = |engine| rows(daemon, before, engine, strategy);
     let (a, here, b) = (read("procfs"), read("service"), read("procfs"));
@@ -108,7 +108,7 @@ fn compare(daemon: &Daemon, before: &[&str], strategy: Strategy, of: &[u64]) -> 
     same
 }
 
-/// Waits until the service has read the command lines of these processes, so that it tells them.
+/// Waits until the service has read the command lines of these processes, so that it shows them.
 fn knows_texts(daemon: &Daemon, of: &[u64]) {
     let mut patience = Patience::new(Duration::from_secs(30));
     let ask = |engine| {
@@ -158,7 +158,7 @@ fn threads() {
     }
 }
 
-/// Every process that the caller's /proc has is in the answer, and no other one.
+/// The answer has exactly the processes of the caller's /proc.
 #[test]
 fn the_same_processes() {
     let Some(daemon) = Daemon::start("the_same_processes") else { return };
@@ -170,8 +170,8 @@ fn the_same_processes() {
             .map(|l| l.trim().to_owned())
             .collect::<std::collections::BTreeSet<_>>()
     };
-    // The name of a kernel thread says what it works on, and may be another one for a moment. A
-    // process that the service lacks is lacking each time.
+    // The name of a kernel thread shows its present work, and may change for a moment. A process
+    // that the service lacks is lacking each time.
     let mut patience = Patience::new(Duration::from_secs(5));
     loop {
         let (a, here, b) = (read("procfs"), read("service"), read("procfs"));
@@ -247,7 +247,7 @@ fn private_groups_are_joined() {
     assert!(row["exe"].is_null() && row["read_bytes"].is_null(), "of another user: {line}");
 }
 
-/// The table of what is shown has no group that needs the right to trace.
+/// The table of public data has no group that needs the right to trace.
 #[test]
 fn the_table_has_nothing_private() {
     let private = [

@@ -69,14 +69,14 @@ fn columns(of: &str) -> String {
         .filter_map(|f| f["name"].as_str())
         .collect();
     assert!(!all.is_empty(), "no columns of {of}");
-    // Those of tables with one row for several processes are of these only.
+    // Rows of tables with one row for several processes count these processes only.
     all.into_iter()
         .filter(|name| !matches!(*name, "procs" | "lacking" | "maps"))
         .collect::<Vec<_>>()
         .join(",")
 }
 
-/// Rows by what tells them apart.
+/// Rows by the values that distinguish them.
 pub type Rows = BTreeMap<String, Row>;
 /// One of them, by column.
 pub type Row = BTreeMap<String, Value>;
@@ -104,7 +104,7 @@ fn flat(rows: &[Value], into: &mut Rows) {
     }
 }
 
-/// What a command shows of these processes.
+/// The output of a command about these processes.
 fn rows(engine: &str, args: &[&str], pids: &str) -> Rows {
     let ran = Sandbox::new().run(&[args, &["--json", "--engine", engine, "-p", pids]].concat());
     let mut all = Rows::new();
@@ -168,7 +168,7 @@ pub fn differ(family: &[u32], found: &mut BTreeSet<String>) -> Vec<Shown> {
                 continue;
             };
             let columns: BTreeSet<&String> = x1.keys().chain(y.keys()).collect();
-            // What an engine says that it cannot know is compared by parity, member by member.
+            // Values that an engine reports as unknowable are compared by parity, member by member.
             let gaps: BTreeSet<&String> = [x1, y].into_iter().flat_map(unsupported).collect();
             let is_gap = |c: &&String| {
                 gaps.contains(*c) || !gaps.is_empty() && matches!(c.as_str(), "missing" | "name")

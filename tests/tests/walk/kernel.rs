@@ -1,5 +1,5 @@
-//! Compares what the commands show with what the kernel says by system calls about the processes
-//! and about duplicates of their open files, which no code of ours reads in the same way.
+//! Compares the output of the commands with the kernel's own answers to system calls about the
+//! processes and about duplicates of their open files. No code of ours reads these in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::zeroed;
@@ -11,7 +11,7 @@ use taskdiag_tests::Mktask;
 
 use crate::faces::{Row, Shown};
 
-/// What one row says, beside what is true. `None` is not known here.
+/// The values of one row, and the true ones. `None` is not known here.
 struct Check<'a> {
     who: String,
     row: &'a Row,
@@ -251,7 +251,7 @@ fn of_mapping(pid: i32, check: &mut Check<'_>) {
     );
 }
 
-/// Which processes share their table of open files, which kcmp(2) knows.
+/// The processes that share their table of open files, according to kcmp(2).
 fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut BTreeSet<String>) {
     let lists: BTreeMap<i32, Value> = rows
         .filter(|r| r.get("task").is_none_or(Value::is_null))

@@ -1,9 +1,9 @@
-//! A random walk: makes processes with random properties (`tests/mktask/walk.c`), and compares what
-//! the engines, the faces and the kernel itself say about them. A difference is printed with its
-//! seed and the smallest list of properties that still has it.
+//! A random walk: makes processes with random properties (`tests/mktask/walk.c`), and compares the
+//! results of the engines, the faces and the kernel itself for them. A difference is printed with
+//! its seed and the smallest list of properties that still has it.
 //!
-//! It goes on for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
-//! seeds and then a new one. Without one of them only the scenes that differed once are looked at,
+//! It runs for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed seeds
+//! and then a new one. Without one of them only the scenes that differed once are looked at,
 //! because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9 end=3"`
 //! looks at one scene only.
 
@@ -21,7 +21,7 @@ use taskdiag_tests::busy::Patience;
 use taskdiag_tests::compare::compare;
 use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
-/// Seeds of scenes that differed once, or that make what others seldom make.
+/// Seeds of scenes that differed once, or that make rare states.
 const FIXED: [u64; 3] = [1, 2, 3];
 
 /// After so many differences, the walk ends, because most of the others would be the same.
@@ -139,7 +139,7 @@ fn family(m: &Mktask) -> Vec<u32> {
     found
 }
 
-/// Waits until the process is in the state in which it is to be looked at.
+/// Waits until the process is in the state that is to be compared.
 fn arrive(m: &Mktask) {
     let letter = m.text("ends");
     let state = || std::fs::read(format!("/proc/{}/stat", m.pid())).unwrap_or_default();
@@ -154,12 +154,12 @@ fn arrive(m: &Mktask) {
     }
 }
 
-/// What of a scene is looked at.
+/// The parts of a scene that are compared.
 #[derive(Clone, Copy)]
 struct How {
     /// The BPF program for older kernels, too.
     legacy: bool,
-    /// The commands, and what the kernel says, too.
+    /// The commands and the kernel, too.
     faces: bool,
 }
 
@@ -191,7 +191,7 @@ fn look_at(scene: &Scene, attempts: u64, how: How) -> Result<Vec<String>, String
             kernel::differs(&m, &shown, &mut found);
         }
         found.retain(|d| !is_explained(d));
-        // What is there twice is no accident.
+        // A difference that appears twice is no accident.
         last = if attempt == 0 { found } else { last.intersection(&found).cloned().collect() };
         if last.is_empty() {
             break;
@@ -262,7 +262,7 @@ fn names() -> Vec<String> {
     m.text("properties").split(',').map(str::to_owned).collect()
 }
 
-/// What a difference is about, without ids and values.
+/// The subject of a difference, without ids and values.
 fn kind(difference: &str) -> String {
     let end = [": Some(", ": None", ": bpf ", ", the kernel", ": one does"]
         .iter()
@@ -272,7 +272,7 @@ fn kind(difference: &str) -> String {
     head.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// What differs, in words for people.
+/// The difference, in words for people.
 fn report(seed: u64, scene: &Scene, found: &[String]) -> String {
     let (small, left) = scene.shrunk(found);
     let text = left.join("\n");
@@ -305,7 +305,7 @@ fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
     let mut bad = Vec::new();
     for i in 0.. {
         let last = seeds.len() - 1;
-        // From the last one on, each seed follows from the previous one.
+        // After the last one, each seed follows from the previous one.
         let seed = seeds
             .get(i)
             .copied()

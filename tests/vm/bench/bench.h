@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* What several programs of this directory need. */
+/* Code that several programs of this directory need. */
 #ifndef BENCH_H
 #define BENCH_H
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * What forks, exits, waits and listings of /proc cost when several processors do them at the same time.
+ * The cost of forks, exits, waits and listings of /proc when several processors do them at the same
+ * time.
  *
  * Usage: contend [ROUNDS [OPERATIONS]]
  *                      (5 rounds of 200 operations for each worker, with 1, 2, 4 and 8 workers)
@@ -21,7 +22,8 @@
  *
  * If the kernel has CONFIG_LOCK_STAT, there is a row "lock CASE LOCK<TAB>workers<TAB>ACQUIRED<TAB>CONTENDED<TAB>HELD_NS" for locks of
  * these paths: how often it was taken for 1,000 operations, how often somebody had to wait for it, and for how long it was held for
- * one operation. On an emulator with fewer real processors the times say nothing alone, and counts say more.
+ * one operation. On an emulator with fewer real processors, times have no meaning of their own, and
+ * counts say more.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -173,7 +175,7 @@ static void *work_in_thread(void *arg)
 	return NULL;
 }
 
-/* A process with its workers as threads. Only the operations run beside each other. */
+/* A process with its workers as threads. Only the operations run at the same time. */
 static void work_as_threads(struct job job, int n)
 {
 	pthread_t t[MOST];

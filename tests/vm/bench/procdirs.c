@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * What a look through all of /proc leaves behind where one process has many
- * threads and open files: the case of the 2018 mail on shared directories.
+ * The effect of a complete read of /proc on kernel memory if one process has many threads and open
+ * files: the case of the 2018 mail on shared directories.
  *
  * A child with that many threads and files is made; every directory of a proc
  * mount is listed, as find(1) does; then the child is killed. The mount, and what
@@ -81,7 +81,7 @@ static const struct test {
 #define TESTS (sizeof(tests) / sizeof(tests[0]))
 
 static int threads, files;
-/* What the names of rows end with. */
+/* The suffix of the names of rows. */
 static char size[16];
 
 static void die(const char *what)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * What listing /proc costs beside a process with very many threads.
+ * The cost of listing /proc if a process has very many threads.
  *
  * Usage: readdir [THREADS [ROUNDS]]      (100000 and 51)
  *

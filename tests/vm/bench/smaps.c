@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * What smaps costs for mappings of a swapped shmem object: the four mappings of
- * the 2015 mail on smaps, and denser ones.
+ * The cost of smaps for mappings of a swapped shmem object: the four mappings of the 2015 mail on
+ * smaps, and denser ones.
  *
  * A child owns nothing but the mapping, as the mail's program did; this program
  * reads the child's smaps again and again. All cases are set up first and then
@@ -12,7 +12,7 @@
  *	case:percent<TAB>reads<TAB>value	of the time for anonymous memory
  *	case:swap<TAB>reads<TAB>bytes	what smaps said, to compare kernels by
  *
- * It fails if smaps said anything else than what it has put into swap.
+ * It fails if smaps shows another amount than was put into swap.
  *
  * anon           private anonymous memory: the yardstick
  * shared         shared, nothing of the object is in swap
@@ -110,7 +110,7 @@ static void swap_out(const struct test *t, char *p, size_t len)
 			die("MADV_PAGEOUT");
 }
 
-/* What smaps must say then. Nothing of it is copied, or read again. */
+/* The amount that smaps must show then. Nothing of it is copied, or read again. */
 static unsigned long swapped(const struct test *t, size_t len)
 {
 	size_t step = t->dense ? PAGE : STRIDE;
@@ -147,8 +147,8 @@ static void child(const struct test *t, size_t len, int ready)
 	for (size_t i = 0; t->kind == ANON && t->dense && i < len; i += 2 * PAGE)
 		p[i] = 2;
 	/*
-	 * Then dirty a page of every stride. For a private mapping an odd one,
-	 * half a stride on, so that what is in swap stays there.
+	 * Then dirty a page of every stride. For a private mapping it is an odd page, half a stride
+	 * further, so that the pages in swap stay there.
 	 */
 	for (size_t i = 0; i < mapped; i += STRIDE) {
 		if (t->kind == ANON || (t->kind == SHARED && !t->swap))

@@ -142,7 +142,7 @@ static long kernel_memory(void)
 	return number_in(GROUP "/memory.stat", "kernel ");
 }
 
-/* In a process, and a cgroup, of its own, and without the inodes of readings before. */
+/* In a separate process and cgroup, and without the inodes of earlier readings. */
 static void count(const char *name, long n, bool (*job)(void))
 {
 	int file = -1, status;
@@ -343,7 +343,8 @@ static bool maps_task_diag(void)
 	return ask(1ull << TASK_DIAG_BASE | 1ull << TASK_DIAG_VMA, TASK_DIAG_DUMP_ALL_THREAD);
 }
 
-/* What is nearest to a dump of everything: each thread, each mapping measured, each open file. */
+/* The readings nearest to a dump of everything: each thread, each mapping measured, each open file.
+ */
 static bool all_task_diag(void)
 {
 	static const int groups[] = {

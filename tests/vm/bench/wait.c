@@ -26,9 +26,9 @@
  * Each N of a case has a parent process of its own, whose idle children sleep in
  * pause(2). These parents measure by turns, a few rounds at a time, so that what
  * disturbs the machine for a while disturbs a few rounds of every N, not one N.
- * A case has one processor, and a tracer runs as SCHED_FIFO if it may: otherwise it
- * is decided from time to time anew whether a child runs beside its parent, and stops
- * before or after wait() has gone to sleep, and these are different costs.
+ * A case has one processor, and a tracer runs as SCHED_FIFO if it may. Otherwise, whether a child
+ * runs next to its parent and stops before or after wait() has gone to sleep would change from time
+ * to time, and these cases have different costs.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -298,7 +298,7 @@ static void start_parent(const char *name, struct parent *p)
 /* Measures a case for every N, and prints its rows. */
 static void measure(const char *name, struct parent *parents, int count, int rounds)
 {
-	/* What takes microseconds would be over within one disturbance. */
+	/* A case of microseconds could lie entirely within one disturbance. */
 	if (strncmp(name, "fork_", 5))
 		rounds *= 10;
 	for (int i = 0; i < count; i++) {

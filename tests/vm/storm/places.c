@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Tasks that change their places: working directories, roots, mount namespaces, mounts, and names
- * of directories. The fs_struct, which says where a task is, is freed as soon as the last task that
- * shares it ends or leaves it. So these tasks share and leave as often as they can.
+ * of directories. The fs_struct, which has the directories of a task, is freed as soon as the last
+ * task that shares it ends or leaves it. So these tasks share and leave as often as they can.
  */
 #include "storm.h"
 

@@ -12,8 +12,8 @@
  * Every third sentinel is a thread group whose leader has ended, and every third one has threads.
  * Their children come and go, and are checked like them.
  *
- * The file `truth` tells a reader the names and which sentinels are there. It is removed before
- * they are ended.
+ * The file `truth` gives a reader the names and the sentinels that exist. It is removed before they
+ * are ended.
  */
 #include "storm.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the parts of the storm share: its end, random numbers, the directory in which everything
- * happens, and the names that a reader may see there.
+ * The parts that all of the storm shares: its end, random numbers, the directory in which
+ * everything happens, and the names that a reader may see there.
  */
 #ifndef STORM_H
 #define STORM_H
@@ -39,7 +39,7 @@ void seed_with(uint64_t seed);
 /* Ends this process for a reason that should not occur. */
 void die(const char *what) __attribute__((noreturn));
 /* Makes a child that ends with its parent, and returns 0 in it as fork(2) does. CLONE_FS or
- * CLONE_FILES says what it shares. */
+ * CLONE_FILES selects the shared part. */
 pid_t child(int flags);
 
 /* The two names of a directory, or two directories between which the next one moves. */

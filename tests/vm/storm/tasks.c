@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Tasks that come, go and change in every way there is, and tasks that wait for them or trace them.
- * */
+/* Tasks that come, go and change in every possible way, and tasks that wait for them or trace them.
+ */
 #include "storm.h"
 
 #include <grp.h>

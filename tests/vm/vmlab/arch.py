@@ -14,8 +14,8 @@ from . import common, stock
 
 # The processor lacks three features. 5-level page tables cost time. cmpxchg16b is wrong in QEMU
 # 7.2: the flags are garbage after it, and a kernel now and then dies of a double fault in its slab
-# allocator. With erms, kernels copy with `rep movsb`, which QEMU does a byte at a time, unlike any
-# processor, so that a copy of 128 KB took a fifth of a request.
+# allocator. With erms, kernels copy with `rep movsb`. Unlike a processor, QEMU does that byte by
+# byte, so that a copy of 128 KB took a fifth of a request.
 X86_CPU = "max,la57=off,cx16=off,erms=off"
 # The Debian release whose packages an arm64 machine has, and the packages. It is not older than the
 # libraries of the compiler here.
@@ -38,7 +38,7 @@ class Arch:
     triple: str = ""
     """The target that programs are compiled for. It is empty for this machine's own."""
     tools: str = ""
-    """What the names of the cross compiler and its tools begin with."""
+    """The prefix of the names of the cross compiler and its tools."""
 
     def cargo(self):
         """Arguments of cargo, and the environment that it needs."""
@@ -58,7 +58,7 @@ class Arch:
         """The shared libraries of a program, as (path there, file here). `of_program` asks the loader of this machine."""
         if not self.triple:
             return [(path, pathlib.Path(path).resolve()) for path in of_program(program)]
-        # The loader of this machine cannot tell, so all of them are there.
+        # The loader of this machine does not know them, so all of them are there.
         root = self.root()
         directory = root / "usr/lib/aarch64-linux-gnu"
         found = [(f"/lib/aarch64-linux-gnu/{f.name}", f.resolve()) for f in sorted(directory.glob("*.so*")) if f.is_file()]

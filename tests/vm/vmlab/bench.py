@@ -162,7 +162,7 @@ def table(rows, pair):
 
 
 def guest(counting, cpus=2):
-    """What kind of machine it is, for those who read the rows."""
+    """A description of the machine, for readers of the rows."""
     if counting:
         return "1 CPU, software emulation, a ns for each instruction (-icount shift=0)"
     return f"{cpus} CPUs, software emulation on {os.cpu_count()}"

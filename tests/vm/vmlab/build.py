@@ -27,7 +27,7 @@ class Base:
     newer: bool = False
     """The patches are made from those of kernel/series by `kernel/newer`."""
     suites: tuple = ()
-    """Where the package is, if apt of this machine does not have it."""
+    """The origin of the package, if apt of this machine does not have it."""
 
 
 KERNEL = common.ROOT / "kernel"
@@ -41,8 +41,8 @@ SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
 # (series, how many).
 PARTS = {"procdirs-2": ("procdirs", 2), "smaps-2": ("smaps", 2), "task_diag-8": ("task_diag", 8)}
 ALL = "all"
-# What else could be done than a series does, to be measured beside it:
-# kernel/alternatives/NAME/series lists the patches, those of kernel/series and its own.
+# Alternatives to a series, to be measured next to it: kernel/alternatives/NAME/series lists the
+# patches, both shared and new ones.
 ALTERNATIVES = KERNEL / "alternatives"
 # The tree that a new one begins as a copy of, so that only what its patches touch is built. Its
 # config must be the same: KUnit, for one, changes task_struct.

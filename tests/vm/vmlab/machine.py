@@ -61,7 +61,7 @@ def processors(arch, counting, cpus):
 
 
 def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True, counting=False, cpus=2):
-    """Boots, waits until the machine is off, and reads what it said. `log` is a path to which suffixes are added."""
+    """Boots, waits until the machine is off, and reads its output. `log` is a path to which suffixes are added."""
     if not common.have(arch.qemu):
         raise common.Unavailable(f"no {arch.qemu}: install {arch.package} (tools/setup {'arm64' if arch.triple else 'vm'})")
     console, job = log.with_name(f"{log.name}.console"), log.with_name(f"{log.name}.log")
@@ -73,7 +73,7 @@ def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", st
         "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none", "-serial", f"file:{console}",
         *(("-chardev", f"file,id=job,path={job}", "-device", "pci-serial,chardev=job") if arch.triple else ("-serial", f"file:{job}")),
         "-kernel", str(vmlinuz), "-initrd", str(initramfs),
-        # What the kernel does not know and has a "=" is in the environment of process 1.
+        # Parameters with a "=" that the kernel does not know go to the environment of process 1.
         "-append", f"console={arch.console} JOB={arch.job} panic=-1 oops=panic loglevel=7 no_timer_check {append}".strip(),
     ]  # fmt: skip
     began = time.monotonic()

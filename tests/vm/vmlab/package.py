@@ -63,7 +63,8 @@ def make(config, trim):
         for old in tree.dir.parent.glob("*.deb"):
             old.unlink()
         common.say(f"building; {'some ten minutes' if trim else 'an hour or more'}, log in {tree.log}")
-        # What the build needs was checked above, by programs and not by names of packages.
+        # The programs that the build needs were checked above, by themselves and not by names of
+        # packages.
         tree.make(["bindeb-pkg"], DPKG_FLAGS="-d", KDEB_PKGVERSION="1")
         to = common.TARGET / "kernel-deb"
         to.mkdir(parents=True, exist_ok=True)

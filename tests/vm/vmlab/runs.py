@@ -5,7 +5,7 @@ from . import build, common, each as each_patch, kernels, late, machine, selftes
 
 # Seconds for the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
-# Seconds of a storm beside readers: for each BPF program; in the short run, which has no time to
+# Seconds of a storm with readers: for each BPF program; in the short run, which has no time to
 # build a kernel with all checks; and until the kernel must have complained about wrong programs.
 STORM = 600
 STORM_FAST = 60
@@ -13,8 +13,8 @@ STORM_KNOWN_BAD = 300
 # How much longer tests may take with all checks of the kernel on.
 SLOWER = 4
 # The test programs of the short run on a stock kernel. They test a live machine, odd surroundings,
-# and what is left behind. Linux 6.1 takes a second to verify a BPF program in software emulation,
-# so all programs would take long.
+# and leftovers. Linux 6.1 takes a second to verify a BPF program in software emulation, so all
+# programs would take long.
 FAST = ("usage", "live", "bad_input", "large", "leftover")
 # The test programs for each step of the series. Such a kernel has no types, so BPF does not work,
 # and only /proc and the files of the series are tested.

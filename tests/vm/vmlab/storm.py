@@ -84,8 +84,8 @@ class Storm(suites.Suite):
         limit = self.seconds + 180
         lines = [f"echo {self.name} >/dev/kmsg", "cd /lab; rm -f tmp/ready.*"]
         for n, program in enumerate(self.programs):
-            # All readers are on one processor. The storm leaves it to them, and goes on on the
-            # other one while they read.
+            # All readers are on one processor. The storm leaves this tree to them, and continues in
+            # the other one while they read.
             ask = f"--base /lab/tmp/storm --program {program} --seconds {self.seconds} --seed {self.seed + n} --processor 0"
             lines.append(f"timeout {limit + LOAD_SECONDS} ./storm_reader {ask} --ready /lab/tmp/ready.{n} & reader{n}=$!")
         lines += [

@@ -19,12 +19,11 @@ from . import common, image
 # Test programs of other packages that depend on the kernel. All programs of the package
 # `taskdiag-tests` run, too.
 OTHERS = ("procfs_live",)
-# Test programs that look at the checkout and not at the kernel, or that need programs which the
-# machines do not have: those of procps, setpriv and others of util-linux, of which busybox has
-# less, Prometheus, and a browser. Three more measure time or memory of the machine itself, or fork
-# so often that emulation takes half an hour. Others make many odd files or processes and look at
-# them several times by each engine and command, which was not tried in emulation yet; --only runs
-# them there.
+# Test programs that read the checkout and not the kernel, or that need programs which the machines
+# do not have: procps, setpriv and others of util-linux that busybox lacks, Prometheus, and a
+# browser. Three more measure time or memory of the machine itself, or fork so often that emulation
+# takes half an hour. Others make many odd files or processes and look at them several times by each
+# engine and command, which was not tried in emulation yet; --only runs them there.
 NOT_HERE = (
     "series", "dropin", "service", "export", "report", "runs", "fork", "bounds_faces", "units", "as_lsof", "exit_codes", "columns",
     "odd_names", "walk",

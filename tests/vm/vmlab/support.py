@@ -25,7 +25,7 @@ A test is skipped where a machine cannot make what it needs; `tests/vm/lab suppo
 
 ## What each engine has
 
-An engine has all groups but those of the third column. Of those of the last column it lacks something, which `taskdiag engines` names.
+An engine has all groups but those of the third column. An engine in the last column lacks some values, which `taskdiag engines` lists.
 
 | kernel | engine | does not have | has in part |
 |---|---|---|---|
@@ -95,7 +95,7 @@ def engines_of(name, facts):
 
 
 def reasons(found):
-    """Why an engine does not work, and what has failed, with the kernels of which it is true."""
+    """Why an engine does not work, and what has failed, with the kernels concerned."""
     kernels_of = {}
     for name, facts in found.items():
         for line in [e["error"] for e in facts["engines"] if "error" in e] + [f"failed: {f}" for f in facts["failed"]]:

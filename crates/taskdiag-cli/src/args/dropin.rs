@@ -30,7 +30,7 @@ pub fn command() -> Command {
                 .value_name("ACTION")
                 .required(true)
                 .value_parser(["install", "status", "remove"])
-                .help("Install it, remove it, or say whether it is installed and works"),
+                .help("Install it, remove it, or report whether it is installed and works"),
         )
         .after_help(exit::examples(&[
             ("sudo taskdiag dropin install", "install it for all programs"),

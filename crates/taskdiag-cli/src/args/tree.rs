@@ -132,7 +132,7 @@ pub fn command() -> Command {
                 .action(ArgAction::Append)
                 .help("Show only what is below these processes, or below those of a user"),
         )
-        .arg(table::filter().help("Show only what is below processes for which this is true"))
+        .arg(table::filter().help("Show only the descendants of processes for which this is true"))
         .arg(flag("show-parents", "Also show the processes above PID").short('s'))
         .arg(flag("kernel", "Also show the kernel's threads").short('k'))
         .next_help_heading("Rows")
@@ -148,7 +148,7 @@ pub fn command() -> Command {
             flag("security-context", "Show security labels, and each process on a line of its own")
                 .short('Z'),
         )
-        .arg(flag("hide-threads", "Do not show threads, which are those in braces").short('T'))
+        .arg(flag("hide-threads", "Do not show threads, which have names in braces").short('T'))
         .arg(
             flag("thread-names", "Show the name of each thread, not that of its process")
                 .short('t'),

@@ -169,14 +169,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag maps --by path --path libssl", "Who uses a library."),
     ("taskdiag maps --deleted --by path", "Deleted or replaced files that are still mapped."),
     ("taskdiag files -nP -iTCP -sTCP:LISTEN", "Listening sockets, with the options of lsof."),
-    ("taskdiag files +D /srv", "Who uses a file below a directory, in any way."),
+    ("taskdiag files +D /srv", "The processes that use a file below a directory, in any way."),
     (
         "taskdiag files --deleted --sort -size",
         "Deleted files that are still open, the largest first.",
     ),
     ("taskdiag files --count --sort -fds", "How many files each process has open, the most first."),
     ("taskdiag tree -p -s 42", "Process 42 with its ancestors and all descendants."),
-    ("taskdiag top --where 'cpu_now > 5'", "What is busy, on the whole screen."),
+    ("taskdiag top --where 'cpu_now > 5'", "The busiest processes, on the whole screen."),
     ("taskdiag report -o now.html", "A page about all processes, for a browser."),
     #[cfg(feature = "export")]
     ("taskdiag export", "Metrics for Prometheus, on http://127.0.0.1:9256/metrics."),

@@ -66,7 +66,7 @@ impl About {
             }
         }
         if self.is_saved && snapshot.stream().strategy().is_threads() {
-            let line = "the saved answer has threads, so times and counts are those of the first thread of each process";
+            let line = "the saved answer has threads, so times and counts belong to the first thread of each process";
             self.note(line.to_owned());
         }
         for caveat in snapshot.caveats().iter().filter(|c| !c.is_lack()) {

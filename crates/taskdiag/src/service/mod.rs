@@ -184,7 +184,7 @@ refusals! {
     TurnedOff = 9 TurnedOff "/etc/taskdiag.conf turns all engines but procfs off",
     /// The caller is in a time namespace with another time since boot.
     TimeNamespace = 10 NoPermission
-        "this process is in a time namespace with another time since boot than that of the service: read your own /proc",
+        "this process is in a time namespace whose time since boot differs from the service's: read your own /proc",
     /// The caller has more threads than the service looks at.
     Threads = 11 NoPermission
         "this process has too many threads to check that none of them is confined: read your own /proc",

@@ -329,7 +329,7 @@ fn without_service(req: &Request, f: &Facts) -> Split {
             .map(|c| format!("{} {}", c.1, milliseconds(c.0)))
             .collect();
         let why = if others.is_empty() && f.foreign_proc {
-            String::from("/proc is of another pid namespace, whose pids BPF does not have")
+            String::from("/proc belongs to another pid namespace, whose pids BPF does not have")
         } else if others.is_empty() && candidates.len() > 1 {
             String::from("no other engine here has it")
         } else if others.is_empty() {

@@ -455,7 +455,7 @@ mod tests {
         let lacking: Vec<_> = read.iter().filter(|r| !told.contains(r.as_str())).collect();
         assert!(
             lacking.is_empty(),
-            "docs/operate/safety.md does not say who keeps these: {lacking:?}"
+            "docs/operate/safety.md does not name what keeps these alive: {lacking:?}"
         );
         let gone: Vec<_> = told.iter().filter(|t| !read.contains(**t)).collect();
         assert!(

@@ -120,7 +120,7 @@ impl Kernel {
         let (hdr, body) = NlMsgHdr::read_from_prefix(&answer)
             .ok_or_else(|| unavailable("its answer is not a message of the format"))?;
         if hdr.kind != MSG_FEATURES {
-            return Err(unavailable("it does not say what it supports"));
+            return Err(unavailable("it does not report what it supports"));
         }
         Features::read_from_prefix(body)
             .map(|(features, _)| features)

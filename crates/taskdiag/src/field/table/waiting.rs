@@ -51,7 +51,7 @@ pub const FIELDS: &[Field] = &[
         (None, _) => row.missing(Group::Base),
     }),
     row!("addr" "ADDR" 4 Right [] Text None Plain, "none",
-        "Where the process is in memory: always -, for those who expect the column", {},
+        "Address of the process in memory: always -, for scripts that expect the column", {},
         |_, _| Value::ABSENT),
     row!("wchan" "WCHAN" 6 Left [WCHAN] Text None Cut, "/proc/PID/wchan",
         "The kernel function it sleeps in, - where it runs; text ends at the column's width",
