@@ -15,7 +15,7 @@ import time
 from cases import TASKDIAG, case, ps
 from measuring import OUT, Failed, RUN_TIMEOUT
 
-# Each command is repeated for this time beside the real-time tasks, in seconds. A command that
+# Each command is repeated for this time while the real-time tasks run, in seconds. A command that
 # takes longer is run once.
 SECONDS = 6
 # How often the running task is sampled, in microseconds.

@@ -44,7 +44,7 @@
 #include <unistd.h>
 
 enum { SLEEP_NS = 500000, LONG_NS = 5000000, CPUS_MAX = 1024, PRIORITY = 50 };
-/* How many of the longest waits are kept for each CPU, and how much of each one. */
+/* How many of the longest waits are kept for each CPU, and how many samples of each. */
 enum { KEPT = 4, STACKS_MAX = 64, FRAMES_MAX = 48, COMM = 16 };
 /* Pages for the samples that one sleep can bring. A power of two. */
 enum { RING_PAGES = 512 };
@@ -295,8 +295,8 @@ static void read_symbols(void)
 	qsort(symbols, nsymbols, sizeof(*symbols), by_address);
 }
 
-/* The name of a code address. A BPF program that is gone has none, and is far from all that have.
- * */
+/* The name of a code address. A BPF program that was unloaded has no name, and its address is far
+ * from all functions that have one. */
 static const char *symbol(unsigned long long ip)
 {
 	size_t low = 0, high = nsymbols;
@@ -312,7 +312,7 @@ static const char *symbol(unsigned long long ip)
 	return low && ip - symbols[low - 1].at < 0x10000 ? symbols[low - 1].name : GONE;
 }
 
-/* The names of a stack. Functions of programs that are gone count as one. */
+/* The names of a stack. Functions of unloaded programs count as one. */
 static void name_stack(const struct stack *s, char *to, size_t room)
 {
 	const char *name, *before = "";

@@ -93,8 +93,8 @@ static void open_files(long n, int keep)
 }
 
 /*
- * Start a child with `threads` threads besides its first and `files` open files (-1: those of its
- * parent). If it has threads or files to make, it writes a byte when they are there.
+ * Start a child with `threads` threads in addition to its first, and `files` open files (-1: the
+ * files of its parent). If it has threads or files to make, it writes a byte when they are there.
  */
 static void add_child(long threads, long files, int done)
 {

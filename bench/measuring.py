@@ -59,7 +59,7 @@ def gopsutil():
     if not shutil.which("go"):
         print("bench: there is no go, so gopsutil is left out; tools/setup bench gets it", file=sys.stderr)
         return None
-    # The build takes the Go that is there, because another toolchain would be downloaded.
+    # The build uses the installed Go, because another toolchain would be downloaded.
     done = subprocess.run(
         ["go", "build", "-o", OUT / "gopsutil", "."],
         cwd=HERE / "go",
@@ -136,7 +136,7 @@ def one_run(command, output, timeout=RUN_TIMEOUT):
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except BaseException:
-        # The session is its own, so nobody else is in the group.
+        # It runs in a session of its own, so the process group contains no other process.
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise

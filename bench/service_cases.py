@@ -76,7 +76,7 @@ def against_ps(b, at_least):
     with service(b) as (it, directory):
         mine = as_user(USER, "env", f"TASKDIAG_SOCKET={it.path}", f"{directory}/taskdiag", "ps")
         plain = as_user(USER, f"{directory}/taskdiag", "ps", "--engine", "procfs")
-        # The service reads the command lines of all processes once before it may tell them.
+        # The service reads the command lines of all processes once before it may show them.
         for _ in range(4):
             one_run(mine, f"{directory}/output")
             time.sleep(1.5)

@@ -12,8 +12,8 @@ from measuring import OUT, RUN_TIMEOUT, Failed, python_with_psutil
 # How many processes end in a run, and how often each run is made.
 ENDS, RUNS = 301, 5
 FEW, MANY, MOST = (100, 1_000), 8_000, 50_000
-# A command waits for this number of processes, and all of them end. Before that, it has this number
-# of seconds to look at them.
+# A command waits for this number of processes, and all of them end. Before that, it has this many
+# seconds to start watching them.
 ALL, BEGINS_S = 2_000, 2
 PSUTIL = """
 import psutil, sys
@@ -50,7 +50,7 @@ def one_of_many(b):
     if most < MOST:
         b.note(f"  not {MOST} processes but {most}, since no more files are allowed here")
     rows = {(who, n): [] for n in (*FEW, MANY, most) for who in ("waiter", "waitpid") if n != most or who == "waiter"}
-    # With other memory in the caches each time.
+    # Before each time, other memory evicts the caches.
     rows |= {("waiter", n, "cold"): [] for n in (*FEW, MANY, most)}
     for _ in range(RUNS):
         for who in rows:

@@ -180,8 +180,8 @@ class Session:
     def run(self, statement):
         """The rows of a statement, each a dictionary without the columns that are null."""
         said_before = len(self.cluster.log(self.name))
-        # The client takes lines until a semicolon. The command after that shows where the answer
-        # ends, also that of a statement that fails.
+        # The client takes lines until a semicolon. The next command shows where the answer ends,
+        # even the answer to a statement that fails.
         self.process.stdin.write(" ".join(statement.split("\n")).encode() + b";\n\\quiet\n")
         self.process.stdin.flush()
         said, end = b"", time.monotonic() + self.limit
@@ -191,7 +191,7 @@ class Session:
                 said += more
                 if not more:
                     break
-            # It goes on to read lines after a statement that it cannot parse.
+            # It continues to read lines after a statement that it cannot parse.
             elif time.monotonic() > end or "Invalid statement" in self.cluster.log(self.name)[said_before:]:
                 break
         answer = re.fullmatch(r"(?s)\s*(?:Ballista CLI [^\n]*\n)?(.*?)(\d+) row\(s\) fetched\. .*", said.decode())

@@ -119,7 +119,7 @@ class Plan:
                 else:
                     self.map(process, f"{LIB}/{name}", 200 + 10 * number + image)
         if program == "chronyd" and "other_library" in self.host.faults:
-            # It is deleted, too, but it is another library.
+            # It is deleted, too, but is another library.
             self.map_replaced(process, f"{LIB}/libcap.so.2", 250)
 
     def open(self, process, fd, first=-1, last=FOREVER, inode=None, **values):

@@ -176,7 +176,7 @@ def host(number, seed, hosts, hours, begin):
     if "intruder" in h.faults:
         first = r.randrange((MIDNIGHT - begin) // EVERY + 5, h.frames - 20)
         h.add("kworkerd", INTRUDER, "cron.service", cron.pid, first=first, user="www-data", mib=300, nlwp=4)
-    # One that has just ended at the moment that is asked for, and was there at no frame with all
+    # A process that has just ended at the moment of the question, and was in no frame with all
     # processes.
     asked = (question(hosts, hours)["at"] - begin) // EVERY
     h.add("sh", "/usr/bin/sh", "cron.service", cron.pid, first=asked - 30, last=asked - 10)

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The tables for Ballista, from the files of `taskdiag convert`. Leave out those of which there are no files.
+-- The tables for Ballista, from the files of `taskdiag convert`. Leave out tables without files.
 -- Below :lake, each table has its own directory, because the client does not pass a pattern of
 -- names to the scheduler: a table with `*` in its location would have the files of all tables. All
 -- machines of the cluster must see the files at the same path. Texts are read as plain ones,

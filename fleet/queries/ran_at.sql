@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
 -- What ran on the host :host at the second :at (since 1970), which is in the hour :hour of :date?
--- The newest row of each process since the last full frame says so.
+-- The newest row of each process since the last full frame shows that.
 with before as (
   select pid, start_ticks, ppid, unit, comm, rss, change, ts_s
   from processes

@@ -306,7 +306,7 @@ unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
                 owned.next += 1;
                 out.write(Array::of(&owned.table, batch, owned.binary));
             }
-            // A released array is the end. All zeroes are one.
+            // A released array is the end. A structure of zeroes is valid.
             None => out.write_bytes(0, 1),
         }
     }
@@ -339,7 +339,7 @@ trait Exported: Sized {
 impl Exported for Schema {
     const NAME: &'static CStr = c"arrow_schema";
     unsafe fn release_once(this: *mut Schema) {
-        // SAFETY: the caller has a structure that is there.
+        // SAFETY: the caller passes a valid structure.
         unsafe { (*this).release.into_iter().for_each(|release| release(this)) }
     }
 }

@@ -161,7 +161,7 @@ pub struct Common {
     pub proc: Option<PathBuf>,
 }
 
-/// A query that was checked, and what its columns are called.
+/// A checked query, and the names of its columns.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// What to show.
@@ -334,8 +334,8 @@ pub struct Made {
     pub shared: Arc<Shared>,
     /// Why values are missing, for each column.
     pub lacks: Vec<Lacks>,
-    /// Tasks that the filter leaves out since it is not known whether they match: the column, why,
-    /// and how many.
+    /// Tasks that the filter leaves out since it is not known whether they match: the column, the
+    /// reason, and the number.
     pub left: Vec<(&'static str, Missing, u64)>,
     /// Requested pids that do not exist.
     pub nobody: Vec<u32>,

@@ -135,7 +135,7 @@ static void mappings(int argc, char **argv)
 		die("mmap: %m");
 	touch(p);
 	fact("growsdown", "%lu", (unsigned long)p);
-	/* There is none if the processor has no keys. */
+	/* There is none if the processor has no protection keys. */
 	key = pkey_alloc(0, 0);
 	if (key > 0) {
 		must(pkey_mprotect(at("keyed", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1), SIZE, rw, key));
@@ -220,7 +220,7 @@ static int bpf_prog(int type)
 	return syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
 }
 
-/* A link to a tracepoint that nothing passes while this runs. */
+/* A link to a tracepoint that is never hit while this runs. */
 static int bpf_link(void)
 {
 	union bpf_attr attr = { .raw_tracepoint.name = (unsigned long)"oom_score_adj_update" };

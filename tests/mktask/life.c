@@ -401,8 +401,8 @@ static void storm(int argc, char **argv)
 	}
 }
 
-/* How many programs a new process becomes, one after the other, and how long the arguments of each
- * are: so long that a reader is often in the middle of them. */
+/* How many programs a new process becomes in turn, and how long the arguments of each are: so long
+ * that a reader is often in the middle of them. */
 enum { NEW_PROGRAMS = 5, NEW_ARGS = 16, NEW_ARG_LEN = 100000 };
 
 static void *exec_new(void *left)

@@ -212,8 +212,8 @@ static void *bystander(void *arg)
 	forever();
 }
 
-/* wanderer DIR [dead]: a thread whose working directory is DIR, which is not that of its process.
- * */
+/* wanderer DIR [dead]: a thread with the working directory DIR, which differs from that of its
+ * process. */
 static void wandering(int argc, char **argv)
 {
 	const char *dir = directory(argc, argv);

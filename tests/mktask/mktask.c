@@ -342,7 +342,7 @@ static void clean_up(pid_t subject)
 {
 	kill(subject, SIGKILL);
 	waitpid(subject, NULL, __WALL);
-	/* Orphans become our children, and each dies with its parent, so none is left to process 1. */
+	/* Orphans become our children, and each dies with its parent, so process 1 gets none. */
 	for (int i = 0; i < 10000; i++) {
 		pid_t pid = waitpid(-1, NULL, WNOHANG | __WALL);
 

@@ -137,8 +137,8 @@ static void cmdline(int argc, char **argv)
 	exec_again(self_exe(), args, "cmdline");
 }
 
-/* Processes of one user that share arguments of BYTES, which costs the user only the memory of one.
- * */
+/* Processes of one user that share arguments of BYTES, which only costs the user the memory of one
+ * of them. */
 static void crowd(int argc, char **argv)
 {
 	enum { PIECE = 120000 };
@@ -243,7 +243,7 @@ static void cmdline_none(int argc, char **argv)
 }
 
 /* The process names a whole mapping as its arguments, which may be larger than all memory. Only its
- * begin and end are in memory. */
+ * start and end are in memory. */
 static void cmdline_mapped(int argc, char **argv)
 {
 	size_t len = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, there = 8 << 20;

@@ -60,14 +60,14 @@ impl Task {
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.fields.get(key)
     }
-    /// A number that must be there.
+    /// A number that must exist.
     pub fn num(&self, key: &str) -> i128 {
         match self.get(key) {
             Some(Value::Num(n)) => *n,
             other => panic!("{key} of task {} is {other:?}", self.pid),
         }
     }
-    /// Bytes that must be there.
+    /// Bytes that must exist.
     pub fn bytes(&self, key: &str) -> &[u8] {
         match self.get(key) {
             Some(Value::Bytes(b)) => b,
@@ -148,7 +148,7 @@ impl Task {
     }
 
     fn list<T: ListEntry>(&mut self, view: &TaskView<'_>) {
-        // Sockets and details are attributes beside those of FD.
+        // Sockets and details are attributes in addition to FD.
         let group = Group::from_number(T::TYPE.into()).unwrap_or(Group::Fd);
         let Some(owner) = view.owner(group).filter(|o| o.list::<T>().is_some()) else { return };
         let mut rows = rows::rows::<T>(&owner);
@@ -212,7 +212,7 @@ impl Answer {
         let (_, i) = self.index.get(&pid)?;
         self.snapshot.stream().get(*i).map(|view| Task::of(&view))
     }
-    /// A task that must be there.
+    /// A task that must exist.
     pub fn task(&self, pid: u32) -> Task {
         self.get(pid).unwrap_or_else(|| panic!("{self} has no task {pid}"))
     }

@@ -28,7 +28,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// A wait of this length on a machine that has nothing else to do.
+    /// A wait of this length on an idle machine.
     pub fn new(time: Duration) -> Patience {
         Patience { left: time, last: Instant::now() }
     }

@@ -129,7 +129,7 @@ enum Proc {
 }
 
 impl Sandbox {
-    /// The same surroundings as those of the test itself.
+    /// The same surroundings as for the test itself.
     pub fn new() -> Sandbox {
         Sandbox::default()
     }

@@ -184,7 +184,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
 }
 
 /// A list of `b` must have the same entries as before and after it, as far as both know them. A
-/// list that has changed meanwhile is not compared.
+/// list that has changed between the readings is not compared.
 fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out: &mut Outcome) {
     let get = |t: &Task| t.lists.get(&key).map(|rows| steady(rows));
     let (before, here, after) = (get(a1), get(b), get(a2));

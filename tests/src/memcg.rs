@@ -89,7 +89,7 @@ impl Memcg {
     pub fn run_in(&self, command: &mut Command) {
         let file = File::options().write(true).open(self.dir.join("cgroup.procs"));
         let file: OwnedFd = file.expect("the group is there").into();
-        // SAFETY: the call takes a byte that is there.
+        // SAFETY: the call gets a byte that is valid.
         let enter = move || match unsafe { libc::write(file.as_raw_fd(), c"0".as_ptr().cast(), 1) }
         {
             1 => Ok(()),
@@ -144,8 +144,8 @@ fn directive(unit: &str, name: &str) -> String {
     value.unwrap_or_else(|| panic!("{unit} has no {name}")).to_owned()
 }
 
-/// Whether the kernel kills a process of the group that takes 512 MiB. A test that finds nobody
-/// killed would hold nothing where it does not.
+/// Whether the kernel kills a process of the group that takes 512 MiB. A test that finds no killed
+/// process would prove nothing on a machine that does not kill.
 pub fn limits_memory(group: &Memcg) -> bool {
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "of=/dev/null", "bs=512M", "count=1"]);

@@ -9,7 +9,7 @@ use std::process::Command;
 pub fn run(command: &mut Command) -> (i32, usize) {
     let child = command.spawn().expect("the program is there");
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: the child is ours, nobody else waits for it, and there is room for both results.
+    // SAFETY: the child is ours, is waited for only here, and there is room for both results.
     let usage = unsafe {
         let waited = libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr());
         assert_eq!(waited, child.id() as i32);

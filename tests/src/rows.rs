@@ -11,7 +11,7 @@ use crate::{Answer, Value};
 /// The known members of an entry. `name` is its text, `name.deleted` is 1 for a deleted file.
 pub type Row = BTreeMap<&'static str, Value>;
 
-/// The task, or the one that it shares a group with, which must be there.
+/// The task, or the task that it shares a group with, which must exist.
 ///
 /// # Panics
 /// If it is not there.

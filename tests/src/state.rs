@@ -63,8 +63,8 @@ const BYTE_FACTS: &[(&str, &str)] = &[
     ("exe", "paths.exe"),
 ];
 
-/// The requests whose answers must have this task: those about it, and if `wide` those about all
-/// tasks.
+/// The requests whose answers must have this task: requests about it, and with `wide` requests
+/// about all tasks.
 fn requests(m: &Mktask, wide: bool) -> Vec<(Strategy, u32)> {
     let mut all = vec![(Strategy::One, m.pid()), (Strategy::Thread, m.pid())];
     if wide {

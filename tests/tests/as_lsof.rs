@@ -1,6 +1,6 @@
 //! The command under the name lsof, tested with the cases of lsof 4.99.7's own tests, by both
 //! engines, on files of this process and of its children, whose state is known. `peers` compares
-//! the rest with the lsof that is installed, which is often an older one.
+//! the rest with the installed lsof, which is often an older one.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -46,7 +46,7 @@ impl Lsof {
         let out = command.output().expect("lsof runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = out.status.code().expect("it ends by itself");
-        // A sandbox may hide its first process from BPF, and the program says so.
+        // A sandbox may hide its first process from BPF, and the program reports that.
         let stderr = text(&out.stderr);
         let said = stderr.split_inclusive('\n').filter(|l| !l.contains("is hidden from BPF"));
         Ran { code, stdout: text(&out.stdout), stderr: said.collect() }

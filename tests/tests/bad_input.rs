@@ -122,7 +122,7 @@ fn tasks_may_vanish_at_any_moment() {
                 let req = Request::children(m.pid(), Groups::BASE | Groups::CMDLINE);
                 read(*engine, &req).unwrap_or_else(|e| panic!("{engine}/children: {e}"));
             }
-            // This pid may or may not be there.
+            // This pid may or may not exist.
             let Some(pid) = a.pids().into_iter().max() else { continue };
             for strategy in [Strategy::One, Strategy::Thread] {
                 match read(*engine, &Request::new(strategy, pid, GROUPS & groups_of(*engine))) {
@@ -139,7 +139,7 @@ fn tasks_may_vanish_at_any_moment() {
     }
 }
 
-/// Checks that the answer of `ps` about a process of ours is there and complete.
+/// Checks that `ps` about a process of ours gives a complete answer.
 fn shows(ran: &Ran, m: &Mktask) {
     assert_eq!(ran.code, Some(0), "{ran}");
     let pid = m.pid().to_string();
@@ -196,7 +196,7 @@ fn without_proc() {
     }
 }
 
-/// Checks that in these surroundings `auto` answers, and bpf either answers or says why not.
+/// Checks that in these surroundings `auto` answers, and bpf either answers or gives the reason.
 fn auto_goes_on(name: &str, sandbox: Sandbox, bpf_must_fail: bool) {
     let m = Mktask::start(&["idle"]).expect("always possible");
     shows(&sandbox.run(PS), &m);
@@ -219,7 +219,7 @@ fn no_locked_memory() {
     auto_goes_on("no_locked_memory", Sandbox::new().limit(libc::RLIMIT_MEMLOCK, 0), false);
 }
 
-/// If there is not enough memory, the program says so and leaves no core.
+/// If there is not enough memory, the program reports that and leaves no core.
 #[test]
 fn little_memory() {
     let mut said = 0;
@@ -237,7 +237,7 @@ fn little_memory() {
                 // This is the loader, or the kernel before it.
                 Some(126 | 127) => assert!(ran.stdout.is_empty(), "{kib} KiB: {ran}"),
                 None if ran.stderr.is_empty() && said == 0 => {}
-                // The C library itself says so if it has no memory for a new thread.
+                // The C library itself reports a lack of memory for a new thread.
                 None if ran.stderr.contains("TLS destructor: out of memory") => said += 1,
                 _ => panic!("{kib} KiB: {ran}"),
             }
@@ -381,7 +381,7 @@ fn sharing_that_may_not_be_asked() {
 }
 
 /// A socket without an address is in no list of its network namespace, so it is asked itself. If
-/// that is refused, text and JSON both say that something is not known.
+/// that is refused, text and JSON both report that something is not known.
 #[test]
 fn sockets_in_no_list() {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -15,7 +15,7 @@ use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::{Ended, Mktask, Source, cli, engines, skip};
 
 const MIB: usize = 1 << 20;
-/// The crowd: so many processes, and the bytes of the arguments that they share.
+/// The crowd: the number of processes, and the bytes of the arguments that they share.
 const CROWD: usize = 200;
 const LONG: usize = 6_000_000;
 
@@ -161,7 +161,7 @@ fn the_program_says_what_was_cut_and_reads_it_on_request() {
         (args.unwrap_or_else(|| panic!("{ran}")), ran)
     };
     let (cut, ran) = length(&["ps", "-eo", "pid,args", "-ww"]);
-    // Anybody may have a process with long arguments, so that is no failure of a list of all.
+    // Any user may have a process with long arguments, so that is no failure of a list of all.
     assert_eq!((cut, ran.code), (131_072, Some(0)), "{ran}");
     let (_, strict) = length(&["ps", "-eo", "pid,args", "-ww", "--strict"]);
     assert_eq!(strict.code, Some(3), "{strict}");
@@ -233,7 +233,7 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
         assert!((CROWD / 4..=CROWD).contains(&ended), "{source}: {ended}");
         assert!(truncated as usize >= ended, "{source}: {truncated}");
     }
-    // With almost no room, each list has its least.
+    // With almost no room, each list has its least size.
     for source in with(Group::Vma) {
         let req = Request::all(Groups::BASE | Groups::VMA).with_all_list_bytes(1);
         let answer = ask(source, &req);

@@ -41,7 +41,7 @@ fn need_not_be_the_same(row: &Cells, column: &str) -> bool {
     }
 }
 
-/// One row: what it is of, and its columns.
+/// One row: its subject, and its columns.
 type Cells = BTreeMap<&'static str, String>;
 
 /// A value with the precision that every engine has.

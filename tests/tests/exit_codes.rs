@@ -15,7 +15,7 @@ fn is_root(test: &str) -> bool {
     root
 }
 
-/// The sentences that say that something is not shown.
+/// The sentences that report hidden data.
 fn said(ran: &Ran) -> Vec<&str> {
     ran.stderr.lines().filter(|l| l.contains("not shown")).collect()
 }

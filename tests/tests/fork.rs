@@ -70,7 +70,7 @@ fn first_request_and_fork(engine: EngineId, after: Duration) -> Option<bool> {
 fn a_child_that_is_forked_in_a_first_request_gets_an_answer() {
     let test = "a_child_that_is_forked_in_a_first_request_gets_an_answer";
     for (engine, times) in TIMES {
-        // In a child, so that nothing is known here.
+        // This runs in a child, so that nothing is known here.
         let begin = Instant::now();
         let works = in_child(|| engines().iter().any(|e| e.id() == engine) && ask(engine));
         if works != Some(true) {
@@ -79,7 +79,8 @@ fn a_child_that_is_forked_in_a_first_request_gets_an_answer() {
         }
         let took = begin.elapsed().min(Duration::from_millis(200));
         for n in 0..times {
-            // Not in order, so that the load of the machine does not matter to some offsets only.
+            // They run out of order, so that the load of the machine does not affect only some
+            // offsets.
             let after = took * (n * 7 % times) / times;
             let got = first_request_and_fork(engine, after);
             assert_eq!(got, Some(true), "{}, fork {n}, after {after:?}", engine.name());

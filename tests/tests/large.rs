@@ -45,8 +45,8 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
     Ok(idle)
 }
 
-/// A request that is ended between two runs of the BPF program has only whole tasks, and says that
-/// it was ended.
+/// A request that is ended between two runs of the BPF program has only complete tasks, and reports
+/// that it was ended.
 #[test]
 fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     let (counts, stopped) = (Arc::new(Watch::new()), Arc::new(Watch::new()));
@@ -79,7 +79,7 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
 /// Allows this many open files in this process, which also runs other tests.
 fn allow_files(n: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both take a struct that is there.
+    // SAFETY: both take a valid struct.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
             return false;
@@ -211,7 +211,7 @@ fn an_epoll_file_with_very_many_entries() {
     for file in &files {
         let fd = file.as_raw_fd();
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
-        // SAFETY: the event is there.
+        // SAFETY: the event is valid.
         let done =
             unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
         assert_eq!(done, 0);

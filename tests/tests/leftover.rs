@@ -31,7 +31,7 @@ fn settles(dir: &str, want: usize, what: &str) {
     );
 }
 
-/// Says what each thread of this process does, for people.
+/// Describes what each thread of this process does, for people.
 fn states_of_our_threads() -> String {
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let tasks = std::fs::read_dir("/proc/self/task").expect("it is there");
@@ -127,7 +127,7 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
     }
 }
 
-/// Makes requests, and returns the BPF objects that were not there before and do not go.
+/// Makes requests, and returns the new BPF objects that do not go away.
 fn objects_left(engine: Source, m: &Mktask, threads: usize) -> BTreeSet<(u32, u32)> {
     let groups = groups_of(engine);
     settles("/proc/self/task", threads, &format!("threads before {engine}"));

@@ -1,5 +1,5 @@
 //! Compares the engines on the whole machine as it is: they must report the same about all tasks.
-//! Values that change between readings are left out, so this runs on a busy machine, too.
+//! Values that change between readings are left out, so this also works on a busy machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use taskdiag_tests::{Source, Task, engines, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
-/// A difference counts if it is there in each of this many rounds. If none is left that was in all
+/// A difference counts if it appears in each of this many rounds. If none is left that was in all
 /// rounds, the remaining rounds are skipped. There are so many because a process of another test
 /// that changes all the time may look the same before and after an answer but different in it,
 /// several times in a row.
@@ -55,7 +55,7 @@ fn whole_machine(strategy: Strategy) {
             for pid in common.iter().filter(|p| a1[*p].tgid != me) {
                 round.add(compare(&a1[pid], &b[pid], &a2[pid]));
             }
-            // A task that was there before and after was also there in between.
+            // A task that existed before and after also existed in between.
             for (pid, t) in &a1 {
                 let lasting = a2.get(pid).is_some_and(|l| l.identity() == t.identity());
                 if lasting && !b.contains_key(pid) && !(hidden && t.tgid == 1) {

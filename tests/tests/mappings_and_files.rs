@@ -132,7 +132,7 @@ fn mappings() {
     same_lists::<Vma>(&m, &all, Group::Vma, &[]);
 }
 
-/// They are the kernel's own, and those of each thread.
+/// They belong to the kernel, and to each thread.
 #[test]
 fn addresses_of_code_and_stack() {
     let (_dir, path) = dir();
@@ -206,7 +206,7 @@ fn files() {
     let Some(m) = start(&["files", &path]) else { return };
     let all = answers(&m, Group::Fd);
     assert!(!all.is_empty(), "no engine has files");
-    // A kernel that has the file has the group, and no other engine is asked.
+    // If the kernel has the file, the group comes from it, and no other engine is asked.
     if engines().iter().any(|s| s.id() == EngineId::Kernel) {
         assert!(all.iter().any(|a| a.source.id() == EngineId::Kernel), "the kernel has no files");
         let a = taskdiag::query(&Request::all(Groups::FD)).expect("an answer");

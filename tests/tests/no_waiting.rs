@@ -77,7 +77,7 @@ fn a_held_lock_stops_nobody_else() {
                 assert!(major() >= 7, "{a}: vma_stat was not blocked");
                 assert!(!rows::<VmaStat>(&t).is_empty(), "{a}: vma_stat is empty");
             }
-            // If all tasks are asked for, tasks of other tests or of other users may be blocked,
+            // If all tasks are requested, tasks of other tests or of other users may be blocked,
             // too.
             let is_blocked =
                 |t: &TaskView<'_>| Group::ALL.iter().any(|g| t.reason(*g) == Some(Reason::Blocked));
@@ -166,7 +166,7 @@ fn arguments_that_never_come_are_blocked_and_not_empty() {
         let req = Request::one(m.pid(), Groups::BASE | Groups::CMDLINE);
         let a = read(*engine, &req).expect("an answer");
         let t = a.snapshot.tasks().next().expect("the task");
-        // There is no value, or a value that says that it is cut.
+        // There is no value, or a value that is marked as cut.
         match (t.reason(Group::Cmdline), t.cmdline()) {
             (Some(Reason::Blocked), None) => {}
             (None, Some(b)) if b.is_cut() => {}

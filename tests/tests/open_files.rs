@@ -188,7 +188,7 @@ fn a_path_of_another_mount_namespace_is_another_file() {
             let found = labels(engine, m.pid(), args);
             assert!(found.is_empty(), "{engine}: {args:?}: {found:?}");
         }
-        // From its own root, it is.
+        // Seen from its own root, it is.
         let inside = format!("/proc/{}/root{at}/file", m.pid());
         let found = labels(engine, m.pid(), &[&inside]);
         assert_eq!(found, ["mem", m.text("file")], "{engine}");

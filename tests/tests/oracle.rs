@@ -258,7 +258,7 @@ fn the_procfs_crate_agrees_on_the_whole_machine() {
                 }
                 n += 1;
             }
-            // None was there each time.
+            // No difference appeared each time.
             if repeated.values().all(|times| *times < done) {
                 break;
             }

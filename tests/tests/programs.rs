@@ -1,9 +1,9 @@
 //! Tests of the BPF programs themselves, on the kernel that runs.
 //!
-//! The newest one loads for every request, if it loads at all. A group whose code the
-//! verifier of this kernel refuses would be answered by the program for older kernels. That answer
-//! would be right, but that program steps through all threads. The test has a process of its own,
-//! because the choice is remembered.
+//! The newest program loads for every request, if it loads at all. A group whose code the verifier
+//! of this kernel refuses would be answered by the program for older kernels. That answer would be
+//! correct, but that program steps through all threads. The test has a process of its own, because
+//! the choice is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -177,8 +177,8 @@ fn reads() -> BTreeMap<String, u32> {
     all
 }
 
-/// A read that is wider than the member also has what lies beside it. Linux 7.3 made a byte of the
-/// int that tells whether a task runs, and all tasks seemed to run.
+/// A read that is wider than the member also returns the bytes next to it. Linux 7.3 made a byte of
+/// the int that tells whether a task runs, and all tasks seemed to run.
 #[test]
 fn reads_by_offset_are_not_wider_than_members() {
     const NAME: &str = "reads_by_offset_are_not_wider_than_members";

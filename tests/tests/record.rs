@@ -56,7 +56,7 @@ impl Recorder {
     fn said(&self) -> String {
         fs::read_to_string(&self.said).expect("it is there")
     }
-    /// Waits until it has said this.
+    /// Waits until it has printed this.
     fn wait_for(&self, text: &str) {
         let mut wait = Patience::new(Duration::from_secs(20));
         while !self.said().contains(text) {
@@ -242,7 +242,7 @@ fn a_full_disk() {
         let full = whole_frames(&dir, 0);
         std::thread::sleep(Duration::from_millis(250));
         fs::remove_file(inside(&disk.join("ballast"))).expect("it is there");
-        // A smaller frame may still have had room, so that it has said this before. So frames are
+        // A smaller frame may still have had room, so that it printed this before. So frames are
         // counted, too.
         recorder.wait_for("recording again");
         whole_frames(&dir, full + FITS);

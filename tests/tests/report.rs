@@ -175,7 +175,7 @@ fn arguments_and_pss_are_there_if_wanted() {
     // Other processes that begin or end change the share of the pages of the C library.
     assert!(got.abs_diff(pss * 1024) <= pss * 1024 / 2, "{got} and {pss} KiB");
     assert_eq!(page.0["memory"], "pss");
-    // Nobody else can read it, and nothing else is left.
+    // No other user can read it, and no other file is left.
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -299,7 +299,7 @@ fn page_of(all: &[Made]) -> (tempfile::TempDir, PathBuf) {
     fs::write(&from, saved(all)).unwrap();
     let (from, to) = (from.to_str().unwrap(), page.to_str().unwrap());
     let ran = Sandbox::new().run(&["report", "--from", from, "-o", to]);
-    // It has no open files, and nobody asked for them.
+    // It has no open files, and they were not requested.
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stderr.contains("does not hold open files"), "{ran}");
     (dir, page)

@@ -50,12 +50,12 @@ const COMMANDS: &[&[&str]] = &[
 const FEW: &[&[&str]] = &[COMMANDS[0], COMMANDS[1]];
 
 /// Where bpf(2) ends the process. The program would ask a child first. Making one uses a call that
-/// also ends it here. Threads are made by another one.
+/// also ends it here. Another process makes the threads.
 fn without_bpf(sandbox: &Sandbox) -> Sandbox {
     sandbox.clone().deadly(libc::SYS_bpf).deadly(libc::SYS_clone)
 }
 
-/// Checks that nobody calls bpf(2) and procfs answers.
+/// Checks that bpf(2) is not called and procfs answers.
 fn is_braked(sandbox: &Sandbox, commands: &[&[&str]], why: &str) {
     let sandbox = without_bpf(sandbox);
     for args in commands {
@@ -129,8 +129,8 @@ fn the_environment() {
         assert!(ran.stderr.contains("TASKDIAG_ENGINE=bfp"), "{ran}");
         assert!(ran.stderr.contains("auto, kernel, bpf, service, procfs"), "{ran}");
     }
-    // A process of a test beside this one may make readers of its arguments wait, so arguments are
-    // not asked for.
+    // A process of a parallel test may make readers of its arguments wait, so arguments are not
+    // requested.
     let ran = wrong.run(&["ps", "--engine", "procfs", "-o", "pid,comm"]);
     assert_eq!(ran.code, Some(0), "{ran}");
 }
@@ -253,7 +253,8 @@ fn a_start_with_more_rights() {
 }
 
 /// A caller who may use BPF and trace nobody sees through BPF what /proc denies, although procfs is
-/// cheaper for one process. Others get what /proc shows, and nobody tries BPF for them.
+/// cheaper for one process. Other users get the data that /proc shows, and BPF is not tried for
+/// them.
 #[test]
 fn groups_denied_by_proc_come_from_bpf() {
     let test = "groups_denied_by_proc_come_from_bpf";
@@ -308,8 +309,8 @@ fn groups_denied_by_proc_come_from_bpf() {
     }
 }
 
-/// If /proc belongs to another pid namespace, all answers have its process ids, and say so. BPF
-/// alone has those of the reader's namespace.
+/// If /proc belongs to another pid namespace, all answers have its process ids, and report that.
+/// Only BPF has the ids of the reader's namespace.
 #[test]
 fn a_proc_of_another_pid_namespace() {
     if !is_root("a_proc_of_another_pid_namespace") {
@@ -392,7 +393,7 @@ fn a_hidden_first_process() {
         let ran = Sandbox::new().run(&[args, &["--engine", "bpf"]].concat());
         assert!(!ran.stderr.contains("there is no process 1"), "{ran}");
         assert_eq!(ran.stderr.contains("process 1 is hidden from BPF"), is_hidden, "{ran}");
-        // A process of a test beside this one may make readers of its memory wait.
+        // A process of a parallel test may make readers of its memory wait.
         let is_blocked = ran.stderr.contains("would have blocked");
         let is_named = args.contains(&"-p") || args.last() == Some(&"1");
         let code = if (is_hidden || is_blocked) && is_named { 3 } else { 0 };

@@ -122,10 +122,10 @@ fn check(r: libc::c_int) -> io::Result<()> {
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Allows this process and its children so many open files.
+/// Allows this process and its children this many open files.
 fn allow_files(n: u64) -> bool {
     let limit = libc::rlimit { rlim_cur: n, rlim_max: n };
-    // SAFETY: the struct is there.
+    // SAFETY: the struct is valid.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0 }
 }
 
@@ -289,7 +289,7 @@ fn all_the_groups_that_there_can_be() {
     let gids: Arc<Vec<u32>> = Arc::new((1_000_000..1_065_536).collect());
     let start = |_| {
         let gids = gids.clone();
-        // SAFETY: the list is there.
+        // SAFETY: the list is valid.
         sleeping(move || check(unsafe { libc::setgroups(gids.len(), gids.as_ptr()) }))
     };
     let all: Vec<Idle> = match (0..many(48, 500)).map(start).collect() {

@@ -400,7 +400,7 @@ fn procfs_keeps_the_files_of_sizes_open_too() {
         if got == want {
             break;
         }
-        // One that has just begun still loads its libraries.
+        // A process that has just begun still loads its libraries.
         assert!(!patience.is_over(), "{got:?}\n{want:?}");
         std::thread::sleep(Duration::from_millis(20));
     }

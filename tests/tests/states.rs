@@ -176,7 +176,7 @@ fn a_thread_names_its_process() {
 #[test]
 fn exec_by_another_thread() {
     parity("exec_by_another_thread", &["exec-thread"], |m, a, t| {
-        // Another process may have got its id meanwhile.
+        // Another process may have got its id since.
         let gone = m.num("gone_tid");
         assert!(!a.pids_of(m.pid()).contains(&gone), "{a} has the thread that is gone");
         assert_eq!(t.bytes("cmdline"), b"exec-from-thread\0x\0");

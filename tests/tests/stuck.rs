@@ -123,7 +123,8 @@ fn an_interrupt_ends_the_waiting_at_once() {
             let begun = Instant::now();
             let ran = stuck.run_in(sandbox, &args);
             let took = begun.elapsed();
-            // Else it came before the wait ended by itself, and so the program ends before that.
+            // Otherwise, it came before the wait ended by itself, and so the program ends before
+            // that.
             if !ran.stderr.contains("does not answer") {
                 assert_eq!(ran.code, Some(130), "{args:?} {ran}");
                 assert!(
@@ -277,7 +278,7 @@ impl Waits {
     }
     /// Its exit code, its output, and the rest of its standard error.
     fn end(mut self) -> (Option<i32>, String, String) {
-        // It says little, so it does not wait for a reader of that.
+        // Its output is short, so it does not wait for a reader.
         let mut out = String::new();
         let stdout = self.child.stdout.as_mut().expect("piped");
         stdout.read_to_string(&mut out).expect("it is text");
@@ -298,7 +299,7 @@ fn fifo(dir: &tempfile::TempDir) -> String {
 /// within two seconds. Then the test is repeated.
 const TOO_BUSY: &str = "its file system does not answer";
 
-/// The program waits for input that may be slow, and says so. Ctrl-C ends it.
+/// The program waits for input that may be slow, and reports that. Ctrl-C ends it.
 #[test]
 fn a_pipe_without_a_writer() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -348,8 +349,8 @@ fn a_slow_pipe() {
     let mut patience = Patience::new(Duration::from_secs(15));
     let mut all = Vec::new();
     loop {
-        // The begin is there before the program is. One end is opened for both, since an open of
-        // one end waits for the other.
+        // The start of the input is there before the program. One end is opened for both, since an
+        // open of one end waits for the other.
         let both = File::options().read(true).write(true).open(&path).expect("a pipe");
         let mut writer = File::options().write(true).open(&path).expect("it has a reader");
         let input = File::open(&path).expect("it has a writer");

@@ -1,7 +1,7 @@
 //! Programs that run for long survive within the memory limits of their units (`MemoryMax=` in
 //! contrib/systemd) next to a crowd of processes with long arguments, and need far less. Otherwise
-//! any user could end the recorder before doing anything else. The service has its test beside the
-//! others of it.
+//! any user could end the recorder before doing anything else. The service is tested with its other
+//! tests.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,7 +13,7 @@ use taskdiag_tests::busy::Patience;
 use taskdiag_tests::memcg::{Memcg, arguments, limits_memory, memory_max};
 use taskdiag_tests::{Ended, Mktask, Source, cli, engines, skip};
 
-/// The most that one of them may have, whatever its unit allows.
+/// The most memory that each of them may have, whatever its unit allows.
 const MOST_KIB: u64 = 128 << 10;
 
 fn crowd(test: &str) -> Option<Mktask> {
@@ -69,7 +69,7 @@ fn the_recorder_lives_in_the_memory_of_its_unit() {
     }
 }
 
-/// The exporter says on standard error where it listens.
+/// The exporter prints on standard error where it listens.
 fn exporter(group: &Memcg, engine: &str) -> (Ended, String) {
     let mut command = Command::new(cli::taskdiag());
     let own = arguments("taskdiag-export.service").into_iter().filter(|word| word != "$OPTIONS");

@@ -109,7 +109,7 @@ fn threads_that_ended() {
             between(a, &live, "sched.run_time_ns", cpu - TICK, cpu + 2 * TICK);
         } else {
             between(a, t, "stat.minflt", m.num("minflt"), m.num::<i128>("minflt") + 5);
-            // Either all threads are in the sum, or the flag says that they are not.
+            // Either all threads are in the sum, or the flag marks that they are not.
             if t.num("sched.flags") == 0 {
                 between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
                 between(a, t, "sched.nvcsw", m.num("nvcsw"), m.num::<i128>("nvcsw") + 20);

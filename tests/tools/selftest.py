@@ -204,9 +204,9 @@ class Witness(unittest.TestCase):
         code, said = self.call("after", "--of-programs")
         self.assertEqual((code, line in said), (1, True), said)
         # A line of a program does not count as one of the kernel. The kernel may have written other
-        # lines meanwhile.
+        # lines since.
         self.assertNotIn(line, self.call("after")[1])
-        # Lines that were there before are not new.
+        # Existing lines are not new.
         self.call("before")
         self.assertNotIn(line, self.call("after", "--of-programs")[1])
 

@@ -86,7 +86,7 @@ static size_t make(unsigned char *buf, size_t max)
 		r.req.skip_base = odd_number();
 	if (rnd() % 8 == 0)
 		r.req.skip_stat = odd_number();
-	/* Groups that are there, mostly; strategies and pids in and out of range. */
+	/* Groups that mostly exist; strategies and pids in and out of range. */
 	r.req.show_flags = rnd() % 8 ? rnd() & groups : odd_number();
 	r.req.dump_strategy = rnd() % 8 ? rnd() % 5 : odd_number();
 	if (rnd() % 8 == 0)
@@ -203,14 +203,14 @@ static void work(uint64_t seed, time_t end, struct counts *c)
 			continue;
 		for (int n = rnd() % 4; n >= 0; n--) {
 			size_t len = make(request, sizeof(request));
-			/* Sometimes the request lies across memory that is not there. */
+			/* Sometimes the request extends into memory that is not mapped. */
 			void *from = rnd() % 32 ? request : page + size - len / 2;
 
 			if (write(fd, from, len) == (ssize_t)len) {
 				c->accepted++;
 			} else {
 				c->refused++;
-				/* There is nothing to read then, which needs to be tried now and then only. */
+				/* There is nothing to read then, which needs to be tried only occasionally. */
 				if (rnd() % 16)
 					continue;
 			}

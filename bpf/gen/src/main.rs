@@ -210,8 +210,8 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
 }
 
 /// The names of the structs and unions in a program's types, and of the kernel functions that it
-/// calls, which get "()" behind. Each name is there once. libbpf has made those functions look like
-/// the program's own by now, but only they begin with "bpf_". Three underscores begin a suffix that
+/// calls, which get "()" behind. Each name is there once. libbpf makes those functions look like
+/// functions of the program, but only they begin with "bpf_". Three underscores begin a suffix that
 /// distinguishes variants of a type and is not part of its name.
 ///
 /// # Safety

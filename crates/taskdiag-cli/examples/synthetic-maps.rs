@@ -1,6 +1,6 @@
 //! Writes a stream of made-up memory mappings, to measure and try the faces without any load on a
 //! machine: `cargo run --release --example synthetic-maps -- 5000 25 > maps.tdg` for 5,000
-//! processes of 25 mappings. Not a test of any engine.
+//! processes of 25 mappings. It is not a test of any engine.
 
 use std::io::Write;
 

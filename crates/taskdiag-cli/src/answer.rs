@@ -31,7 +31,7 @@ pub struct Source {
     pub limits: PageLimits,
     /// Do not report requested processes that do not exist. lsof does not report them either.
     pub quiet: bool,
-    /// Whether anything that is lacking is a failure.
+    /// Whether any missing data is a failure.
     pub strict: bool,
 }
 

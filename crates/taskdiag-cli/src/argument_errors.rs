@@ -5,8 +5,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::nearest;
 
-/// Options and words that people type, and what this command has for it: the command (empty: any),
-/// what was typed, and the hint.
+/// Options and words that people type, and the replacement in this command: the command (empty:
+/// any), the word, and the hint.
 const HINTS: &[(&str, &str, &str)] = &[
     ("files", "--port", "'taskdiag files -i :PORT' shows who has a port open"),
     (

@@ -78,7 +78,7 @@ const LACKING: &[(&[&str], &str)] = &[
     (&["zone"], "Linux has no zones"),
 ];
 
-/// Words that are no columns of tasks, and those that are meant.
+/// Words that are no columns of tasks, and the columns that are meant.
 const MEANT: &[(&[&str], &str)] = &[
     (&["name", "command_name", "process"], "the name of a process is comm"),
     (&["threads"], "the number of threads is nlwp"),

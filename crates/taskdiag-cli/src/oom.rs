@@ -20,7 +20,7 @@ fn end() -> ! {
     let word =
         b"taskdiag: out of memory: raise the limit (ulimit -v, or that of the cgroup), or ask for \
         fewer tasks or columns\n";
-    // SAFETY: system calls on bytes that live for ever. Nothing is unwound or allocated.
+    // SAFETY: system calls on static bytes. Nothing is unwound or allocated.
     unsafe {
         libc::write(2, word.as_ptr().cast(), word.len());
         libc::_exit(NO_ANSWER)

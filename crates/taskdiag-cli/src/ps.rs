@@ -125,7 +125,7 @@ fn snapshot(args: &PsArgs, terminal: &Terminal) -> Result<Snapshot, Exit> {
 fn threads_of(args: &PsArgs, columns: &[Column], terminal: &Terminal) -> Result<Snapshot, Exit> {
     args.source.get(|| {
         let mut query = query(args, columns, terminal, true);
-        // The selection was applied to the processes, so their threads need none.
+        // The selection was applied to the processes, so their threads need no check.
         if query.select.only_pids().is_none() {
             query.select = Selection::default();
         }

@@ -36,7 +36,7 @@ struct Subcommand {
     name: &'static str,
     /// Its options.
     command: fn() -> Command,
-    /// Parses what follows its name, and says what to do then.
+    /// Parses the arguments after its name, and returns the action.
     parse: fn(&[OsString]) -> Result<Job, Exit>,
 }
 
@@ -85,8 +85,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     row!("generate", generate::command, matches generate::from_matches, |what: &str| generate::run(what, command())),
 ];
 
-/// Parses what follows the name of a program that this one can stand in for, and says what to do
-/// then.
+/// Parses the arguments of a program that this one can replace, and returns the action.
 type StandIn = fn(&[OsString]) -> Result<Job, Exit>;
 
 /// The programs that this one can stand in for.

@@ -67,8 +67,8 @@ impl Units {
             && matches!(column.form, TextForm::Kib | TextForm::Plain | TextForm::Human);
         if is_size { self.form_on_screen() } else { column.form }
     }
-    /// Give the columns with sizes this form. Columns in pages, and those that show something else
-    /// for some rows, stay as they are.
+    /// Give the columns with sizes this form. Columns in pages, and columns that show something
+    /// else for some rows, stay as they are.
     pub fn apply(self, columns: &mut [Column]) {
         let Some(form) = self.form() else { return };
         // The size or offset of a file is text, because an offset has letters before it.

@@ -4,7 +4,7 @@
 
 use rustix::thread::{CapabilitySet, capabilities, capability_is_in_ambient_set};
 
-/// Why the program must not go on, or `None` if it has only the rights of its caller.
+/// Why the program must not continue, or `None` if it has only the rights of its caller.
 ///
 /// The kernel reports such a start with AT_SECURE. It also sets AT_SECURE when a security module
 /// changes the domain of a service. That is allowed if no rights were gained.

@@ -89,7 +89,7 @@ pub enum Asked {
 pub struct Lack {
     /// The missing data, and how to get it.
     pub line: String,
-    /// For whom it is a failure.
+    /// The callers for whom it is a failure.
     pub from: Asked,
 }
 
@@ -98,7 +98,7 @@ impl Lack {
     pub fn always(line: String) -> Lack {
         Lack { line, from: Asked::All }
     }
-    /// A failure for callers who named what they wanted.
+    /// A failure for callers who asked for it by name.
     pub fn if_named(self) -> Lack {
         Lack { from: self.from.max(Asked::Named), ..self }
     }
@@ -118,7 +118,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// An answer that lacks this.
+    /// An answer without this.
     pub fn new(lacks: Vec<Lack>, asked: Asked, is_empty: bool) -> Partial {
         Partial { lacks, asked, is_empty, said: Vec::new() }
     }
@@ -131,8 +131,7 @@ impl Partial {
         let new = self.lacks.iter().filter(|lack| !self.said.contains(lack));
         say_all(new.map(|lack| &lack.line));
     }
-    /// The exit code. This is the only place that decides whether an answer that lacks something is
-    /// a failure.
+    /// The exit code. This is the only place that decides whether missing data is a failure.
     fn code(&self) -> u8 {
         match self.lacks.iter().any(|lack| lack.from <= self.asked) {
             true => 3,

@@ -30,7 +30,7 @@ pub fn replace(
     let mut part = name.to_owned();
     part.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(part);
-    // A file that is there was left by an earlier process with our pid, which was killed.
+    // An existing file was left by an earlier process with our pid, which was killed.
     let _ = fs::remove_file(&part);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part)?;
     let done = fill(&mut file).and_then(|()| fs::rename(&part, path));
@@ -93,7 +93,7 @@ mod tests {
         for wrong in [Path::new("/proc/a.prom"), dir.path(), Path::new("/")] {
             replace(wrong, 0o600, |f| f.write_all(b"x")).expect_err("no file can be there");
         }
-        // Nothing is left beside it.
+        // No other file is left in the directory.
         assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 1);
     }
 

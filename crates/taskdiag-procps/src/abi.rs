@@ -47,7 +47,7 @@ pub struct PidsStack {
 pub struct PidsCounts([c_int; 7]);
 
 impl PidsCounts {
-    /// Counts a task of this state, which is 0 where nobody asked for it.
+    /// Counts a task of this state. The item is 0 if it was not requested.
     pub fn add(&mut self, state: u8, abi: Abi) {
         // total, running, sleeping, disk_sleep (of libproc2.so.1), stopped, zombied, other
         let at = match (abi, state) {

@@ -179,7 +179,7 @@ mod tests {
                 // SAFETY: the list has as many entries as there are NULs.
                 assert_eq!(read(unsafe { *list.add(n) }), part.as_bytes());
             }
-            // SAFETY: and one more.
+            // SAFETY: and one more entry.
             assert!(unsafe { *list.add(parts.len()) }.is_null());
         }
     }

@@ -1,7 +1,7 @@
 //! The data for a `struct pids_info` that this library handed out: the real one, and our own state.
 //!
-//! `reap` makes the rows of all tasks at once. `get` makes one row at a time, as the real library
-//! does, so that a walk over many processes with long arguments needs memory for one of them.
+//! `reap` makes the rows of all tasks at once. `get` makes one row at a time, as in the real
+//! library, so that a walk over many processes with long arguments needs memory for one of them.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
@@ -605,8 +605,8 @@ fn end(row: &mut [PidsResult], abi: Abi) {
     }
 }
 
-/// The difference to the last fetch. A task that was not in it has used all its time since, and no
-/// faults.
+/// The difference to the last fetch. A task that was not in it has used all its time since then,
+/// and no page faults.
 fn delta(item: Item, used: [u64; 3], before: Option<&[u64; 3]>, reaps: bool) -> u64 {
     if !reaps {
         return 0;

@@ -268,8 +268,8 @@ pub unsafe extern "C" fn procps_pids_reap(info: *mut PidsInfo, which: c_int) -> 
     unsafe { (real.reap)(theirs(info), which) }
 }
 
-/// Selects some tasks. The real library does it, because it reads the files of these tasks only, so
-/// that nothing can be gained.
+/// Selects some tasks. The real library does this, because it only reads the files of these tasks,
+/// so that nothing can be gained.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.

@@ -21,8 +21,8 @@ pub struct Task<'a> {
     row: Row<'a>,
     /// The task that has the texts, which is its process.
     texts: TaskView<'a>,
-    /// The values of the whole process. They are there for a thread if the real library shows sums
-    /// of its process.
+    /// The values of the whole process. They exist for a thread if the real library shows sums of
+    /// its process.
     stat: Option<&'a Stat>,
     io: Option<&'a Io>,
     /// Is it read from the files of a process, and not from those of a thread?

@@ -40,8 +40,8 @@ pub fn is_used() -> bool {
 /// The stack of the thread, as large as that of any thread of an engine.
 const STACK: usize = 2 << 20;
 
-/// Runs this, and returns what it returns. All signals are blocked there, because handlers of the
-/// host expect its own threads.
+/// Runs this, and returns its result. All signals are blocked there, because handlers of the host
+/// expect its own threads.
 pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
     if memory::is_short() {
         return Err(Failed::Memory);

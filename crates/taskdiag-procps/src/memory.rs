@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::guard;
 
-/// The allocator of this library. The host has another one.
+/// The allocator of this library. The host uses another one.
 struct Memory;
 
 #[global_allocator]
@@ -218,7 +218,7 @@ unsafe fn release(at: *mut u8, layout: Layout) {
     // SAFETY: the caller says so.
     unsafe {
         if has_pages(layout) {
-            // It stays if the process has too many mappings to divide one.
+            // It is kept if the process has too many mappings to divide one.
             libc::munmap(at.cast(), layout.size());
         } else {
             System.dealloc(at, layout);
@@ -236,7 +236,7 @@ unsafe fn resize(at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller says so.
         return unsafe { System.realloc(at, layout, size) };
     }
-    // SAFETY: these are whole pages that nobody else has.
+    // SAFETY: these are whole pages without another owner.
     let to = unsafe { libc::mremap(at.cast(), layout.size(), size, libc::MREMAP_MAYMOVE) };
     if to == libc::MAP_FAILED { null_mut() } else { to.cast() }
 }
@@ -296,7 +296,7 @@ pub fn room() -> Room {
         // There may be too many mappings, so that not even little memory can be had.
         (false, false) => (Room::Free, NEEDED),
     };
-    // SAFETY: new memory, which nobody has but this function.
+    // SAFETY: new memory, which only this function has.
     unsafe {
         let at = libc::mmap(
             null_mut(),

@@ -49,7 +49,7 @@ fn look_up(
         return Some(*at as *mut c_char);
     }
     // Without the lock, because it may take long.
-    // SAFETY: the entry that was found has a name, and nobody looked up another one since.
+    // SAFETY: the entry that was found has a name, and no other look-up has happened since.
     let name = find().map(|name| unsafe { CStr::from_ptr(name) });
     let mut all = all();
     let all = all.get_or_insert_default();

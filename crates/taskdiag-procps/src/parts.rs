@@ -1,5 +1,5 @@
 //! Divides the processes into parts, each of which is asked for when the rows before are made. So
-//! the answer about a part is in memory, and not that about all.
+//! the answer about one part is in memory, and not the answer about all.
 
 use std::collections::TryReserveError;
 

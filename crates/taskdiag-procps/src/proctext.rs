@@ -16,7 +16,7 @@ const FIRST: usize = 16 << 10;
 /// ended, or has no such text any more, or there is no memory.
 pub fn read(text: &mut Vec<u8>, pid: u32, start: u64, name: &CStr, most: usize) -> Option<()> {
     text.clear();
-    // Both files are of the same process, even if another one gets its id meanwhile.
+    // Both files belong to the same process, even if another one has got its id since.
     let dir = File::open(format!("/proc/{pid}")).ok()?;
     let mut file = open(&dir, name)?;
     let mut size = FIRST;

@@ -37,7 +37,7 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout, and nobody else frees it.
+        // SAFETY: it was allocated with this layout, and has no other owner.
         unsafe { dealloc(self.results.cast(), self.layout) };
     }
 }

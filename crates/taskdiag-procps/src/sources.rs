@@ -55,7 +55,7 @@ impl std::fmt::Display for Refused {
 #[derive(Default)]
 pub struct Sources([Pair; 2]);
 
-/// A request about the tasks of a list, and one about their processes besides.
+/// A request about the tasks of a list, and another one about their processes.
 #[derive(Default)]
 struct Pair {
     tasks: Repeated,

@@ -115,7 +115,7 @@ extern "C" fn print() {
     for (why, n) in &c.passed {
         say(format_args!("{n} calls passed to the real library: {why}"));
     }
-    // SAFETY: the bytes of a string. Standard error may be closed, and then nobody wants to read
-    // it.
+    // SAFETY: the bytes of a string. Standard error may be closed, and then the output is not
+    // wanted.
     unsafe { libc::write(2, out.as_ptr().cast(), out.len()) };
 }

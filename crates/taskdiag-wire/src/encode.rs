@@ -27,9 +27,9 @@ fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
     [hdr.as_bytes(), payload].concat()
 }
 
-/// Writes a stream: [`info`](Self::info), then for each task
-/// [`begin_task`](Self::begin_task), its attributes, [`end_task`](Self::end_task),
-/// and at last [`finish`](Self::finish). It counts the tasks for the totals in DONE.
+/// Writes a stream: [`info`](Self::info), then for each task [`begin_task`](Self::begin_task), its
+/// attributes, [`end_task`](Self::end_task), and finally [`finish`](Self::finish). It counts the
+/// tasks for the totals in DONE.
 #[derive(Debug, Default)]
 pub struct StreamWriter {
     buf: AlignedBuf,
@@ -164,8 +164,8 @@ impl StreamWriter {
         }
     }
 
-    /// Add a list, in as many attributes as it needs. `valid` tells which members of its entries
-    /// are known.
+    /// Add a list, in as many attributes as it needs. `valid` marks the known members of its
+    /// entries.
     pub fn put_list<T: ListEntry>(&mut self, valid: u32, entries: &[T]) {
         let most = BLOB_MAX / size_of::<T>();
         let mut rest = entries;

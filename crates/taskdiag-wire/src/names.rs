@@ -119,7 +119,7 @@ named! {
         Absent = 6 "absent",
         /// A limit in the request left it out.
         OverBudget = 7 "over_budget",
-        /// The reading of this group ended early: [`Done::error`](crate::Done) says why.
+        /// The reading of this group ended early: [`Done::error`](crate::Done) has the reason.
         Stopped = 8 "stopped",
     }
 }
@@ -168,7 +168,7 @@ named! {
         Vdso = 4 "vdso",
         /// Anonymous memory that the process named.
         Named = 5 "named",
-        /// A mapping that the kernel made. Its name is that in /proc.
+        /// A mapping that the kernel made. Its name in /proc.
         Special = 6 "special",
     }
 }

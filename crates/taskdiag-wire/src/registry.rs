@@ -210,7 +210,7 @@ macro_rules! for_each_list {
 }
 
 // `for_each_record!` and `for_each_list!` call these two in the crate that uses them, so they must
-// be exported, too. They are nothing to call by hand.
+// be exported, too. They are not meant to be called by hand.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __only_records {
@@ -316,7 +316,7 @@ macro_rules! shapes {
             }
         }
 
-        /// All records and entries of lists, those of groups first.
+        /// All records and entries of lists, with the groups first.
         pub const STRUCTS: &[Struct] = &[
             $(Struct { kind: $rn, name: stringify!($r), table: &crate::$r::C, is_list: false },)*
             $(Struct { kind: $ln, name: stringify!($l), table: &crate::$l::C, is_list: true },)*

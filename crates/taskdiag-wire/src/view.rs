@@ -84,8 +84,8 @@ impl<'a> TaskView<'a> {
     pub fn name(&self, number: u32) -> Option<Blob<'a>> {
         self.index.name(self.bytes, number)
     }
-    /// Thread id of the task in this stream whose message has the value of this group, which both
-    /// share.
+    /// Thread id of the task in this stream whose message has the value of this group. Both tasks
+    /// share it.
     pub fn shared(&self, group: Group) -> Option<u32> {
         let all = self.attrs().filter(|a| a.0 == A_SHARED);
         all.filter_map(|(_, attr)| Shared::read_from_prefix(attr))

@@ -120,7 +120,7 @@ fn a_long_list_is_in_several_attributes() {
     assert!(t.list::<Vma>().expect("there").map(|e| *e.raw).eq(many));
 }
 
-/// A list's head behind its `nlattr`, and room for entries.
+/// A list's head after its `nlattr`, and room for entries.
 fn list_attr(size: u32, count: u32, room: usize) -> Vec<u8> {
     let head = [u32::MAX, size, count].map(u32::to_ne_bytes).concat();
     attr(Group::Vma as u16, &[&head[..], &vec![1; room]].concat())
@@ -147,7 +147,7 @@ fn every_truncation_is_an_error() {
     for len in 0..n {
         match parse_slice(&good, len) {
             Err(Error::Cut(at)) => assert!(at <= len, "cut at {at} of {len}"),
-            // Too short to show what it is.
+            // Too short to show its type.
             Err(Error::Foreign) => assert!(len < 20, "{len}"),
             other => panic!("{len} of {n} bytes: {other:?}"),
         }

@@ -1,6 +1,6 @@
 //! Pins the Rust layouts to `uapi/task_diag.h`: the system's C compiler prints the place of each
 //! member and the value of each constant, and both sides must name the same things. It does not
-//! test what the members mean.
+//! test the meaning of the members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

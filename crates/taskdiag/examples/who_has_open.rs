@@ -6,7 +6,7 @@ use taskdiag::{Groups, Request};
 
 fn main() -> Result<(), taskdiag::Error> {
     let below = std::env::args().nth(1).unwrap_or_else(|| String::from("/dev"));
-    // Without root, the files of others are not in the answer, and `gaps` says so.
+    // Without root, the files of other users are not in the answer, and `gaps` reports that.
     let snapshot = taskdiag::query(&Request::all(Groups::BASE | Groups::FD))?;
     let files = Files::new(&snapshot);
     for owner in files.owners() {

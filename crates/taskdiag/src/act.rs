@@ -60,10 +60,10 @@ pub enum NotDone {
     OutOfReach,
     /// The system refused it.
     Refused(io::Error),
-    /// It was refused for a thread, after it was done to others.
+    /// It was refused for one thread, after it had succeeded for others.
     #[non_exhaustive]
     Partly {
-        /// The number of threads to which it was done.
+        /// The number of threads for which it succeeded.
         done: usize,
         /// The number of threads that the process has.
         of: usize,
@@ -181,7 +181,7 @@ impl Held {
         stat(self.dir.as_fd()).map_or(true, |s| matches!(s.state, b'Z' | b'X') && s.threads <= 1)
     }
 
-    /// The command name (`/proc/PID/stat`). A zombie has it, too.
+    /// The command name (`/proc/PID/stat`). A zombie still has one.
     pub fn comm(&self) -> Option<Vec<u8>> {
         stat(self.dir.as_fd()).ok().map(|s| s.comm)
     }
@@ -273,7 +273,7 @@ impl Held {
         for tid in &tids {
             match one(*tid, None) {
                 Ok(()) => done += 1,
-                // A thread that ended meanwhile.
+                // A thread that has ended since.
                 Err(NotDone::Ended) => {}
                 Err(NotDone::Refused(why)) if done > 0 => {
                     return Err(NotDone::Partly { done, of: tids.len(), why });

@@ -22,7 +22,7 @@ pub(crate) fn populate<T>(memory: &mut [T]) {
     advise(memory, libc::MADV_POPULATE_WRITE);
 }
 
-/// Tells the kernel how this memory will be used. The advice must not change what is in it.
+/// Tells the kernel how this memory will be used. The advice must not change the content.
 pub(crate) fn advise<T>(memory: &mut [T], advice: libc::c_int) {
     if memory.is_empty() {
         return;
@@ -69,7 +69,7 @@ impl Bytes {
     pub(crate) fn may_grow(&self) -> bool {
         matches!(self.0, Storage::Mapped(_))
     }
-    /// Adds messages in place. False: that is not possible, and nothing was changed.
+    /// Adds messages in place. Returns false if that is not possible, and then nothing has changed.
     pub(crate) fn append(&mut self, messages: &[u8], totals: &Done, served: &Info) -> bool {
         match &mut self.0 {
             Storage::Owned(_) => false,

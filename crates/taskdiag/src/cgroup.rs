@@ -650,7 +650,7 @@ mod tests {
         let of = |all: &[(u32, &'static [u8])]| of_systemd(all.iter().copied());
         assert_eq!(of(&[(0, b":/a.slice")]), Some(&b"/a.slice"[..]));
         assert_eq!(of(&[(1, b"name=systemd:/b"), (0, b":/b")]), Some(&b"/b"[..]));
-        // In a container of an old host only one of them may say so.
+        // In a container of an old host only one of them may show that.
         assert_eq!(of(&[(1, b"name=systemd:/"), (0, b":/docker")]), Some(&b"/docker"[..]));
         assert_eq!(of(&[(1, b"name=systemd:/")]), Some(&b"/"[..]));
         assert_eq!(of(&[(4, b"memory:/x")]), None);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows as columns in memory, laid out as Apache Arrow lays them out, so that an export copies
-//! nothing.
+//! Rows as columns in memory, in the layout of Apache Arrow, so that an export copies nothing.
 //!
 //! A [`Builder`] takes the rows one by one and makes [`Batch`]es of them. Python's Arrow stream and
 //! the command's `--arrow` and `--parquet` are made from these.
@@ -337,8 +336,7 @@ impl Column {
                 v.extend_from_slice(ids);
                 offsets.push(v.len() as i32);
             }
-            // The field table says which values a type has, and a test of the library holds it to
-            // that.
+            // The field table defines the values of a type, and a test of the library checks that.
             (_, other) => {
                 debug_assert!(false, "{other:?} does not fit its column");
                 self.push_null();

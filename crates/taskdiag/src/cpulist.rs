@@ -1,6 +1,6 @@
 //! Reads the lists of processors that sysfs has, such as `0-3,8`.
 //!
-//! The files that have them are opened by those who need them.
+//! These files are opened by the code that needs them.
 
 use std::ops::RangeInclusive;
 

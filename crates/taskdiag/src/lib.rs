@@ -25,8 +25,8 @@
 //! `kernel` the engine for `/proc/task_diag` of a patched kernel, and `view` the module `view` with
 //! its filters, which need the crate regex. `record`, which is off by default, adds the module
 //! `recording` and needs libzstd. `serve` and `testing` are for the crates of this repository only,
-//! and no version keeps what they add. An engine that is not built says so ([`Cause::NotBuilt`]),
-//! and the others answer.
+//! and no version keeps what they add. An engine that is not built reports that
+//! ([`Cause::NotBuilt`]), and the others answer.
 //!
 //! # What may change
 //!

@@ -57,8 +57,8 @@ impl CpuTimes {
 /// Activity of the tasks of an answer since the previous one. Give it each answer with
 /// [`update`](Self::update).
 ///
-/// A task is the same in both if its pid and its start time are; these may differ by a tick,
-/// because /proc has ticks.
+/// A task is the same in both if its pid and its start time are the same; start times may differ by
+/// a tick, because /proc counts in ticks.
 #[derive(Debug, Default)]
 pub struct Rates {
     now: CpuTimes,

@@ -41,9 +41,9 @@ pub struct Request {
     pub pid: u32,
     /// Which groups.
     pub groups: Groups,
-    /// Leave VMA_STAT and ROLLUP of processes with more resident memory than this out, and say so
-    /// ([`Reason::OverBudget`](crate::Reason::OverBudget)). Reading them takes milliseconds a GiB,
-    /// for which the process cannot change its mappings.
+    /// Leave out VMA_STAT and ROLLUP of processes with more resident memory than this, and report
+    /// that ([`Reason::OverBudget`](crate::Reason::OverBudget)). Reading them takes milliseconds a
+    /// GiB, for which the process cannot change its mappings.
     pub max_rss_bytes: Option<NonZeroU64>,
     /// Time for all VMA_STAT and ROLLUP of the answer together; the rest is left out, and the
     /// answer says so. The time is checked before each process, and within VMA_STAT. The kernel
@@ -134,10 +134,10 @@ impl Processes {
     }
 }
 
-/// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel has those of the
-/// first three in many places of its memory, and /proc has those of STATM in several files. A long
-/// list costs less where some need not be read. Supplementary groups are in the answer if `ngroups`
-/// of CRED is wanted.
+/// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel keeps the
+/// members of the first three in many places of its memory, and /proc has the members of STATM in
+/// several files. A long list costs less where some need not be read. Supplementary groups are in
+/// the answer if `ngroups` of CRED is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Members {

@@ -170,8 +170,8 @@ impl Snapshot {
             served.add_caveats([caveat]);
         }
     }
-    /// How long it took to make, counted from the time in its INFO. `None`: it is a saved one, for
-    /// which this is not known.
+    /// How long it took to make, counted from the time in its INFO. `None` for a saved snapshot,
+    /// for which this is not known.
     pub fn took(&self) -> Option<Duration> {
         (!self.served.is_empty()).then(|| self.served.iter().map(|s| s.cost.wall).sum())
     }

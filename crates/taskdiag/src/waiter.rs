@@ -26,9 +26,9 @@ const AT_ONCE: usize = 256;
 pub struct Ended {
     /// Its pid, which another process may have by now.
     pub pid: u32,
-    /// How it ended, or `None` if that is not available. The parent always gets it. Others get it
-    /// from Linux 6.15 on (`PIDFD_GET_INFO`); before that, only while the process is a zombie, and
-    /// only with the right to trace it (`/proc/PID/stat`).
+    /// How it ended, or `None` if that is not available. The parent always gets it. Other callers
+    /// get it from Linux 6.15 on (`PIDFD_GET_INFO`); before that, only while the process is a
+    /// zombie, and only with the right to trace it (`/proc/PID/stat`).
     pub status: Option<ExitStatus>,
 }
 
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_zombie_of_another_parent() {
         let (mut parent, pid) = grandchild(5, "exec sleep 600");
-        // Until the parent is one that reaps nothing.
+        // Until the parent is a process that reaps nothing.
         let comm = format!("/proc/{}/comm", parent.id());
         while std::fs::read(&comm).expect("it lives") != b"sleep\n" {
             std::thread::sleep(Duration::from_millis(5));

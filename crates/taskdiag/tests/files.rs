@@ -356,7 +356,7 @@ fn values_of_files_without_a_descriptor() {
                         ..Vma::default()
                     })
                 };
-                // The program; a file that another task has brought; one that nobody has.
+                // The program; a file that another task has listed; a file that no task has listed.
                 w.put_list(Vma::ALL_VALID, &[vma(1, 1, inode), vma(2, 3, 7), vma(3, 4, 8)]);
                 if groups.has(Group::FileStat) {
                     let list: Vec<_> =

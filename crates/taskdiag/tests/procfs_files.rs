@@ -124,7 +124,7 @@ fn calls_a_descriptor() {
         let mut p = Procfs::new().unwrap();
         p.run(&Request::one(std::process::id(), Groups::FD)).unwrap().cost.syscalls
     };
-    // Other tests of this file open and close files meanwhile.
+    // Other tests of this file open and close files at the same time.
     let growth = (0..20).map(|_| {
         let before = cost();
         let _files: Vec<File> = (0..1000).map(|_| File::open("/dev/null").unwrap()).collect();

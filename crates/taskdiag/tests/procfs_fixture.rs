@@ -252,7 +252,7 @@ fn cmdlines() {
     p.stat("3", b"title", 'S', 0, 0).file("3/cmdline", "nginx: worker process\0");
     let s = p.ask(&Request::all(Groups::BASE | Groups::CMDLINE));
     let of = |i| s.stream().get(i).unwrap().cmdline().unwrap();
-    // Its stat says that it has arguments, which cannot be had.
+    // According to its stat it has arguments, which cannot be read.
     assert_eq!(s.stream().get(0).unwrap().reason(Group::Cmdline), Some(Reason::Blocked));
     // A list has the start of the text and its length. A request that names the process gets all of
     // it.
@@ -263,7 +263,7 @@ fn cmdlines() {
     let whole = one.stream().get(0).unwrap().cmdline().unwrap();
     assert!(whole.data == huge && whole.flags & BLOB_CUT == 0);
     assert_eq!(of(2).flags, BLOB_REWRITTEN);
-    // Without the stat file there is no evidence, and it is not read for that.
+    // Without the stat file there is no evidence, and it is not read for that purpose.
     let s = p.ask(&Request::all(Groups::CMDLINE));
     assert_eq!(s.stream().get(2).unwrap().cmdline().unwrap().flags, 0);
 }

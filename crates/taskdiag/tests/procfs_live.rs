@@ -1,5 +1,5 @@
-//! The procfs engine on the running kernel: against what this process knows of itself and of the
-//! children that it makes.
+//! The procfs engine on the running kernel, compared with facts that this process knows about
+//! itself and its children.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -59,7 +59,7 @@ fn this_process() {
     assert_eq!(s.tasks().len(), 1);
     let t = s.tasks().next().unwrap();
     assert_eq!((t.pid(), t.tgid()), (me, me));
-    // Only root may read a stack, be it one's own.
+    // Only root may read a kernel stack, even its own.
     let stack = match fs::read("/proc/self/stack") {
         Ok(_) => None,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Some(Reason::Unsupported),
@@ -345,7 +345,7 @@ fn without_rights() {
 #[test]
 fn nothing_stays_open() {
     let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
-    // Other tests open files meanwhile: look several times.
+    // Other tests open files at the same time, so this tries several times.
     let steady = (0..200).any(|_| {
         let before = open();
         ask(&Request::all_threads(all_groups()));

@@ -48,7 +48,7 @@ fn bytes(snapshot: &Snapshot) -> &[u8] {
     snapshot.stream().bytes()
 }
 
-/// A directory for a recording, which is not there yet.
+/// A directory for a recording, which does not exist yet.
 struct Dir(tempfile::TempDir);
 
 impl Dir {
@@ -58,7 +58,7 @@ impl Dir {
     fn path(&self) -> PathBuf {
         self.0.path().join("recording")
     }
-    /// The files whose names end so.
+    /// The files whose names have this ending.
     fn files(&self, end: &str) -> Vec<PathBuf> {
         let mut all: Vec<PathBuf> = fs::read_dir(self.path())
             .expect("it is there")
@@ -163,7 +163,7 @@ fn a_tail_cut_at_any_byte_loses_the_last_frame_only() {
     let (data, index) = (fs::read(dir.data()).expect("read"), fs::read(dir.index()).expect("read"));
     let whole: Vec<u64> = every(5).collect();
     for len in before..data.len() as u64 {
-        // In turn with the index that has the frame, with the previous index, and without one.
+        // By turns with the index that has the frame, with the previous index, and without one.
         let entries = [5, 4, 0][len as usize % 3];
         fs::write(dir.data(), &data[..len as usize]).expect("write");
         fs::write(dir.index(), &index[..64 * entries]).expect("write");
@@ -172,7 +172,7 @@ fn a_tail_cut_at_any_byte_loses_the_last_frame_only() {
         let torn: Vec<_> = recording.damage().iter().map(|d| (d.at, d.bytes, d.is_tail)).collect();
         let cut = len - before;
         assert_eq!(torn, if cut == 0 { vec![] } else { vec![(before, cut, true)] }, "{len}");
-        // The next writer mends it and goes on.
+        // The next writer repairs it and continues.
         let mut next = writer(&dir);
         assert_eq!(next.repaired().map(|r| r.bytes), (cut > 0).then_some(cut), "{len}");
         next.append(&snapshot(BEGIN + 40, 20)).expect("it is written");
@@ -249,7 +249,7 @@ fn damage_in_the_middle_leaves_the_others() {
             }
         }
     }
-    // A reader that meets a damaged frame says which.
+    // A reader that meets a damaged frame names it.
     let mut changed = data.clone();
     changed[place(4) as usize + 70] ^= 1;
     fs::write(dir.data(), &changed).expect("write");
@@ -391,7 +391,7 @@ fn a_recording_is_never_larger_than_it_may_be() {
     }
     drop(writer);
     assert!(removed > 3, "{removed}");
-    // The newest frames are there, without a hole, and they take most of the room.
+    // The newest frames are complete, and they take most of the room.
     let left = seconds(&dir, 200);
     let newest: Vec<u64> = every(600).skip(600 - left.len()).collect();
     assert_eq!(left, newest);
@@ -477,7 +477,7 @@ fn a_path_without_a_recording_is_an_error() {
     record(&dir, every(2), 4);
     assert_eq!(fs::read(&foreign).expect("read"), noise);
     assert_eq!(seconds(&dir, 4).len(), 2);
-    // Nor is one of a later version.
+    // Nor is a file of a later version.
     let dir = Dir::new();
     record(&dir, every(2), 4);
     let file = OpenOptions::new().read(true).write(true).open(dir.data()).expect("open");

@@ -244,7 +244,7 @@ fn names_of_open_files_are_left_out_before_tasks() {
     let lost =
         (1000..1020).filter(|pid| of(*pid).reason(Group::Fd) == Some(Reason::Truncated)).count();
     assert!(lost > 0, "the lists of some are left out");
-    // A list that is there has its names, maybe cut.
+    // An existing list has its names, maybe cut.
     let entries = last.tasks().filter_map(|t| Some((t, t.list::<Fd>()?)));
     for (task, name) in entries.flat_map(|(t, l)| l.map(move |e| (t, e.raw.name))) {
         assert!(task.name(name).is_some_and(|n| n.total == 300), "{name} of {}", task.pid());
@@ -269,7 +269,7 @@ fn answers_without_any_room_are_counted_in_the_next_frame() {
     assert_eq!(said as usize + after, run.left_out());
     let other = |c: &&Cut| c.answers > 0 && c.uid != CUT_OTHERS;
     assert_eq!(snapshots.iter().flat_map(|s| s.stream().cuts()).find(other), None);
-    // After that time, old files are removed again, and it goes on.
+    // After that time, old files are removed again, and recording continues.
     let before = run.left_out();
     run.frames(400, Hostile::default());
     assert!(run.left_out() - before < 400, "it has stopped");

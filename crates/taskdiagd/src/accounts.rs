@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 use crate::fair::{BURST, Fair};
 use crate::say::say;
 
-/// The largest number of accounts that are kept: the lowest ones.
+/// The largest number of accounts that are kept. The lowest ones are kept.
 const ACCOUNTS: usize = 4096;
 /// The longest file. A line has at most 32 bytes.
 const LONGEST: u64 = ACCOUNTS as u64 * 32 + 64;

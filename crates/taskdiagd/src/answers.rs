@@ -255,7 +255,7 @@ impl Answer {
         while at < bytes.len() {
             at += rustix::io::retry_on_intr(|| rustix::io::pwrite(&cut, &bytes[at..], at as u64))?;
         }
-        // Others could open it again through /proc; its mode keeps them from changing it.
+        // Other processes could open it again through /proc; its mode keeps them from changing it.
         rustix::fs::fchmod(&cut, Mode::RUSR)?;
         rustix::fs::fcntl_add_seals(cut.as_fd(), SealFlags::WRITE | SealFlags::GROW)?;
         let again = format!("/proc/self/fd/{}", cut.as_raw_fd());

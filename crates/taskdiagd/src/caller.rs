@@ -220,7 +220,7 @@ impl Own {
         Err(Refusal::Busy)
     }
 
-    /// Whether the threads of this process were checked after this moment. Then that look covers
+    /// Whether the threads of this process were checked after this moment. Then that check covers
     /// all questions that were received before. There are many if each thread of a program has a
     /// connection. The pid still belongs to the same process, because its pidfd is checked
     /// afterwards.
@@ -615,7 +615,7 @@ mod tests {
             "it may have ended"
         );
         assert!(own.is_plain());
-        // Tests run in threads. The threads were looked at for this question, and not for a later
+        // Tests run in threads. The threads were checked for this question, and not for a later
         // one.
         assert!(own.has_judged_threads(me.pid, now));
         assert!(!own.has_judged_threads(me.pid, now + Duration::from_secs(100)));

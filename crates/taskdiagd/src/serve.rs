@@ -517,7 +517,7 @@ mod tests {
             }
             took
         }
-        /// Serves until there are so many connections.
+        /// Serves until there are this many connections.
         fn run_until_connected(&mut self, n: usize) {
             self.run_until("they are connected", |s| s.connections.len() == n);
         }

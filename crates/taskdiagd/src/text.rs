@@ -101,7 +101,7 @@ impl Texts {
     }
 
     /// To be called after each answer: lets the thread read the pending texts, and removes
-    /// processes that are gone.
+    /// processes that have ended.
     pub fn end(&mut self, now: Instant) {
         let wanted = std::mem::take(&mut self.wanted);
         let pids = wanted.iter().map(|w| w.0).collect::<Vec<_>>();
@@ -112,7 +112,7 @@ impl Texts {
         let many = 2 * std::mem::take(&mut self.judged) + FEW;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() > many {
-            // Processes that were read meanwhile were in no answer yet.
+            // Processes that were read since were in no answer yet.
             known.retain(|_, text| text.answer == self.answer || text.answer == u64::MAX);
         }
         if self.asked.len() > many {

@@ -1,2 +1,3 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nothing. Cargo wants a target in each package, and this one only names programs of others.
+//! Nothing. Cargo wants a target in each package, and this one only names programs of other
+//! packages.

@@ -128,7 +128,7 @@ pub fn filter(data: &[u8]) {
                 let [what, line, mark] = e.lines();
                 assert!(!what.is_empty() && mark.ends_with('^'));
                 assert!(mark.trim_start().bytes().all(|b| b == b'^'), "{mark}");
-                // At the end it is behind the text.
+                // An error at the end points after the text.
                 assert!(mark.len() <= line.chars().count() + 1, "{line}\n{mark}");
                 assert!(!line.chars().any(char::is_control) && !mark.chars().any(char::is_control));
             }
@@ -294,7 +294,7 @@ pub fn procfs_parse(data: &[u8]) {
     let bytes = w.finish(Done::default());
     assert!(Stream::parse(bytes.as_bytes()).is_ok());
 
-    // One buffer serves every task of a walk, so nothing of the previous task may stay.
+    // One buffer serves every task of a walk, so no data of the previous task may remain.
     let fresh = format!("{status:?}");
     status.parse(SOME_STATUS, all);
     status.parse(data, all);

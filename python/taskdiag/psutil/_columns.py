@@ -174,7 +174,7 @@ def _environ(text):
 
 
 def _context_switches(here, pids):
-    # psutil has those of the first thread. The column of taskdiag is the sum of all threads.
+    # psutil shows the first thread's. The column of taskdiag is the sum of all threads.
     return [_switches_of(here, pid) for pid in pids]
 
 
@@ -243,8 +243,8 @@ def values(here, table, attr):
     pids = table["pid"]
     for column in a.columns:
         got = table[column]
-        # Without an entry in `absent`, a process that has none has 0 or None, and that is for
-        # `make`.
+        # Without an entry in `absent`, a process without the value has 0 or None, and `make`
+        # decides which.
         for row, why in table.lacks(column, column in a.absent).items():
             odd.setdefault(row, {})[column] = why
             if got[row] is None:

@@ -34,7 +34,7 @@ def _where(here):
     return {} if here.proc == "/proc" else {"proc": here.proc}
 
 
-# A file for each of so many threads is read in less time than a BPF program is loaded.
+# Reading a file for each of this many threads takes less time than loading a BPF program.
 FEW_THREADS = 100
 
 
@@ -48,7 +48,7 @@ def threads(here, pid=None):
     table = here.ask("pid,tid,usertime,systime", threads=True, **more)
     found = {}
     for tgid, *thread in sorted(table.rows()):
-        # Without its times, the thread has ended meanwhile.
+        # Without its times, the thread has ended since.
         if thread[1] is not None and thread[2] is not None:
             found.setdefault(tgid, []).append(t.pthread._make(thread))
     if pid is not None and pid not in found:
@@ -116,7 +116,7 @@ def _open_file(here, pid, fd, path):
             position = int(f.readline().split()[1])
             flags = int(f.readline().split()[1], 8)
     except (FileNotFoundError, ProcessLookupError, IndexError):
-        # It was closed meanwhile.
+        # It was closed since.
         return None
     return t.popenfile(path, fd, position, mode(flags), flags)
 

@@ -185,7 +185,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     // The library asks the locale what can be shown.
-    // SAFETY: an empty string, and no other thread.
+    // SAFETY: an empty string, and there is no other thread.
     unsafe { libc::setlocale(libc::LC_ALL, c"".as_ptr()) };
     let known = items(abi == "1");
     let names: Vec<String> = arguments.collect();
@@ -214,7 +214,7 @@ fn main() -> ExitCode {
                 continue;
             };
             let counts = if abi == "1" { 7 } else { 6 };
-            // SAFETY: the header has so many numbers there.
+            // SAFETY: the header has this many numbers there.
             let counts = unsafe { std::slice::from_raw_parts(fetch.counts, counts) };
             let _ = writeln!(out, "reap {name}: {counts:?}");
             // SAFETY: the array has as many stacks as were counted, and their items include the

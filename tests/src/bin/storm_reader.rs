@@ -47,8 +47,8 @@ impl FromStr for Program {
 }
 
 impl Program {
-    /// A choice of groups for which this program is loaded. The program for older kernels answers
-    /// any groups.
+    /// A choice of groups that loads this program. The program for older kernels answers any
+    /// groups.
     fn groups(self, rnd: &mut Random) -> Groups {
         let (all, one_of) = match self {
             // The groups decide which program is loaded, see engine/bpf/mod.rs.

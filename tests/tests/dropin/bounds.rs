@@ -10,7 +10,7 @@ use taskdiag_tests::memcg::{Memcg, limits_memory};
 use taskdiag_tests::{Mktask, cli, skip};
 
 const MIB: u64 = 1 << 20;
-/// A crowd of one user: so many processes, and the bytes of the arguments that they share.
+/// A crowd of one user: the number of processes, and the bytes of the arguments that they share.
 const CROWD: usize = 100;
 const LONG: usize = 6_000_000;
 /// By how much the memory of a program may differ with the drop-in.
@@ -34,7 +34,7 @@ const PROGRAMS: &[&str] = &[
 struct Limit {
     which: libc::__rlimit_resource_t,
     most: u64,
-    /// By whom it is run. Root has no limit of processes.
+    /// The user that runs it. Root has no limit of processes.
     uid: Option<u32>,
 }
 
@@ -196,7 +196,7 @@ fn programs_end_in_the_same_way_where_memory_is_short() {
     let sizes = [from, from + 8, 64, 96, 160, 224, 256, 320, 600];
     let mut wrong = Vec::new();
     for (n, program) in PROGRAMS.iter().enumerate() {
-        // Not each size with each program, but each twice.
+        // Not every size with every program, but each of them twice.
         for size in sizes.iter().skip(n % 3).step_by(3) {
             let most = size * MIB;
             for which in [libc::RLIMIT_AS, libc::RLIMIT_DATA] {

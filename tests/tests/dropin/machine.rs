@@ -85,7 +85,7 @@ fn install_status_remove() {
         .env("SONAME", soname)
         .env("PROGRAM", cli::taskdiag())
         .env("LIBRARY", cli::dropin())
-        // The library is to be found where it is installed.
+        // The library must be found where it is installed.
         .env_remove("TASKDIAG_PROCPS_LIB")
         .env("TASKDIAG_ENGINE", "procfs")
         .output()

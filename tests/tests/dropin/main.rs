@@ -169,7 +169,7 @@ fn compare(name: &str, engine: &str, commands: &[String]) {
     }
     let odd = world.run(ODD);
     assert_eq!((odd.code, &*odd.stdout), (0, "1\n"), "{}", odd.stderr);
-    // Else it would compare the real library with itself.
+    // Otherwise, it would compare the real library with itself.
     assert!(stats.stderr.contains("calls answered: 1,"), "it does not answer: {}", stats.stderr);
     assert!(stats.stderr.contains(&format!("from {engine}")), "{}", stats.stderr);
     let mut wrong = String::new();
@@ -256,7 +256,8 @@ fn by_another_user() {
     compare("by_another_user", "procfs", &by_user(more::BY_ANOTHER_USER));
 }
 
-/// `taskdiag run` finds the library, which is put beside it, and ps answers from there.
+/// `taskdiag run` finds the library, which is copied to its directory, and ps gets its data from
+/// there.
 #[test]
 fn taskdiag_run() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -48,7 +48,7 @@ pub fn items() -> Vec<String> {
     all.chain([of("LC_ALL=C ", "CMD CMDLINE CMDLINE_V ENVIRON ENVIRON_V")]).collect()
 }
 
-/// Of the other programs. `$PID_sleep` and so on are processes of the workload.
+/// Invocations of the other programs. `$PID_sleep` and so on are processes of the workload.
 pub const OTHERS: &[&str] = &[
     "run pgrep sleep",
     "run pgrep -x sleep",

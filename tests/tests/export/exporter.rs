@@ -95,7 +95,8 @@ pub fn end(child: &mut Child) {
 pub struct Metrics(pub BTreeMap<(String, Vec<(String, String)>), f64>);
 
 impl Metrics {
-    /// Reads the text of Prometheus. It takes only what this test needs; the judges are others.
+    /// Reads the text of Prometheus. It only has the features that this test needs; others are the
+    /// judges.
     pub fn parse(text: &str) -> Metrics {
         let mut all = BTreeMap::new();
         for line in text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()) {
@@ -177,8 +178,8 @@ impl Server {
         command: impl Fn(SocketAddr) -> Command,
         answers: impl Fn(SocketAddr) -> bool,
     ) -> Server {
-        // Nobody else uses this address by chance, and who takes any free port of all addresses
-        // gets one between 32768 and 60999 on most machines.
+        // No other program uses this address by chance, and a program that takes any free port of
+        // all addresses gets one between 32768 and 60999 on most machines.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, a | 0x40, b, c.clamp(1, 254));
         // Each port is tried once: if another test had taken the port, its program would answer
@@ -222,8 +223,8 @@ pub fn wait<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A configuration that makes each process of mktask, its zombie and the worker of
-/// [`peer`](crate::peer) a group of its own.
+/// A configuration with a separate group for each process of mktask, its zombie, and the worker of
+/// [`peer`](crate::peer).
 pub const EACH: &str =
     "process_names: [{name: 'mktask:{{.PID}}', comm: [mktask, deadman, taskdiag-work]}]\n";
 

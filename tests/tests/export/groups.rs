@@ -8,7 +8,7 @@ use taskdiag_tests::skip;
 
 use super::exporter::{Exporter, Metrics, config, end, wait};
 
-/// A Python program that says something after each step, and then waits for a line.
+/// A Python program that prints a line after each step, and then waits for a line.
 struct Steps {
     child: Child,
     input: ChildStdin,
@@ -171,7 +171,7 @@ fn a_new_process_is_named_by_the_program_that_it_becomes() {
     }
 }
 
-/// With --recheck, other arguments move a process at any time, whether it wrote over them or runs
+/// With --recheck, changed arguments move a process at any time, whether it overwrote them or runs
 /// another program.
 #[test]
 fn recheck_sees_other_arguments() {

@@ -1,4 +1,4 @@
-//! That no client can keep the exporter from serving others.
+//! No client can keep the exporter from serving others.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,7 +10,7 @@ use crate::exporter::Exporter;
 
 /// A scrape takes this long at most, although others do their worst.
 const SOON: Duration = Duration::from_secs(4);
-/// The most connections of the server, and the descriptors that it has besides.
+/// The most connections of the server, and its other descriptors.
 const DESCRIPTORS: usize = 64 + 60;
 
 fn open_files(pid: u32) -> usize {
@@ -153,7 +153,7 @@ fn a_request_has_a_time() {
     assert!(begin.elapsed() > Duration::from_secs(4));
 }
 
-/// Clients that ask all the time get the same answer, so that they cost no more than one.
+/// Clients that ask all the time get the same answer, so that they cost no more than one client.
 #[test]
 fn answers_are_shared() {
     // The later option counts.

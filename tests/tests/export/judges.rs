@@ -1,5 +1,5 @@
-//! Judges of the text that nobody here wrote: promtool, the parsers of Prometheus's Python client,
-//! and a Prometheus.
+//! Independent judges of the text: promtool, the parsers of Prometheus's Python client, and a
+//! Prometheus.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -50,7 +50,7 @@ fn promtool_accepts_the_metrics() {
         let said = text(&out.stdout) + &text(&out.stderr);
         let of_peer = "namedprocess_namegroup_thread_count non-histogram and non-summary metrics should not have \"_count\" suffix";
         let rest: Vec<&str> = said.lines().filter(|l| *l != of_peer && !l.is_empty()).collect();
-        // 3 is for remarks; it cannot read what it gives 1 for.
+        // The exit code 3 is for remarks, and 1 for text that it cannot read.
         assert!(rest.is_empty() && matches!(out.status.code(), Some(0 | 3)), "{said}");
         // It does report an error.
         let wrong = metrics.replacen("# TYPE", "# TYPO", 1) + "taskdiag_odd{x=} 1\n";
@@ -100,7 +100,7 @@ fn python_reads_both_formats() {
         let samples: usize = text(&out.stdout).trim().parse().expect("a number");
         let lines = metrics.lines().filter(|l| !l.starts_with('#')).count();
         assert!(samples == lines && samples > 100, "{module}: {samples} of {lines}");
-        // It refuses what is not whole.
+        // It refuses incomplete text.
         let cut = metrics.trim_end_matches("# EOF\n").to_owned() + "namedprocess_x{a=\"b\" 1\n";
         assert!(!python(&code, &cut).status.success(), "{module}");
     }

@@ -245,8 +245,8 @@ fn answers_of_a_collector() {
     }
 }
 
-/// A socket that has a port and does not listen. So it refuses connections, and nobody else can
-/// take the port.
+/// A socket that has a port and does not listen. So it refuses connections, and no other program
+/// can take the port.
 fn closed_port() -> (OwnedFd, SocketAddr) {
     let any = libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
@@ -262,13 +262,14 @@ fn closed_port() -> (OwnedFd, SocketAddr) {
         assert_eq!(libc::bind(fd, (&raw const any).cast(), len), 0, "a port");
         OwnedFd::from_raw_fd(fd)
     };
-    // It is no listener yet, but has the address of one.
+    // It does not listen yet, but has the address.
     let named = TcpListener::from(socket);
     let address = named.local_addr().expect("it has one");
     (named.into(), address)
 }
 
-/// It may start before the collector, and goes on when that was away. Its counters continue, too.
+/// It may start before the collector, and continues after the collector was away. Its counters
+/// continue, too.
 #[test]
 fn a_collector_that_comes_later() {
     let (port, address) = closed_port();

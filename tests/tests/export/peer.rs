@@ -68,7 +68,7 @@ impl Worker {
         let mut line = String::new();
         self.said.read_line(&mut line).expect("it says something");
         assert_eq!(line, "done\n");
-        // It waits for its next line when its stat file says so.
+        // It waits for its next line when its stat file shows that.
         let stat = format!("/proc/{}/stat", self.child.id());
         wait("its sleep", || std::fs::read_to_string(&stat).ok().filter(|s| s.contains(") S ")));
     }

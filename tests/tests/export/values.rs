@@ -33,7 +33,7 @@ fn io(pid: u32, name: &str) -> u64 {
         .expect("a number")
 }
 
-/// Frozen tasks of known states, begun after the exporter, so that all they did counts.
+/// Frozen tasks of known states, begun after the exporter, so that all their activity counts.
 fn workload() -> Vec<Mktask> {
     let states = [
         &["burn", "300"][..],
@@ -192,7 +192,7 @@ fn counters_stay_when_processes_end() {
     }
 }
 
-/// A group without processes stays, with its counters, unless it is to be forgotten.
+/// A group without processes stays, with its counters, unless it must be forgotten.
 #[test]
 fn empty_groups() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -206,7 +206,7 @@ fn empty_groups() {
         let there = settled(&exporter, "g", 1.0);
         assert!(there.group("minor_page_faults_total", "g", &[]) > Some(0.0));
         end(&mut child);
-        // An ended process is held for one answer more.
+        // An ended process is kept for one more answer.
         (0..3).for_each(|_| _ = exporter.scrape());
         let gone = exporter.scrape();
         assert_eq!(gone.group("num_procs", "g", &[]), left);
@@ -229,8 +229,8 @@ fn where_counters_begin() {
     assert!(once.group("cpu_seconds_total", &group, &[("mode", "user")]) > Some(0.1), "{ran}");
 }
 
-/// Children belong to the group of their parent, unless there is a rule for them or that is not
-/// wanted.
+/// Children belong to the group of their parent, unless there is a rule for them or an option
+/// disables that.
 #[test]
 fn children() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -265,7 +265,7 @@ fn children() {
             };
             children.split_whitespace().any(|pid| is(&pid))
         };
-        // Both are there with their names before the exporter looks.
+        // Both exist with their names before the exporter reads them.
         let found = std::panic::catch_unwind(|| {
             wait("the children", || {
                 (named("taskdiag-child") && named("taskdiag-named")).then_some(())
@@ -280,7 +280,7 @@ fn children() {
     }
 }
 
-/// A process stays in its group when it has another name, unless it is to be looked at again.
+/// A process stays in its group when it changes its name, unless it is checked again.
 #[test]
 fn another_name() {
     let dir = tempfile::tempdir().expect("a directory");

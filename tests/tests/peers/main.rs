@@ -43,7 +43,7 @@ fn others_rows(case: &cases::Case, out: &str) -> String {
 }
 
 /// lsof before 4.99 has room for four digits in the column FD of its table, and newer ones have as
-/// much as is needed. So blanks on both sides of the descriptor are one.
+/// much as is needed. So blanks on both sides of the descriptor count as one.
 fn with_narrow_descriptors(user_ends: &mut Option<usize>, line: String) -> String {
     if line.starts_with("COMMAND ") && line.contains(" FD ") {
         *user_ends = line.find("USER ").map(|at| at + "USER".len());
@@ -146,7 +146,8 @@ fn compare(tool: &str) {
     compare_in(tool, |_| Ok(()));
 }
 
-/// The same after something was added to the processes; `Err` says why that is not possible here.
+/// The same after an addition to the processes; `Err` gives the reason if that is not possible
+/// here.
 fn compare_in(tool: &str, prepare: impl FnOnce(&mut World) -> Result<(), String>) {
     let made = World::new().and_then(|mut world| prepare(&mut world).map(|()| world));
     let mut world = match made {

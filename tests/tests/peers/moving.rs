@@ -1,8 +1,8 @@
 //! Values that move while tools are compared: ages, CPU time, and the share of the CPU.
 //!
 //! On a busy machine a second ends between any two runs for some row or other. So the peer runs
-//! before ours and after it, and a value that the peer itself prints differently in the two may be
-//! either of them, or lie between. All else is compared to the byte.
+//! before ours and after it. If the peer itself prints a value differently in the two runs, our
+//! value may be equal to one of them, or lie between. All else is compared to the byte.
 
 /// A number, a percentage, or a duration: values that can lie between two others. Thousandths, or
 /// of seconds.

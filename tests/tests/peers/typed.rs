@@ -110,7 +110,7 @@ pub const PS_OF_ODD_NAMES: &[&str] = &[
     "-p 1 -o THREAD,VFMT",
 ];
 
-/// One whose program has a newline in its name.
+/// A process whose program has a newline in its name.
 pub const PMAP_OF_ODD_NAMES: &[&str] = &[
     "-p $(run pgrep -u 4243 -f 7041)",
     "-x $(run pgrep -u 4243 -f 7041)",

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The processes that peers/main.rs looks at, in namespaces of their own. All that this
-# starts stands still: nothing uses CPU time, starts or ends while the tools are compared.
-# MKTASK, SCRATCH and OTHER_TTY are in the environment; "ready" on stdout says that all is as it
-# should be.
+# The processes that peers/main.rs looks at, in namespaces of their own. All processes that this
+# starts stand still: none uses CPU time, starts or ends while the tools are compared. MKTASK,
+# SCRATCH and OTHER_TTY are in the environment; "ready" on stdout means that all is as it should be.
 set -u
 cd "$SCRATCH"
 exec </dev/null 2>>"$SCRATCH/errors"
@@ -41,7 +40,7 @@ quiet sh -c 'true & exec sleep 7027'
 quiet sh -c 'kill -STOP $$; exit'
 cp "$(command -v sleep)" a-name-of-many-letters
 quiet ./a-name-of-many-letters 7028
-# One whose program and working directory are deleted.
+# A process whose program and working directory are deleted.
 mkdir gone
 cp "$(command -v sleep)" gone/deleted-program
 quiet sh -c 'cd gone && exec ./deleted-program 7031'

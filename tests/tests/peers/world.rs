@@ -26,7 +26,7 @@ pub struct Ran {
 /// The processes and the shell. Dropping the value ends them.
 pub struct World {
     shell: Child,
-    /// Script for the shell. Closing it ends all.
+    /// Script for the shell. Closing it ends all processes.
     script: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     dir: tempfile::TempDir,
@@ -110,7 +110,7 @@ impl World {
             .env("OTHER_TTY", other_path)
             .env("OWN_TTY", own_path.trim_start_matches("/dev/"));
         // Invocations name descriptors by their numbers, which those that the test was started with
-        // would move. So none but the first three is kept.
+        // would move. So only the first three are kept.
         let at_exec = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
         // SAFETY: between fork and exec only system calls, on descriptors that are open here.
         unsafe {

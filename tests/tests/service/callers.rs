@@ -98,8 +98,8 @@ fn callers_in_a_chroot() {
     assert!(said.starts_with("Here(") || said.starts_with("File("), "it is the same /proc: {said}");
 }
 
-/// A caller may change what it can see after it was answered once. The cached checks of it must not
-/// hide that, and neither must those of another caller with the same mounts.
+/// A caller may change its view after it was answered once. The cached checks of it must not hide
+/// that, and neither must those of another caller with the same mounts.
 #[test]
 fn callers_that_change() {
     let Some(daemon) = Daemon::start("callers_that_change") else { return };
@@ -243,7 +243,7 @@ fn a_confined_thread_of_a_free_process_is_not_answered() {
     }
 }
 
-/// A connection is for the process that made it: a child that has it is not answered.
+/// A connection belongs to the process that made it: a child that has it gets no answer.
 #[test]
 fn a_connection_is_for_one_process() {
     let Some(daemon) = Daemon::start("a_connection_is_for_one_process") else { return };

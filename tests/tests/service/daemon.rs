@@ -32,7 +32,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one, or says loudly why this machine cannot.
+    /// Starts one, or reports loudly why this machine cannot.
     pub fn start(test: &str) -> Option<Daemon> {
         // SAFETY: no arguments, cannot fail.
         if unsafe { libc::geteuid() } != 0 {

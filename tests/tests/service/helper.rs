@@ -298,7 +298,7 @@ fn hostile() {
                 }
                 // Half a question.
                 2 => bytes.truncate(random(&mut state) as usize % bytes.len()),
-                // Many questions in one.
+                // Many questions in one message.
                 3 => bytes = bytes.repeat(50),
                 // A question with descriptors.
                 4 => {

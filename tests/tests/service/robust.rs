@@ -1,4 +1,4 @@
-//! That nobody can keep the service from serving others, and that its end harms nobody.
+//! No client can keep the service from serving others, and its end harms no client.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -138,7 +138,7 @@ fn the_brake_and_the_environment_apply() {
     assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
 }
 
-/// Beside 200 processes with 6 MB of arguments each, of a user who is not the one that asks.
+/// With 200 processes with 6 MB of arguments each, of a user other than the one that asks.
 #[test]
 fn the_service_lives_in_the_memory_of_its_unit() {
     let test = "the_service_lives_in_the_memory_of_its_unit";

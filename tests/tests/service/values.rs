@@ -51,8 +51,8 @@ const STATES: &[&[&str]] = &[
     &["memory"],
 ];
 
-/// The columns of groups that the service tells, without the one that counts for all processes of a
-/// user, which others change.
+/// The columns of groups that the service shows, without the one that counts all processes of a
+/// user, which other tests change.
 fn columns(strategy: Strategy) -> Vec<&'static str> {
     let shown = shown::groups(strategy);
     let own = |f: &&field::Field| !f.groups.is_empty() && shown.contains(f.groups);
@@ -171,7 +171,7 @@ fn the_same_processes() {
             .collect::<std::collections::BTreeSet<_>>()
     };
     // The name of a kernel thread shows its present work, and may change for a moment. A process
-    // that the service lacks is lacking each time.
+    // that the service lacks must be missing each time.
     let mut patience = Patience::new(Duration::from_secs(5));
     loop {
         let (a, here, b) = (read("procfs"), read("service"), read("procfs"));
@@ -186,8 +186,8 @@ fn the_same_processes() {
     }
 }
 
-/// A process may make its arguments unreadable. BPF reads them all the same, so the service must
-/// not tell them.
+/// A process may make its arguments unreadable. BPF reads them nevertheless, so the service must
+/// not show them.
 #[test]
 fn arguments_that_proc_does_not_show() {
     let test = "arguments_that_proc_does_not_show";

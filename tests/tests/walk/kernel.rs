@@ -79,7 +79,7 @@ fn namespace(tid: i32, file: &str) -> Option<Value> {
 }
 
 fn of_thread(m: &Mktask, tid: i32, check: &mut Check<'_>) {
-    // A task that has ended has no places and limits, and shows those of others.
+    // A task that has ended has no places and limits of its own, and shows those of other threads.
     let lives = check.row.get("s").is_some_and(|s| s != "Z" && s != "X");
     for (i, name) in LIMITS.iter().enumerate() {
         // SAFETY: the struct is ours.
@@ -195,7 +195,7 @@ fn of_file(pid: i32, check: &mut Check<'_>) {
     let access = ["r", "w", "u"].get((flags & libc::O_ACCMODE) as usize);
     check.is("access", access.filter(|_| flags & libc::O_PATH == 0).map(|a| json!(a)));
     if matches!(kind, libc::S_IFREG | libc::S_IFDIR) && flags & libc::O_PATH == 0 {
-        // SAFETY: a system call that changes nothing.
+        // SAFETY: a system call without side effects.
         let at = unsafe { libc::lseek(raw, 0, libc::SEEK_CUR) };
         check.is("offset", (at >= 0).then(|| json!(at)));
     }

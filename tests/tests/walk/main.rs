@@ -24,7 +24,7 @@ use taskdiag_tests::{Mktask, Source, engines, read, skip};
 /// Seeds of scenes that differed once, or that make rare states.
 const FIXED: [u64; 3] = [1, 2, 3];
 
-/// After so many differences, the walk ends, because most of the others would be the same.
+/// After this many differences, the walk ends, because most of the others would be the same.
 const MOST_REPORTS: usize = 20;
 
 /// How long a smaller scene is looked for.
@@ -169,7 +169,7 @@ impl How {
     }
 }
 
-/// Makes the scene and returns what differs. `Err` says why it cannot be made here.
+/// Makes the scene and returns what differs. `Err` gives the reason why it cannot be made here.
 fn look_at(scene: &Scene, attempts: u64, how: How) -> Result<Vec<String>, String> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = std::fs::canonicalize(dir.path()).expect("it exists");

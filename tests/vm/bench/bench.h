@@ -25,8 +25,8 @@ static inline int by_value(const void *a, const void *b)
 
 #ifdef __x86_64__
 /*
- * Starts a thread that never touches its stack, which is ours: it only repeats
- * pause(2). Returns its tid or a negative errno.
+ * Starts a thread that never uses its stack, because it only repeats pause(2). The stack is the
+ * caller's. Returns its tid or a negative errno.
  */
 static inline long start_thread(void)
 {

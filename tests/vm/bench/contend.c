@@ -191,7 +191,7 @@ static void wait_for(atomic_int *what, int n)
 {
 	while (atomic_load(what) < n) {
 		usleep(500);
-		/* A worker that failed has said why. */
+		/* A worker that failed has printed the reason. */
 		if (waitpid(-1, NULL, WNOHANG | __WNOTHREAD) > 0)
 			errx(1, "a worker ended early");
 	}

@@ -59,7 +59,7 @@ static void measure(const char *name, long threads, int rounds)
 	free(ns);
 }
 
-/* Is the process with I of THREADS threads measured? So it is for each tenth, and for all. */
+/* Is the process with I of THREADS threads measured? So it is done for each tenth, and for all. */
 static int is_step(long i, long threads)
 {
 	return i == threads || (threads >= STEPS && i % (threads / STEPS) == 0 && i + threads / STEPS <= threads);

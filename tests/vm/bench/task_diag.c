@@ -26,7 +26,7 @@
  * bytes of kernel memory are accounted to it at the end of the answer, its file still open:
  * buffers, or the inodes and dentries of what was read.
  *
- * A row that cannot be measured here (no task_diag, no ps) is left out and said.
+ * A row that cannot be measured here (no task_diag, no ps) is left out, with a message.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -82,7 +82,7 @@ static void measure(const char *name, long n, int rounds, bool (*job)(void))
 
 #define GROUP "/sys/fs/cgroup/reader"
 
-/* Where the file of an answer is left that is to be looked at before it is closed. */
+/* The path at which the file of an answer is kept to be inspected before it is closed. */
 static int *leave_open;
 
 /* The number after a word in a file. */
@@ -435,9 +435,9 @@ struct load {
 };
 
 /*
- * Processes of `threads` threads each, and their parent. It ends them one by
- * one: each that ends with threads left looks through all processes under
- * tasklist_lock, mm_update_next_owner(), which many at once do for minutes.
+ * Processes of `threads` threads each, and their parent. It ends them one by one: each one that
+ * ends with threads left searches all processes under tasklist_lock (mm_update_next_owner()), and
+ * many at once take minutes.
  */
 static struct load start(long processes, int threads)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * What it costs to wait for one child while N others have nothing to report.
+ * The cost of waiting for one child while N others have nothing to report.
  *
  * Usage: wait [ROUNDS [CASE...] [N...]]
  *                      (201 rounds; all cases; N = 1 10 20 100 500 1000 2000 3500 5000 8000)
@@ -8,8 +8,8 @@
  * lab: instructions 51
  *
  * Prints a row "case<TAB>n<TAB>value_ns" for each case and N; the value is the median
- * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the
- * one that is waited for, or the ten as one.
+ * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the awaited
+ * one, or the ten as one.
  *
  *   fork_pid       fork, the child exits, waitpid(pid)
  *   fork_any       the same with waitpid(-1)
@@ -174,7 +174,7 @@ static pid_t start_idle(pid_t *pids, int n, int others)
 	return helper;
 }
 
-/* One N of a case: a process of its own, told when it is its turn. */
+/* One N of a case: a separate process, which is notified when it is its turn. */
 struct parent {
 	int n, rounds;	/* of all turns together */
 	uint64_t *ns;	/* what they took, shared with main */
@@ -312,7 +312,7 @@ static void measure(const char *name, struct parent *parents, int count, int rou
 				errx(1, "%s with %d failed", name, parents[i].n);
 		}
 	}
-	/* The last one first: it and its children have main's ends of those before it. */
+	/* The last one first: it and its children hold main's ends of the earlier ones. */
 	for (int i = count - 1; i >= 0; i--) {
 		int status;
 

@@ -155,7 +155,7 @@ static long begin(const struct part *part, uint64_t seed)
 }
 
 /* That is left to those who look, and to the sentinels: of our many tasks one would always be
- * before them. So the storm goes on while they look. */
+ * before them. So the storm continues while they read. */
 static void leave_first_processor(void)
 {
 	cpu_set_t set;

@@ -44,7 +44,7 @@ ALL = "all"
 # Alternatives to a series, to be measured next to it: kernel/alternatives/NAME/series lists the
 # patches, both shared and new ones.
 ALTERNATIVES = KERNEL / "alternatives"
-# The tree that a new one begins as a copy of, so that only what its patches touch is built. Its
+# The tree that a new one is copied from, so that only files that its patches touch are built. Its
 # config must be the same: KUnit, for one, changes task_struct.
 SEEDED_FROM = "base"
 
@@ -258,7 +258,7 @@ class Tree:
         for p in patches:
             common.run("patch", "-p1", "-F0", "-s", "--no-backup-if-mismatch", "-d", scratch, "-i", p)
         old = set(self.applied.read_text().split())
-        # It is noted before it is done, so that an interrupted change is done again.
+        # It is recorded before it is done, so that an interrupted change is done again.
         self.applied.write_text("\n".join(sorted(old | new)))
         for name in sorted(old | new):
             want, have = (scratch if name in new else self.source) / name, self.dir / name

@@ -25,7 +25,7 @@ PROCESSES = 2000
 # Each request is repeated for this time, in seconds.
 SECONDS = 20
 # A request may keep a real-time task waiting for this long, in microseconds. The bar on a machine
-# of its own is 5 ms. Here the host adds a time slice of its own.
+# of its own is 5 ms. Here the host adds one of its time slices.
 LATE_US = 10_000
 # The same in a machine that counts instructions, where the host adds nothing. Its microsecond is a
 # thousand instructions, which a processor does in a third of a microsecond to one.
@@ -57,7 +57,7 @@ class Late(suites.Suite):
     def __init__(self, processes, seconds=None, counting=False, stacks=False):
         self.processes, self.seconds = processes, seconds or (COUNTED_SECONDS if counting else SECONDS)
         self.counting, self.stacks = counting, stacks
-        # A request that has begun comes to its end, and the load is made before.
+        # A request that has begun continues to its end, and the load is made before.
         self.timeout = (600 + len(COMMANDS) * (self.seconds + 120)) * (bench.COUNTING_SLOWER if counting else 1)
         self.rows, self.model = {}, ""
 

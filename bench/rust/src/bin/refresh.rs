@@ -2,9 +2,9 @@
 //! and memory of all processes. It prints the median CPU time of this process for a round, in
 //! nanoseconds, and the number of processes. The first round is not counted.
 //!
-//! WHO is `session`, `session-procfs`, `query` (a new one each time), `service` (a new one each
-//! time that asks the service for BASE only), `service-session` (the same, repeated), `sysinfo` or
-//! `procfs` (the crates).
+//! WHO is `session`, `session-procfs`, `query` (a new one each time), `service` (a new query to the
+//! service each time, for BASE only), `service-session` (the same, repeated), `sysinfo` or `procfs`
+//! (the crates).
 
 use std::process::ExitCode;
 

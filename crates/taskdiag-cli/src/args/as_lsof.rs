@@ -89,7 +89,7 @@ impl Words<'_> {
     fn give_back(&mut self, given: Given, used: usize) {
         match given.own_word {
             true if used == 0 => self.at -= 1,
-            // Digits of a word of their own, and letters after them, which are options, too.
+            // Digits in a separate word, and the letters after them, which are options, too.
             _ => self.rest = given.value[used..].to_vec(),
         }
     }

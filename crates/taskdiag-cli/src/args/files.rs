@@ -42,9 +42,9 @@ pub struct FilesArgs {
     pub numeric_users: bool,
     /// A column for the parent?
     pub parents: bool,
-    /// The table of lsof, and what it has.
+    /// The table of lsof, and its properties.
     pub strict: Option<Layout>,
-    /// Places that are not there; only their names can be looked for.
+    /// Places that do not exist; only their names can be searched for.
     pub nowhere: Vec<PathBuf>,
     /// The FILEs that do not exist, each with the reason that lsof prints.
     pub missing: Vec<(PathBuf, String)>,
@@ -56,7 +56,7 @@ pub struct FilesArgs {
     pub excluded_commands: Vec<Vec<u8>>,
     /// A text instead of a list.
     pub instead: Option<as_lsof::Instead>,
-    /// Lines about places that could not be looked at, or not all of them, since they do not
+    /// Messages about places that could not be checked, or only in part, because they do not
     /// answer.
     pub unseen: Vec<Lack>,
 }
@@ -328,8 +328,8 @@ fn command_name(item: &[u8]) -> Result<CommandName, Exit> {
 }
 
 impl FilesArgs {
-    /// How exactly the caller says what the answer is to be about. Somebody who names a file and
-    /// sees users of it has an answer; somebody who sees none cannot know whether there are any.
+    /// How exactly the caller says what the answer is to be about. A user who names a file and sees
+    /// processes that use it has an answer. A user who sees none cannot know whether there are any.
     pub fn asked(&self, is_empty: bool) -> Asked {
         let select = &self.select;
         let named = !select.uids.only.is_empty()
@@ -390,7 +390,7 @@ impl FilesArgs {
         };
         read().map_err(Exit::into_refused)
     }
-    /// The FILEs that are not there, with the reason.
+    /// The FILEs that do not exist, with the reason.
     fn missing(nowhere: &[PathBuf]) -> Vec<(PathBuf, String)> {
         let why = |path: &PathBuf| {
             let error = std::fs::metadata(path).err()?;

@@ -12,9 +12,9 @@ use crate::exit::{self, Exit};
 enum Means {
     /// An option with a value: the rest of the argument, or the next one.
     Value(&'static str),
-    /// Nothing here; with a value that is dropped, or without one.
+    /// An option without a meaning here; its value is dropped, if it has one.
     Nothing { value: bool },
-    /// taskdiag does not have it; this says what to use.
+    /// taskdiag lacks it; this names a replacement.
     Not(&'static str),
 }
 
@@ -79,7 +79,7 @@ pub fn normalize(
             // Threads are looked at in any case; lsof has them with -K, and not with -K i.
             b"-K" => drop(args.next_if(|a| a.as_bytes() == b"i")),
             b"-Ki" => {}
-            // The seconds may be a word of their own, and need not be there.
+            // The seconds may be a separate word, and may be omitted.
             [sign @ (b'+' | b'-'), b'r', rest @ ..] => {
                 let is_number = |a: &&OsString| a.as_bytes().iter().all(u8::is_ascii_digit);
                 let next = if rest.is_empty() { args.next_if(is_number) } else { None };

@@ -12,7 +12,7 @@ pub const DEFAULT: &str = "http://127.0.0.1:4318";
 /// The path of metrics below the endpoint.
 const PATH: &str = "/v1/metrics";
 
-/// An OpenTelemetry collector, and what is sent to it about this host.
+/// An OpenTelemetry collector, and the attributes of this host that are sent to it.
 #[derive(Clone, Debug)]
 pub struct Collector {
     /// The whole URL that gets the metrics. It may have a password, or a token in its query.

@@ -1,4 +1,4 @@
-//! The options of `taskdiag ps`, and what they mean together.
+//! The options of `taskdiag ps`, and the meaning of their combinations.
 
 use std::ffi::OsString;
 

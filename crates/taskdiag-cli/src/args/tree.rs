@@ -1,4 +1,4 @@
-//! The options of `taskdiag tree`. Options that pstree has, too, mean the same.
+//! The options of `taskdiag tree`. Options that pstree has, too, have the same meaning.
 
 use std::ffi::OsString;
 
@@ -27,7 +27,7 @@ pub struct Labels {
     pub groups: bool,
     /// Threads, as children in braces.
     pub threads: bool,
-    /// The name of each thread instead of that of its process.
+    /// The name of each thread instead of the name of its process.
     pub thread_names: bool,
     /// Equal subtrees only once, with their number.
     pub compact: bool,

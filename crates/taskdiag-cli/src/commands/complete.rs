@@ -1,5 +1,5 @@
-//! Completion scripts of shells, made from the option tables. Beside options they know columns,
-//! engines, users and process ids.
+//! Completion scripts of shells, made from the option tables. In addition to options, they know
+//! columns, engines, users and process ids.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use clap_complete::shells;
 use taskdiag::EngineId;
 use taskdiag::field::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
 
-/// The script for a shell; `None`: there is none for it.
+/// The script for a shell, or `None` if there is none.
 pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut command = with_values(command);

@@ -18,7 +18,7 @@ pub struct Key {
     pub entry: [u64; 3],
 }
 
-/// Why a row is there.
+/// The reason for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The frame has a row for everything.
@@ -124,7 +124,7 @@ impl Changes {
         };
         if self.is_full { Some(Change::Full) } else { change }
     }
-    /// Removes and returns the rows that the previous frame had and this one lacks, with their last
+    /// Removes and returns the rows of the previous frame that this frame lacks, with their last
     /// values. Entries of the processes in `unknown` may still exist, and are kept.
     pub fn ended(&mut self, unknown: &HashSet<u32>) -> Vec<(Key, Vec<Value<'static>>)> {
         let (frame, is_full) = (self.frame, self.is_full);

@@ -41,7 +41,7 @@ impl Hour {
     /// Writes the files. Returns a line for each table with the number of rows written.
     ///
     /// # Errors
-    /// A file cannot be written. The files that were there before stay.
+    /// A file cannot be written. Existing files stay.
     pub fn write(&mut self) -> io::Result<Vec<String>> {
         let partition = &self.partition;
         for rows in &mut self.tables {

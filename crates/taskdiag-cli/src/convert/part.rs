@@ -87,7 +87,7 @@ impl Part {
         out.sync_all()?;
         Ok(out.metadata()?.len())
     }
-    /// Gives it its name. A file that was there before is replaced.
+    /// Gives it its name. An existing file is replaced.
     ///
     /// # Errors
     /// The system refuses it.

@@ -313,7 +313,7 @@ fn works(dir: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
-/// A file that is not there need not be removed.
+/// A file that does not exist need not be removed.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -17,7 +17,8 @@ const ENV: &str = "TASKDIAG_PROCPS_LIB";
 /// Its file names when installed and in cargo's target directory.
 const NAMES: [&str; 2] = ["libtaskdiag-procps.so", "libtaskdiag_procps.so"];
 
-/// The library: the one of [`ENV`], beside this program, or in `../lib/taskdiag`.
+/// The library: the one of [`ENV`], the one in the directory of this program, or the one in
+/// `../lib/taskdiag`.
 pub fn library() -> Result<PathBuf, Exit> {
     if let Some(path) = std::env::var_os(ENV).filter(|p| !p.is_empty()).map(PathBuf::from) {
         return match path.is_file() {

@@ -69,7 +69,7 @@ fn which(name: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| is_program(p))
 }
 
-/// Why the drop-in cannot work in this program; `None`: nothing is known against it.
+/// Why the drop-in cannot work in this program, or `None` if no obstacle is known.
 fn refusal(program: &Path) -> Result<Option<String>, Exit> {
     let cannot = |e: std::io::Error| Exit::Failed(format!("{}: {e}", program.display()));
     let meta = program.metadata().map_err(cannot)?;

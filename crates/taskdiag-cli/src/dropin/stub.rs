@@ -68,7 +68,7 @@ pub fn file(soname: &str, versions: &[String], needed: [&str; 2]) -> Vec<u8> {
     segment(&mut out, 2, dynamic_at as u64, dynamic, 8);
     // The stack is not executable.
     segment(&mut out, 0x6474_e551, 0, 0, 16);
-    // The symbol that every table begins with, and a hash table with nothing else in it.
+    // The symbol at the start of every table, and a hash table without other entries.
     out.extend_from_slice(&[0; 24]);
     put32(&mut out, &[1, 1, 0, 0]);
     out.extend_from_slice(&[0; 8]);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn hashes() {
-        // The results that the generic ABI gives for such a name, and for an empty one.
+        // The results for such a name and for an empty one in the generic ABI.
         assert_eq!((hash("printf"), hash("exit"), hash("")), (0x077_905a6, 0x0006_cf04, 0));
     }
 }

@@ -45,7 +45,7 @@ use crate::replace::replace;
 struct Exporter {
     tracker: Tracker,
     server: families::Server,
-    /// Those who ask within this time after an answer get the same one.
+    /// Clients that ask within this time after an answer get the same one.
     share: Duration,
     made: Option<Instant>,
     texts: HashMap<&'static str, Rc<[u8]>>,
@@ -95,8 +95,8 @@ impl Exporter {
 fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
     let done = crate::aside::answers(path).and_then(|()| {
         replace(path, 0o644, |file| {
-            // The umask is for other files, and this one has nothing that not everyone may ask the
-            // server for.
+            // The umask is for other files. The data in this one is the same that everyone may
+            // request from the server.
             file.set_permissions(Permissions::from_mode(0o644))?;
             file.write_all(text)
         })

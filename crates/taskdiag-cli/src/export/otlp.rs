@@ -35,7 +35,7 @@ struct Metric {
     kind: Type,
     /// An attribute that all values have.
     also: Option<(&'static str, &'static str)>,
-    /// The description, if several families become one metric. Otherwise, that of the family is
+    /// The description, if several families become one metric. Otherwise, the text of the family is
     /// used.
     help: Option<&'static str>,
 }

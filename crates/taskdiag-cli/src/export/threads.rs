@@ -169,10 +169,10 @@ impl Threads {
             accounts.put_states(id, states);
         }
         self.states = Some(states);
-        // This comes last, so that an account stays if another thread with its name began
-        // meanwhile. A counter must not fall from one answer to the next, but an account that is
-        // missing from an answer may start again. The counters of a thread are kept for one more
-        // answer. If only one answer lacks the thread, its earlier counts must not be added again.
+        // This comes last, so that an account stays if another thread with its name has begun. A
+        // counter must not fall from one answer to the next, but an account that is missing from an
+        // answer may start again. The counters of a thread are kept for one more answer. If only
+        // one answer lacks the thread, its earlier counts must not be added again.
         let scans = self.scans;
         self.leave(|known| (known.seen < scans, known.seen + 1 < scans));
         Ok(())
@@ -322,7 +322,7 @@ mod tests {
     fn counters_of_a_name_do_not_fall() {
         let mut scans = Scans::new();
         assert_eq!(scans.take(&[(11, "a", 100)]), one("a", 1, 100));
-        // The thread ended, and another one with its name began: the account goes on.
+        // The thread ended, and another one with its name began: the account continues.
         assert_eq!(scans.take(&[(12, "a", 5)]), one("a", 1, 105));
         // No thread has the name. One that comes later has an account of its own, which is smaller.
         assert_eq!(scans.take(&[(13, "b", 1)]), one("b", 1, 1));

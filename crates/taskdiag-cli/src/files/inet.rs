@@ -36,7 +36,7 @@ fn bad(spec: &str, why: &str) -> Exit {
 }
 
 impl Inet {
-    /// From the word after `-i`; empty: all of both families.
+    /// The word after `-i`. If it is empty, all sockets of both families match.
     pub fn parse(spec: &str) -> Result<Inet, Exit> {
         let mut out = Inet::default();
         let mut rest = spec;

@@ -115,7 +115,7 @@ fn marker(args: &FilesArgs, repeat: &Repeat) -> Vec<u8> {
     }
 }
 
-/// One list. `any`: is there anything in it?
+/// One list. `any` says whether the list has rows.
 fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     if args.count {
         let end = count::run(args);
@@ -230,7 +230,7 @@ fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
     }
     let threads = if threads { "threads," } else { "" };
     if args.table.form != Form::Text {
-        // A saved answer does not hold locks, and those of today are not its own.
+        // A saved answer does not contain locks, and the present locks are not its own.
         let lock = if args.table.source.from.is_none() { "lock," } else { "" };
         let plain = PLAIN.replace("{threads}", threads).replace("{lock}", lock);
         return columns::view(&FILES, &plain).expect("columns of the table");
@@ -246,8 +246,8 @@ fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
     columns::view(&FILES, &view).expect("columns of the table")
 }
 
-/// What to show. Threads may have files of their own, so all are asked for; what they share is in
-/// the answer once.
+/// What to show. Threads may have files of their own, so all threads are requested; shared files
+/// are in the answer once.
 fn query(args: &FilesArgs) -> Query {
     let select = &args.select;
     let fields: Vec<&Field> = match &args.fields {
@@ -259,7 +259,7 @@ fn query(args: &FilesArgs) -> Query {
     let mut query = Query::new(&FILES, fields);
     query.filter = args.table.filter.clone();
     query.sort = args.table.sort.clone();
-    // Conditions say which rows there are.
+    // The conditions decide about the rows.
     query.groups = select.groups();
     query.groups = query.groups - lacking(args.table.source.engine, query.groups);
     let layout = args.strict.as_ref();
@@ -355,9 +355,9 @@ pub(super) struct Shown<'a> {
     files: &'a Files<'a>,
     opened: Opened<'a>,
     select: &'a FileSelection,
-    /// The threads that are listed, too, by process (lsof -K).
+    /// The threads that are also listed, by process (lsof -K).
     threads: Vec<TaskView<'a>>,
-    /// The processes of which these are denied.
+    /// The processes for which these are denied.
     denied: HashSet<(u32, Group)>,
 }
 

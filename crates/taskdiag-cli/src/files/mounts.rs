@@ -16,7 +16,8 @@ use taskdiag::wire::PathKind;
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The device of the file system (`s_dev`). On btrfs and overlay it is not that of stat(2).
+    /// The device of the file system (`s_dev`). On btrfs and overlay it differs from the one in
+    /// stat(2).
     pub dev: u32,
     /// The directory of the file system that is mounted.
     root: Vec<u8>,

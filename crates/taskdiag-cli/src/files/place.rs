@@ -188,7 +188,7 @@ impl Place {
         if self.strict && self.file.is_some() {
             return false;
         }
-        // The file at this path now is a different one.
+        // The file at this path is now a different one.
         let is_known = self.inexact.is_none() && self.mount.is_some() && key.is_some();
         let is_other = self.file.is_some() && (f.has_mark() || is_known);
         f.path.is_some_and(|p| {

@@ -49,7 +49,7 @@ pub enum Label {
     Word(&'static str),
     /// fd: all descriptors.
     Fds,
-    /// Descriptors from one to another.
+    /// Descriptors in a range.
     Range(u32, u32),
 }
 

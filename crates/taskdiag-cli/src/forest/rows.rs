@@ -56,7 +56,7 @@ pub const LINES: Style =
     Style { gap: "   ", through: "│  ", child: "├─ ", last: "└─ ", ..PLAIN };
 
 /// Roots in the order of procps: it sorts all processes by their parents, and begins with the last.
-/// Children of process 1 that are roots follow it in their order.
+/// Children of process 1 that are roots follow it in their usual order.
 fn as_procps(forest: &Forest) -> Vec<usize> {
     let ppid = |at: &usize| forest.nodes[*at].ppid;
     let has_init = forest.find(1).is_some();

@@ -21,8 +21,8 @@ pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
     }
 }
 
-/// Puts the blanks before a number that procps takes for a part of it: they stay where the columns
-/// before it are too wide.
+/// Puts blanks before a number that procps counts as a part of it: they stay if the columns before
+/// it are too wide.
 pub fn widen(out: &mut Vec<u8>, begin: usize, field: &Field) {
     let least = match field.name {
         "pmem" => "99.9".len(),

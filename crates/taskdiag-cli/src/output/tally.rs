@@ -13,8 +13,7 @@ use crate::saved;
 
 const KINDS: usize = 7;
 
-/// Counts of missing values. A task that cannot have the value, or that ended meanwhile, does not
-/// count.
+/// Counts of missing values. A task that cannot have the value, or has ended, does not count.
 #[derive(Debug)]
 pub struct Tally {
     counts: Vec<[u64; KINDS]>,
@@ -169,7 +168,7 @@ impl Who {
     }
 }
 
-/// The groups that were requested from a saved answer. `None`: it is not a saved one.
+/// The groups that were requested from a saved answer. `None` if it is not a saved answer.
 fn asked_when_saved(snapshot: &Snapshot) -> Option<Groups> {
     snapshot.served().is_empty().then(|| snapshot.stream().asked())
 }

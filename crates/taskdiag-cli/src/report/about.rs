@@ -19,7 +19,7 @@ pub struct About {
     served: Vec<Value>,
     notes: Vec<String>,
     lacks: Vec<Lack>,
-    /// Those of `lacks` that were printed already.
+    /// The messages of `lacks` that were already printed.
     said: Vec<Lack>,
     asked: Asked,
     stopped: bool,
@@ -41,7 +41,7 @@ impl About {
             took_ms: 0.0,
         }
     }
-    /// Add an answer. `what` names what the page shows of it.
+    /// Add an answer. `what` names the part of it that the page shows.
     pub fn add_answer(&mut self, what: &str, snapshot: &Snapshot) {
         for s in snapshot.served() {
             let ms = s.cost.wall.as_secs_f64() * 1e3;

@@ -56,7 +56,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Exit> {
     let mut tally = Tally::new(columns.len());
     let mut out = format!("{{\"format\":{FORMAT},").into_bytes();
     tasks(&mut out, &view, &snapshot, &columns, &mut cells, &mut tally)?;
-    // Nobody named the columns of the page, so it need not have all.
+    // The user did not choose the columns of the page, so it need not have all of them.
     let mut lacks = tally::left_out(&view.left(), &snapshot);
     lacks.extend(tally.lines(&columns, &snapshot));
     let lacks = lacks.into_iter().map(Lack::if_named).collect();

@@ -78,8 +78,8 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
 
 /// Acts, and returns a message about the result.
 pub fn act(target: &Target, action: &Action) -> Result<String, String> {
-    // These rows have pids of our own pid namespace, which are other processes in a /proc of
-    // another one.
+    // These rows have pids of our own pid namespace, which belong to other processes in a /proc of
+    // another namespace.
     if !target.has_number_of_proc && !has_own_numbers(Path::new("/proc")) {
         return Err(String::from(
             "Nothing was done: the rows are not from /proc, which is of another pid namespace, so that no process can be \

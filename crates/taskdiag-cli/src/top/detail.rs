@@ -32,7 +32,8 @@ pub const PAGES: &[Page] = &[
     page("environment", Groups::ENVIRON),
 ];
 
-/// Is the column on the first page? Those of other pages, and those that may take long, are not.
+/// Is the column on the first page? Details of other pages, and details that may take long, are not
+/// requested.
 fn is_on_first_page(field: &Field) -> bool {
     let of_others = PAGES.iter().fold(Groups::SLOW, |all, page| all | page.group);
     !field.groups.intersects(of_others)

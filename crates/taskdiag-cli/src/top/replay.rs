@@ -40,7 +40,7 @@ impl Replay {
         let wanted = recorded::whole(&recording, at)?.number;
         Ok(Replay { recording, wanted, shown: None, now: None, before: None })
     }
-    /// Goes this many frames forward or back. False: there are no more.
+    /// Goes this many frames forward or back. Returns false if there are no more.
     pub fn step(&mut self, by: isize) -> bool {
         let last = self.recording.len() - 1;
         let wanted = self.wanted.saturating_add_signed(by).min(last);

@@ -367,7 +367,7 @@ pub struct Details {
 
 impl Details {
     /// The details of a task that contain this column, if they belong to exactly this task. A
-    /// thread has those of its process.
+    /// thread has the details of its process.
     fn of(&self, row: &Row<'_>, field: &Field) -> Option<Row<'_>> {
         let cache = if is_steady(field) { &self.steady } else { &self.moving };
         cache.of(row)

@@ -108,7 +108,7 @@ impl Screen {
         let terminal = enter().inspect_err(|_| give_back())?;
         Ok(Screen { terminal, signals })
     }
-    /// Waits for an event, no longer than this.
+    /// Waits for an event, at most for this time.
     pub fn wait(&mut self, time: Duration) -> io::Result<Wake> {
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let stdin = io::stdin();
@@ -151,7 +151,7 @@ impl Screen {
         Ok(if events.is_empty() { Wake::Time } else { Wake::Events(events) })
     }
     /// Restores the terminal, and stops until the shell continues the program. If no shell waits
-    /// for it, goes on at once.
+    /// for it, continues at once.
     pub fn suspend(&mut self, who: Stop) -> io::Result<()> {
         give_back();
         stop(who);
@@ -184,7 +184,7 @@ pub enum Stop {
 fn stop(who: Stop) {
     let group = if who == Stop::Group { 0 } else { std::process::id() as libc::pid_t };
     // SAFETY: all zeroes are a sigaction, with the default action and an empty mask. The calls read
-    // and write these two, and the handler that is put back is the one that was there.
+    // and write these two, and the restored handler is the previous one.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         let mut before: libc::sigaction = std::mem::zeroed();

@@ -26,8 +26,8 @@ impl App {
         self.scanner.max_age = Duration::ZERO;
         done
     }
-    /// Goes this many frames forward or back in the recording. False: there are no more, and a
-    /// message says so.
+    /// Goes this many frames forward or back in the recording. Returns false if there are no more,
+    /// with a message.
     fn turn_by(&mut self, _frames: isize) -> bool {
         #[cfg(feature = "record")]
         if self.scanner.replay.as_mut().is_some_and(|r| !r.step(_frames)) {

@@ -50,7 +50,7 @@ impl Shapes {
     pub fn get(&self, i: usize) -> &SubtreeShape {
         &self.all[i]
     }
-    /// Adds a shape. `alike` is the key by which it is merged with others, if it is.
+    /// Adds a shape. `alike` is the key for merging it with others, if it can be merged.
     fn add(&mut self, shape: SubtreeShape, alike: Option<Alike>) -> usize {
         let at = self.all.len();
         let kind = alike.map_or(at, |alike| *self.known.entry(alike).or_insert(at));

@@ -35,7 +35,7 @@ pub struct Document<'a> {
     pub threads: bool,
 }
 
-/// A pending step: begin a process, or end one.
+/// A pending step: the start or the end of a process.
 enum Step {
     Begin(usize),
     End,

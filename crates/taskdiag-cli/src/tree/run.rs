@@ -198,7 +198,7 @@ struct Picked {
     roots: Vec<usize>,
     /// The processes of these trees to show. `None` means all.
     wanted: Option<Vec<bool>>,
-    /// Those that are only shown because they are above others.
+    /// Processes that are only shown as ancestors.
     above: HashSet<usize>,
 }
 

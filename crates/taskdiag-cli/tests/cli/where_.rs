@@ -135,7 +135,7 @@ fn open_files_by_the_program_that_has_them() {
     let exe = std::env::current_exe().expect("it has one");
     let exe = exe.to_str().expect("a path of ours");
     assert!(all.lines().skip(1).all(|l| l.trim_end().ends_with(exe)), "{all}");
-    // Other threads of this test open files meanwhile; 0 stays.
+    // Other threads of this test open files, too; 0 stays.
     let (code, some, err) = files(&["--where", &format!("exe == '{exe}' and fdnum == 0")]);
     assert_eq!((code, some.lines().count(), err.as_str()), (0, 2, ""), "{some}");
     assert_eq!(files(&["--where", "exe == '/no/such'"]).0, 1);

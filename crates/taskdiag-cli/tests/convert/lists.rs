@@ -141,7 +141,7 @@ fn lists() -> Groups {
     Groups::BASE | Groups::FD | Groups::VMA
 }
 
-/// A recording, and what is converted from it.
+/// A recording, and the files converted from it.
 struct Made {
     dir: tempfile::TempDir,
 }
@@ -435,7 +435,7 @@ fn entries_that_could_not_be_read_have_not_ended() {
         .collect();
     let known = frames.clone();
     // The lists of a process are not read for some frames, among them a full one. It closes a
-    // socket meanwhile.
+    // socket in between.
     for frame in &mut frames[8..12] {
         frame[0].sockets = Err(Reason::Denied);
         frame[0].mapped = Err(Reason::Blocked);

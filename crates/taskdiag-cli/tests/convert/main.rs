@@ -218,7 +218,7 @@ fn an_hour_that_is_over_is_written_once() {
     let is_as = |bytes: &[u8]| fs::read(lake.hour(3)).is_ok_and(|b| b == bytes);
     let again = lake.convert(&[]);
     assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), String::new()));
-    // One that is no longer whole is.
+    // A file that is no longer complete is replaced.
     fs::write(lake.hour(3), &before[..before.len() / 2]).expect("there is room");
     assert_eq!(text(&lake.convert(&[]).stdout).lines().count(), 1);
     assert!(is_as(&before), "the same rows give the same file");

@@ -80,8 +80,8 @@ record! {
 }
 
 record! {
-    /// STAT: what it has used, how it is scheduled. Source: `/proc/PID/stat`, `task_struct`,
-    /// `signal_struct`.
+    /// STAT: the resources that it has used, and how it is scheduled. Source: `/proc/PID/stat`,
+    /// `task_struct`, `signal_struct`.
     Stat = "task_diag_stat", least 112;
     {
         /// Minor faults.

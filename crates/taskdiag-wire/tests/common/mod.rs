@@ -121,7 +121,7 @@ pub fn stream(messages: &[Vec<u8>], tasks: u64) -> Vec<u8> {
     [info_msg(), messages.concat(), done_msg(tasks, &[])].concat()
 }
 
-/// An attribute with this payload behind its `nlattr`, padded.
+/// An attribute with this payload after its `nlattr`, padded.
 pub fn attr(kind: u16, payload: &[u8]) -> Vec<u8> {
     let len = (4 + payload.len()).next_multiple_of(8);
     let mut v = raw_attr(len as u16, kind, len);
@@ -129,7 +129,7 @@ pub fn attr(kind: u16, payload: &[u8]) -> Vec<u8> {
     v
 }
 
-/// An attribute that says it has `says` bytes and has `len`.
+/// An attribute that claims to have `says` bytes and has `len`.
 pub fn raw_attr(says: u16, kind: u16, len: usize) -> Vec<u8> {
     let mut v = vec![0; len];
     v[..4].copy_from_slice(NlAttr { len: says, kind }.as_bytes());

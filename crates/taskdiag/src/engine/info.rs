@@ -108,7 +108,8 @@ fn mem_total(sys: &rustix::system::Sysinfo) -> u64 {
     sys.totalram as u64 * u64::from(sys.mem_unit)
 }
 
-/// The online CPUs of the machine. If /sys is not mounted, those that this process may use.
+/// The online CPUs of the machine. If /sys is not mounted, the processors that this process may
+/// use.
 fn online_cpus() -> u32 {
     read_online().and_then(|list| count(&list)).unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))

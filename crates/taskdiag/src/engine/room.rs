@@ -169,7 +169,7 @@ mod tests {
         for _ in 0..10_000 {
             sum += room.take(6 * MIB, || 1000);
         }
-        // Half of it complete, a sixth in small parts, and the minimum for each.
+        // Half of it complete, a sixth in small parts, and the least size for each.
         assert!((16 * MIB..32 * MIB).contains(&sum), "{sum}");
         assert_eq!(room.take(6 * MIB, || 1000), TEXT_LEAST as usize);
         for uid in [0, 1001, 65534] {

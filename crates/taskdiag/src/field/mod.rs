@@ -228,7 +228,7 @@ pub enum TextForm {
     Hex,
     /// At least eight hexadecimal digits.
     Hex8,
-    /// As it is, but no longer than its column where another one follows.
+    /// Unchanged, but cut to its column if another one follows.
     Cut,
     /// The first eight characters.
     Fname,
@@ -236,7 +236,7 @@ pub enum TextForm {
     Signals,
     /// A command name.
     Comm,
-    /// Arguments; `[comm]` where there are none.
+    /// Arguments, or `[comm]` if there are none.
     Args,
 }
 

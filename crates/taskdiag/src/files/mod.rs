@@ -3,8 +3,8 @@
 //!
 //! A table of open files that threads share is listed once, with the number of these threads.
 //! Working directory, root, executable and mapped files of a process are rows, too, if the answer
-//! has them, because they keep a file in use like a descriptor. This module reads nothing but the
-//! answer, and prints nothing.
+//! has them, because they keep a file in use like a descriptor. This module only reads the answer,
+//! and prints nothing.
 
 mod detail;
 mod ends;
@@ -168,8 +168,8 @@ impl<'a> Files<'a> {
     pub fn doubts(&self) -> &[Gap<'a>] {
         &self.doubts
     }
-    /// The tasks whose files are not in the answer, and why. A task may be there once for each
-    /// group. Tasks that cannot have files are left out.
+    /// The tasks whose files are not in the answer, and why. A task may appear once for each group.
+    /// Tasks that cannot have files are left out.
     pub fn gaps(&self) -> &[Gap<'a>] {
         &self.gaps
     }
@@ -258,7 +258,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Whether it has directories. A first thread that has ended has none, and each of its paths is
+/// Whether it has directories. A first thread that has ended has no paths, and each of them is
 /// marked as absent.
 fn has_paths(task: &TaskView<'_>) -> bool {
     task.blobs(Group::Paths as u16).any(|(hdr, _)| hdr.reason != Reason::Absent as u16)

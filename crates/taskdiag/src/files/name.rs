@@ -156,8 +156,8 @@ impl<'a> Files<'a> {
     }
 
     /// The other ends of a pipe or socket, each as `34,sh,3u`. For a pipe, these are all other
-    /// descriptors, and for a unix socket those of its peer. After the first hundred, their number
-    /// follows. `None` if the file has no other ends.
+    /// descriptors, and for a unix socket the descriptors of its peer. After the first hundred,
+    /// their number follows. `None` if the file has no other ends.
     pub fn other_ends(&self, file: &OpenFile<'_>) -> Option<Vec<Vec<u8>>> {
         let fd: Entry<'_, Fd> = file.fd()?;
         let ends = match file.fd_type()? {

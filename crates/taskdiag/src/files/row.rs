@@ -69,7 +69,7 @@ pub struct PathName<'a> {
     pub deleted: bool,
     /// Whether this is only the beginning of the name.
     pub cut: bool,
-    /// Why there is no name, if there is none.
+    /// The reason for a missing name.
     pub reason: Option<Reason>,
 }
 
@@ -256,7 +256,7 @@ impl<'a> OpenFile<'a> {
 }
 
 /// Is this an object that the kernel calls deleted, although it never was in a directory? Memory
-/// that processes or drivers share is one.
+/// that processes or drivers share is such an object.
 pub(crate) fn never_linked(name: &[u8]) -> bool {
     const BEGIN: [&[u8]; 3] = [b"/memfd:", b"/SYSV", b"[anon_shmem:"];
     const WHOLE: [&[u8]; 8] = [

@@ -213,8 +213,8 @@ impl Recording {
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
-    /// The number of the last frame up to this time. If the clock was set back, it is the one that
-    /// was written last. `None`: all frames are later.
+    /// The number of the last frame up to this time. If the clock was set back, it is the last
+    /// frame written. `None`: all frames are later.
     pub fn find(&self, time: SystemTime) -> Option<usize> {
         self.slots.iter().rposition(|s| s.head.time() <= time)
     }

@@ -5,14 +5,14 @@
 //! is old enough, and a frame may take the free space divided by the number of frames in that time.
 //! Space that a frame does not take is saved for later ones, up to a bound, because key frames are
 //! larger than others and machines are busy at times. The room shrinks as space is used. So frames
-//! that always take all of it settle at half of the size limit for each such time, and never use it
-//! up. Nothing here does I/O.
+//! that always use their whole share settle at half of the size limit for each such time, and never
+//! use it up. Nothing here does I/O.
 
 use std::time::{Duration, SystemTime};
 
 /// Frames can save unused room of at least this many frames.
 const FRAMES: u64 = 128;
-/// Or this part of the free space, if that is more.
+/// This part of the free space is the limit instead, if it is larger.
 const PART: u64 = 4;
 
 /// The room for frames.
@@ -66,7 +66,7 @@ mod tests {
     fn frames_that_take_all_they_may_never_use_up_what_is_free() {
         let (mut room, max) = (Room::default(), 2_000_000_000u64);
         let mut taken: Vec<u64> = Vec::new();
-        // Five days, each of which has its bytes.
+        // Five days with the bytes of each.
         for n in 0..5 * 8640usize {
             let there: u64 = taken[n.saturating_sub(8640)..].iter().sum();
             let may = room.next(max - there, DAY, EVERY, at(n as u64));

@@ -16,7 +16,7 @@ use super::owner::open_to_read;
 pub struct Scan {
     /// The heads of its frames, in order.
     pub frames: Vec<FrameHead>,
-    /// Bytes that are neither its head nor a frame.
+    /// Bytes that belong neither to its head nor to a frame.
     pub damage: Vec<Range<u64>>,
     /// The number of frames at the start that are in the index.
     pub indexed: usize,

@@ -213,7 +213,7 @@ impl Writer {
         let entries = scan::read_index(&part.index(&self.dir), data.metadata()?.len())?;
         let mut scan = scan::scan(&data, &entries)?;
         if scan.newer.is_some() || scan.is_foreign {
-            // The file is left as it is, and another one is begun.
+            // The file is left as it is, and a new one begins.
             return Ok(());
         }
         scan.check_last(&data)?;
@@ -253,8 +253,7 @@ impl Writer {
             let less = share(full, self.key()?.as_ref(), SHORTENED, self.left_out, true);
             self.try_append(&Stream::parse(less.stream)?, room, now, &mut written)?
         } else {
-            // The next frame has the number of answers that were left out, so it is made again,
-            // too.
+            // The next frame has the number of omitted answers, so it is made again, too.
             self.left_out == 0 && self.try_append(full, room, now, &mut written)?
                 || self.append_less(full, room, now, &mut written)?
         };

@@ -43,7 +43,7 @@ pub struct Shown {
 /// Writes a record without its private members.
 type Reduce = fn(&mut StreamWriter, attr: &[u8], tick: Tick);
 
-/// Everything that the service tells.
+/// Everything that the service shows.
 pub const TABLE: &[Shown] = &[
     Shown {
         group: Group::Base,
@@ -127,7 +127,7 @@ const _: () = {
     assert!(rows == public.bits(), "TABLE has not the groups that are public in the registry");
 };
 
-/// The groups that the service may tell for a strategy. It answers about all processes or all
+/// The groups that the service may show for a strategy. It answers about all processes or all
 /// threads only, because a program that is loaded serves these for every caller.
 pub fn groups(strategy: Strategy) -> Groups {
     match strategy {

@@ -63,9 +63,9 @@ pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io:
     }
 }
 
-/// Receive a message without waiting. `with_fd`: with the descriptor that is attached. Otherwise
-/// there is only room for the sender's credentials, and the kernel drops descriptors before they
-/// reach us: closing one could wait for a file system of the sender.
+/// Receive a message without waiting. `with_fd`: with the descriptor that is attached. Otherwise,
+/// the buffer has only room for the sender's credentials, and the kernel drops descriptors before
+/// they reach us: closing one could wait for a file system of the sender.
 ///
 /// # Errors
 /// Those of recvmsg(2).
@@ -82,8 +82,8 @@ pub fn receive(from: BorrowedFd<'_>, bytes: &mut [u8], with_fd: bool) -> io::Res
     msg.msg_controllen = if with_fd { size_of_val(&control) } else { credentials } as _;
     let len = loop {
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: the header points to memory that lives across the call, of the lengths that it
-        // says.
+        // SAFETY: the header points to memory that lives during the call, with the lengths given in
+        // it.
         let n = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut msg, flags) };
         match usize::try_from(n) {
             Ok(n) => break n,

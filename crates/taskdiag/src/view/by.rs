@@ -8,7 +8,7 @@ use super::rows::{Item, Rows, Sum, Take};
 use crate::Groups;
 use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
 
-/// Tells rows whose memory was counted with an earlier row: those of processes and threads that
+/// Finds rows whose memory was counted with an earlier row: rows of processes and threads that
 /// share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryOnce {

@@ -342,7 +342,8 @@ fn aix(text: &str) -> Result<Vec<Column>, Exit> {
     Ok(out)
 }
 
-/// The keys of a list of letters, each with `-` before it for largest first; `None`: it is none.
+/// The keys of a list of letters, each with `-` before it for largest first. `None` if it is not
+/// such a list.
 fn short_keys(text: &str) -> Option<Vec<Key>> {
     let mut items = Vec::new();
     let mut sign = "";

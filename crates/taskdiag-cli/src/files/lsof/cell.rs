@@ -83,7 +83,7 @@ impl<'a> Cells<'a> {
     /// Does it meet the conditions?
     fn is_selected(&self, file: &OpenFile<'_>) -> bool {
         let select = &self.args.select;
-        // Without ends, the query has left out all others.
+        // Without ends, the query has already left out all other files.
         self.layout.ends == Ends::No && self.layout.tasks != Some(true)
             || select.may_match(&file.owner.row) && select.matches(file)
     }
@@ -96,7 +96,7 @@ impl<'a> Cells<'a> {
                 None => true,
                 Some(_) if self.layout.quiet => false,
                 Some(Reason::Denied) => true,
-                // A kernel thread has no program, which lsof says so.
+                // A kernel thread has no program, and lsof shows that.
                 Some(Reason::Absent) => is_exe && file.owner.row.is_kthread(),
                 Some(_) => false,
             }

@@ -41,7 +41,7 @@ struct End {
     access: u8,
 }
 
-/// All ends in the answer, and which of them are listed because of others.
+/// All ends in the answer, and the ones that are listed because of other files.
 #[derive(Default)]
 pub(super) struct EndIndex {
     all: HashMap<Key, Vec<End>>,
@@ -144,7 +144,7 @@ impl EndIndex {
         let found = self.all.get(&other).map_or(&[][..], |all| all);
         let mut ends: Vec<&End> = found.iter().filter(|e| Some(e.at) != itself).collect();
         match other {
-            // lsof puts each socket that it finds before those that it found.
+            // lsof puts each socket that it finds before the earlier ones.
             Key::Unix(_) | Key::Inet(..) => ends.reverse(),
             Key::Terminal(_) if ends.is_empty() => return none,
             _ => {}

@@ -67,7 +67,7 @@ pub(in crate::files) fn say_what_was_not_found(
     let is_known = |f: &OpenFile<'_>| !sockets::is_unknown(&cells, f);
     for (typed, inet) in args.inet.iter().zip(&select.inet).rev() {
         let is = |f: &OpenFile<'_>| f.socket().is_some_and(|s| inet.matches(&s)) && is_known(f);
-        // A family alone is no address, so it must be among what is listed.
+        // A family alone is no address, so a listed file must match it.
         let is_address = !matches!(typed.as_str(), "" | "4" | "6");
         let found = match is_address {
             true => rows().any(|f| is(&f)),

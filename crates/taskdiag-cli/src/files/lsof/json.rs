@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::files::letters::Fields;
 use crate::output::Sink;
 
-/// One object for all; was there any file?
+/// One object for all. Returns whether there was any file.
 pub(super) fn object(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     let fields = fields(cells);
     sink.buf()
@@ -38,7 +38,7 @@ pub(super) fn object(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     Ok(last.is_some())
 }
 
-/// An object for each file; was there any?
+/// An object for each file. Returns whether there was any.
 pub(super) fn lines(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     let fields = fields(cells);
     let mut any = false;

@@ -7,7 +7,7 @@ use super::sockets;
 use crate::exit::Exit;
 use crate::output::Sink;
 
-/// Writes all; was there any?
+/// Writes all lines. Returns whether there were any.
 pub(super) fn write(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     let fields = cells.layout.fields.as_ref().expect("-F was given");
     let end = if fields.is_nul() { 0 } else { b'\n' };
@@ -69,7 +69,7 @@ fn of_file(cells: &Cells<'_>, r: &Record<'_>, put: &mut dyn FnMut(char, Option<V
     put('a', Some(vec![cells.access(r)]));
     put('l', Some(vec![cells.lock(r)]));
     put('t', cells.kind(r).and_then(text));
-    // With -F, lsof has numbers in any case.
+    // With -F, lsof prints numbers in any case.
     put('G', r.flags().and_then(|flags| text(format!("0x{flags:x};0x0"))));
     match cells.device(r) {
         Device::None => {}

@@ -72,7 +72,7 @@ pub enum Ends {
     No,
     /// `-E`: they are named.
     Named,
-    /// `+E`: they are listed, too.
+    /// `+E`: the other ends are listed, too.
     Listed,
 }
 
@@ -83,7 +83,7 @@ pub struct States {
     pub state: bool,
     /// The bytes that wait in its queues.
     pub queues: bool,
-    /// Its options, which Linux does not tell.
+    /// Its options, which Linux does not report.
     pub flags: bool,
 }
 
@@ -252,7 +252,7 @@ fn columns(args: &FilesArgs, layout: &Layout, tasks: bool) -> Vec<Column> {
     shown.map(|(cell, title, _)| Column { cell, title, width: title.len() }).collect()
 }
 
-/// Writes all; was there any row?
+/// Writes all rows. Returns whether there were any.
 pub(super) fn write(
     all: &Shown<'_>,
     cx: &taskdiag::field::Context,

@@ -5,7 +5,7 @@ use taskdiag::field::Row;
 use taskdiag::files::{Access, OpenFile, What};
 use taskdiag::wire::Reason;
 
-/// A file in the list, or what stands there for files that nobody may see.
+/// A file in the list, or a row that represents files that may not be seen.
 pub(super) struct Record<'r> {
     /// Its process.
     pub row: Row<'r>,
@@ -13,8 +13,8 @@ pub(super) struct Record<'r> {
     pub file: Option<&'r OpenFile<'r>>,
     /// Without a file: what of the process is denied, in the words of the column FD.
     pub denied: &'static str,
-    /// The thread that has it, if threads are listed: its id, which is not shown of a main thread,
-    /// and its name.
+    /// The thread that has it, if threads are listed: its name, and its id, which is not shown for
+    /// a main thread.
     pub task: Option<(Option<u32>, &'r [u8])>,
 }
 

@@ -32,7 +32,7 @@ impl Locale {
         };
         Locale { handle: Some(handle), is_utf8 }
     }
-    /// That of C, in which only ASCII can be printed.
+    /// The locale C, in which only ASCII can be printed.
     pub(super) fn c() -> Locale {
         Locale { handle: None, is_utf8: false }
     }

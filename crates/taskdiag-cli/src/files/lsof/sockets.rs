@@ -65,7 +65,7 @@ fn kernels_protocol(cells: &Cells<'_>, s: &Entry<'_, Socket>) -> Option<&'static
         (libc::AF_INET | libc::AF_INET6, _) if foreign && is_raw(s) => {
             Some(if is_v6(s) { "RAWv6" } else { "RAW" })
         }
-        // The kernel's list has those that are bound.
+        // The kernel's list has the bound ones.
         (libc::AF_NETLINK, _) if foreign || s.portid().is_none_or(|p| p == 0) => Some("NETLINK"),
         (libc::AF_VSOCK, _) => Some("AF_VSOCK"),
         (libc::AF_XDP, _) => Some("XDP"),
@@ -108,7 +108,7 @@ fn is_in_no_list(cells: &Cells<'_>, s: &Entry<'_, Socket>) -> bool {
     is_skipped(cells, s) || kernels_protocol(cells, s).is_some()
 }
 
-/// The type, where it is not that of `files`.
+/// The type, if it differs from the one in `files`.
 pub(super) fn kind(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<&'static str> {
     let s = file.socket().filter(|_| cells.strict)?;
     match () {

@@ -2,11 +2,11 @@
 //! is the only place where engines are compared.
 //!
 //! All numbers are nanoseconds of CPU time, measured by `bench/` on a virtual machine with 2 CPUs.
-//! Only their ratios matter, because a machine that is twice as fast is so for every engine. The
-//! cost of each group is in its row of the registry ([`Price`](taskdiag_wire::properties::Price));
-//! this file has the parts that depend on the request. bpf takes milliseconds to load and next to
-//! nothing for each task, while procfs takes microseconds for each task. So the number of tasks
-//! decides.
+//! Only their ratios matter, because a machine that is twice as fast is twice as fast for every
+//! engine. The cost of each group is in its row of the registry
+//! ([`Price`](taskdiag_wire::properties::Price)); this file has the parts that depend on the
+//! request. bpf takes milliseconds to load and next to nothing for each task, while procfs takes
+//! microseconds for each task. So the number of tasks decides.
 
 use taskdiag_wire::properties::{FILE, STATUS_FILE};
 use taskdiag_wire::{Group, Groups, Strategy};
@@ -62,17 +62,18 @@ pub struct Split {
     pub nobody: Groups,
 }
 
-/// To load the program and close it: maps, relocations, verifier. This number, the next three and
-/// `bpf_load_ns` of each group are medians of CPU time over 21 rounds, as ratios to [`FILE`].
-/// The measurements ran `dump --engine bpf` of one process, for each group and some sets of groups
-/// by turns, next to `--engine procfs` of the same process and of 500 processes.
+/// The cost of loading the program and closing it: maps, relocations, verifier. This number, the
+/// next three and `bpf_load_ns` of each group are medians of CPU time over 21 rounds, as ratios to
+/// [`FILE`]. The measurements ran `dump --engine bpf` of one process, for each group and some sets
+/// of groups by turns, next to `--engine procfs` of the same process and of 500 processes.
 const BPF_LOAD: u64 = 1_000_000;
-/// To clear the state of a program that stays loaded, open its iterator, and close that.
+/// The cost of clearing the state of a program that stays loaded, opening its iterator, and closing
+/// that.
 const BPF_RESTART: u64 = 15_000;
 /// The cost of asking the service, on both sides: the connection, the checks of the caller, and the
 /// work of the service apart from the walk.
 const SERVICE_ASK: u64 = 300_000;
-/// To load the larger program that the rarer groups need.
+/// The cost of loading the larger program that the rarer groups need.
 const BPF_LOAD_LARGE: u64 = 1_400_000;
 /// For each memory mapping of a process beyond the usual 40. Measured with 2,000 to 60,000 mappings
 /// of one process; both engines take the same time for 19,000.
@@ -108,7 +109,7 @@ const PROC_STATM: u64 = 3_200;
 /// µs for each mapping and 0.09 µs for each page.
 fn procfs_task(g: Group, req: &Request) -> u64 {
     let asked = req.groups;
-    // Of the groups that are in one file, the first one that is asked for has it read.
+    // Of the groups that come from one file, the first requested one reads it.
     let reads = |of_file: Groups| (asked & of_file).iter().next() == Some(g);
     match g {
         // STAT and BASE are in the same file, `stat`; STATM and CRED are both in `status`.
@@ -150,7 +151,7 @@ fn kernel_threads(req: &Request, answer: u64) -> u64 {
     some * (req.groups & of_users).iter().map(less).sum::<u64>()
 }
 
-/// The number of tasks that an engine must visit, and of those in the answer.
+/// The number of tasks that an engine must visit, and the number in the answer.
 fn work(req: &Request, f: &Facts) -> (u64, u64) {
     match req.strategy {
         Strategy::All => (f.processes, f.processes),

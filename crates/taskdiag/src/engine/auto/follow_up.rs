@@ -24,7 +24,7 @@ struct Prices {
 }
 
 impl Prices {
-    /// Prices of requests whose groups are among those of `most`.
+    /// Prices of requests whose groups are a part of `most`.
     fn new(most: &Request, choice: Choice) -> Result<Prices, Error> {
         Ok(Prices { facts: facts(most), only: rule(choice)?.only.map(|one| one.engine) })
     }
@@ -51,9 +51,9 @@ pub(crate) struct Found {
     pub is_same: Box<dyn Fn(&Snapshot) -> bool>,
 }
 
-/// Asks `first`, about all tasks, and then for the rest of the tasks that `find` finds in that
-/// answer, if this costs less than to ask `all`, about all tasks. `query` answers conditions about
-/// all tasks; `is_rare` means that few tasks are likely to be found.
+/// Asks `first`, about all tasks, and then for the rest of the data about the tasks that `find`
+/// finds in that answer, if this costs less than `all`, about all tasks. `query` answers conditions
+/// about all tasks; `is_rare` means that few tasks are likely to be found.
 ///
 /// # Errors
 /// As [`query`](super::query).

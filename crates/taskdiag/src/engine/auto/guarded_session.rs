@@ -221,8 +221,8 @@ mod tests {
     /// Puts another file under the number, as a program does that closes everything and opens a
     /// file.
     fn replace(fd: RawFd, by: RawFd) {
-        // SAFETY: this makes a descriptor. The one that was there belongs to the session, which
-        // must notice it.
+        // SAFETY: this makes a descriptor. The previous one belongs to the session, which must
+        // notice the change.
         assert_eq!(unsafe { libc::dup3(by, fd, libc::O_CLOEXEC) }, fd);
     }
 
@@ -238,7 +238,7 @@ mod tests {
         assert!(!kept.is_whole());
         drop(kept);
         assert_eq!(Identity::of(fd), Identity::of(file.as_raw_fd()), "it was closed");
-        // SAFETY: it is the one that was made above.
+        // SAFETY: it is the descriptor that was made above.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
 

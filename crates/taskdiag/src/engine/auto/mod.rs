@@ -172,11 +172,11 @@ pub fn resolved(choice: Choice) -> Result<Choice, Error> {
     Ok(rule(choice)?.only.map_or(Choice::Fastest, |one| Choice::Only(one.engine)))
 }
 
-/// An engine, and what it supports here or why it does not work.
+/// An engine, and the groups that it supports here or why it does not work.
 pub type Tried = (EngineId, Result<Support, Error>);
 
-/// Each engine, and what it supports here or why it does not work. This tries each engine, except
-/// those that [`ENV`] or [`CONF`] turn off.
+/// Each engine, and the groups that it supports here or why it does not work. This tries each
+/// engine, except those that [`ENV`] or [`CONF`] turn off.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -208,9 +208,9 @@ pub fn explain(req: &Request) -> Result<Vec<(Groups, EngineId, String)>, Error> 
     Ok(decide(req, &facts).parts.into_iter().map(|p| (p.groups, p.engine, p.why)).collect())
 }
 
-/// Whether an answer about all processes may be asked for in parts (see
-/// [`Request::with_processes`]): the engines that would give the whole one can do so. It tries none
-/// of them.
+/// Whether an answer about all processes may be requested in parts (see
+/// [`Request::with_processes`]): the engines that would give the whole answer can do so. It tries
+/// none of them.
 ///
 /// # Errors
 /// [`Error::Setting`] as [`query`].
@@ -504,8 +504,8 @@ fn kernel_groups(strategy: Strategy) -> Option<Groups> {
 /// /proc/loadavg, and two files of a process whose mappings are asked for.
 ///
 /// If /proc belongs to another pid namespace, its process ids are not those that BPF gives. All
-/// answers of a machine should have one numbering. That of /proc is used, because procfs has all
-/// groups, needs no rights, and is what other tools show.
+/// answers of a machine should have one numbering. The numbering of /proc is used, because procfs
+/// has all groups, needs no rights, and agrees with other tools.
 fn facts(req: &Request) -> Facts {
     let strategy = req.strategy;
     let (processes, threads) = match strategy {

@@ -25,8 +25,8 @@ const MOST: usize = 4;
 /// A repeated request of a program that does not know that a [`Session`](super::Session) is opened
 /// for it.
 ///
-/// This is for libraries with the interface of another one. The program may close descriptors that
-/// it does not know, fork, give up rights or change its root, and none of this makes an answer
+/// This is for libraries with the interface of another library. The program may close descriptors
+/// that it does not know, fork, give up rights or change its root, and none of this makes an answer
 /// wrong: a session is used and closed only while its descriptors and the caller are unchanged.
 #[derive(Debug, Default)]
 pub struct Repeated {
@@ -58,8 +58,8 @@ impl Repeated {
         self.answer_next(request, choice, true, true)
     }
 
-    /// Says that all parts were asked for. It counts as one request: what is loaded stays loaded
-    /// from the third time on.
+    /// Says that all parts were asked for. It counts as one request: programs stay loaded from the
+    /// third time on.
     pub fn end_parts(&mut self) {
         self.asked = self.asked.saturating_add(1);
         self.last = None;

@@ -138,7 +138,7 @@ impl Session {
     /// of /proc, and of the connection to the service. A library inside another program needs them,
     /// because the program may close all unknown descriptors and open its own files under the same
     /// numbers. Then this session must not be used or dropped any more ([`std::mem::forget`]),
-    /// because it would use or close these files.
+    /// because it would use or close files of the program.
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.engines.descriptors()
     }

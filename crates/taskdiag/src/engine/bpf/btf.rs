@@ -107,7 +107,7 @@ fn hash(begin: u64) -> usize {
 /// functions up to the present name. (Since about Linux 7.0 all types are sorted, and then there
 /// are structs between the first thousand functions.) If pahole worked in several threads, as for
 /// Ubuntu's 6.8, each thread has added types and sorted functions of its own. So everything that is
-/// expected must have been met, too.
+/// expected must have been found, too.
 #[derive(Debug)]
 struct Tail {
     /// The beginning of the last wanted function's name.

@@ -3,11 +3,11 @@
 //! whose place in memory is not known if btrfs is a module. An overlay also counts the links of a
 //! directory in its own way.
 //!
-//! The programs leave this unknown, in a list with this one entry, and write what the inode has.
-//! Here stat(2) is asked for it, of the link in /proc. If the answer is the device of the file
-//! system, it holds for all files of that file system, and no further call is made: an overlay on
-//! one file system costs one call, and one for each directory in use. Files that cannot be looked
-//! up stay unknown.
+//! The programs leave this unknown, in a list with this one entry, and write the value of the
+//! inode. Here stat(2) is called for it, on the link in /proc. If the answer is the device of the
+//! file system, it holds for all files of that file system, and no further call is made: an overlay
+//! on one file system costs one call, and one for each directory in use. Files that cannot be
+//! looked up stay unknown.
 //!
 //! No server is asked. A file that was closed since, or whose descriptor now leads to another file,
 //! stays unknown.

@@ -170,8 +170,8 @@ impl Bpf {
         self.longest
     }
 
-    /// For requests that are the test themselves. If `keep`, programs stay loaded for the next one.
-    /// There is room for this many mappings of one process. This cannot fail.
+    /// For requests that are themselves the test. With `keep`, programs stay loaded for the next
+    /// request. There is room for this many mappings of one process. This cannot fail.
     pub(crate) fn open(keep: bool, mappings: u64) -> Result<Bpf, Error> {
         Ok(Bpf { keep, mappings, ..Bpf::default() })
     }
@@ -190,7 +190,7 @@ impl Bpf {
     }
 
     /// An engine whose walk ends with an error ([`Cause::Limit`]) when the stream is longer than
-    /// this. It has to [keep](Self::keeping) what is loaded.
+    /// this. Programs have to be [kept](Self::keeping) loaded.
     #[must_use]
     pub fn at_most(self, bytes: usize) -> Bpf {
         Bpf { most: Some(bytes), ..self }

@@ -114,7 +114,7 @@ impl Skeleton {
     }
 
     /// The read-only data that the program will have, by which it is trimmed. `None` if it is not
-    /// to be trimmed, as `setting` says, or if they are not known.
+    /// to be trimmed because of `setting`, or if the data is not known.
     fn data_of<'a>(&self, init: &[MapInit<'a>], setting: Option<OsString>) -> Option<Data<'a>> {
         if setting.is_some_and(|s| s == "0") {
             return None;

@@ -1,5 +1,5 @@
 //! Ends an answer early. It keeps the complete tasks that have arrived, and adds its own DONE. It
-//! reads only message headers. The stream is parsed afterwards like any other.
+//! reads only message headers. The stream is parsed later like any other.
 
 use taskdiag_wire::{
     AlignedBuf, Done, FLAG_CONT, Info, MSG_TASK, NLMSG_DONE, NlMsgHdr, Plain, StreamWriter,
@@ -58,7 +58,8 @@ impl<'a> Arrival<'a> {
         self.req.advance((self.tasks - before) as usize);
     }
 
-    /// Returns the stream up to its last task, which may not be complete, with a DONE that says so.
+    /// Returns the stream up to its last task, which may be incomplete, with a DONE that marks it
+    /// as stopped.
     pub(super) fn finish(&self, stream: &[u8]) -> AlignedBuf {
         let mut w = StreamWriter::new();
         let whole = if self.tasks == 0 { self.at } else { self.last };

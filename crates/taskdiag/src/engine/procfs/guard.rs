@@ -19,8 +19,7 @@ use super::read::Reader;
 use super::stop::Stop;
 use super::worker::Worker;
 
-/// At most this many threads are left behind. Once there are so many, groups that may wait are not
-/// read.
+/// At most this many threads are abandoned. Beyond that number, groups that may wait are not read.
 const MAX_STUCK: usize = 64;
 
 impl Worker<'_> {

@@ -103,7 +103,7 @@ impl HeldFiles {
     }
 
     /// The program needs descriptors: closes most held files, and lowers the limit to the number
-    /// that stays open. Returns false if there was none.
+    /// that stays open. Returns false if there was no open file.
     pub(super) fn shrink(&self) -> bool {
         let mut files = self.files();
         let (before, left) = (files.len(), files.len() / 4);

@@ -90,7 +90,7 @@ impl Worker<'_> {
             };
         }
         // If all three are denied for the same reason, the group is marked once. If the task just
-        // has none, each is marked.
+        // has none of them, each is marked.
         if let [Some(r), b, c] = reasons {
             if r != Reason::Absent && b == Some(r) && c == Some(r) {
                 return Err(Stop::Gap(r));

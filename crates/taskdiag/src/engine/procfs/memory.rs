@@ -250,8 +250,8 @@ impl Worker<'_> {
         }
     }
 
-    /// As `meaning`, for files that are made from the task's memory. A task that is there and has
-    /// no memory is a kernel thread, a zombie, or on its way to one of these.
+    /// As `meaning`, for files that are made from the task's memory. An existing task without
+    /// memory is a kernel thread, a zombie, or about to become one of these.
     pub(super) fn no_memory(&mut self, at: TaskDir<'_>, e: Errno) -> Stop {
         match e {
             Errno::SRCH if self.reader.exists(at) => Stop::Gap(Reason::Absent),
@@ -345,8 +345,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// The name, with ` (deleted)` after it where the kernel says so. `None`: it cannot be asked.
-    /// It costs two calls for each mapping, and one more for each task.
+    /// The name, with ` (deleted)` after it if the kernel adds that. `None`: it cannot be asked. It
+    /// costs two calls for each mapping, and one more for each task.
     fn name(
         &mut self,
         reader: &mut Reader,

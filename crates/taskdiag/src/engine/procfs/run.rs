@@ -46,7 +46,7 @@ pub(super) struct Run {
     pub(super) objects: Objects,
     /// The inode of our own network namespace.
     pub(super) own_netns: u32,
-    /// The sockets of the network namespaces that were met so far.
+    /// The sockets of the network namespaces met so far.
     pub(super) sockets: Sockets,
     /// The names that the answer has so far.
     pub(super) names: FileNames,

@@ -179,7 +179,7 @@ impl ObjectRange {
 
 impl Drop for ObjectRange {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that was made, and nobody has an address of it.
+        // SAFETY: this is the mapping that was just made, and its address is not used elsewhere.
         unsafe { libc::munmap(self.at.as_ptr(), self.len) };
     }
 }

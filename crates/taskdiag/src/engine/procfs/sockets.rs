@@ -113,7 +113,7 @@ const PACKET_SHOW: u32 = 0x1;
 /// `INET_DIAG_REQ_PROTOCOL` of linux/inet_diag.h.
 const INET_DIAG_REQ_PROTOCOL: u16 = 3;
 
-/// For each request of [`dump`], in the same order, the file that has the same sockets.
+/// For each request of [`dump`], in the same order, the file that lists the same sockets.
 const FILES: [Option<&str>; 13] = [
     None,
     None,
@@ -288,8 +288,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that sockets of all unprivileged kinds are the same from the text, except for members
-    /// that the text lacks.
+    /// Checks that sockets of all unprivileged kinds are parsed to the same values from the text,
+    /// except for members that the text lacks.
     #[test]
     fn text_tells_the_same() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -231,8 +231,8 @@ fn collect(part: &mut ReaderPart) {
     }
 }
 
-/// If the thread was found waiting in one read often enough, takes its work, because nobody waits
-/// for it any longer.
+/// If the thread was found waiting in one read often enough, takes its work, because the answer no
+/// longer waits for it.
 fn stuck(part: &mut ReaderPart) -> Option<Parked> {
     let now = part.slot.waiting();
     let same = now.is_some() && now == part.seen;

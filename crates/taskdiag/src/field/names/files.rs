@@ -1,5 +1,5 @@
 //! Reads `/etc/passwd` and `/etc/group` as glibc's name service module "files" does, so that a line
-//! has a name exactly if `getent passwd UID` shows it. Blanks before a line do not count, a line
+//! counts exactly if `getent passwd UID` shows its name. Blanks before a line do not count, a line
 //! that begins with `#` is a comment, and a name that begins with `+` or `-` is for the module
 //! "compat".
 

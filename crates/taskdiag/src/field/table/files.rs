@@ -43,7 +43,7 @@ fn not_known(row: &Row<'_>, f: &OpenFile<'_>) -> Value<'static> {
     }
 }
 
-/// Why there is no size: the file has none, or it is not known.
+/// The reason for a missing size: the file has none, or it is not known.
 fn no_size(row: &Row<'_>, f: &OpenFile<'_>) -> Value<'static> {
     if f.fd().is_some() || f.stat.is_some() { Value::ABSENT } else { not_known(row, f) }
 }

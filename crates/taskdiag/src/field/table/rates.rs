@@ -38,7 +38,7 @@ fn second(row: &Row<'_>, group: Group, get: impl FnOnce(&Rate) -> Option<u64>) -
     })
 }
 
-/// For how long the task has been still, if that is defined for its state.
+/// How long the task has been still, if that is defined for its state.
 fn still(row: &Row<'_>, is_it: impl FnOnce(u8) -> bool) -> Value<'static> {
     match (row.part, row.state()) {
         (Part::Rate(rate), Some(state)) if is_it(state) => Value::Nanos(rate.still_ns()),

@@ -33,7 +33,7 @@ pub(super) enum Op {
     NoMatch,
 }
 
-/// The operators. Longer ones come first, since some begin with a shorter one.
+/// The operators. Longer operators come first, since some begin with a shorter one.
 const OPS: &[(&str, Op)] = &[
     ("==", Op::Eq),
     ("!=", Op::Ne),

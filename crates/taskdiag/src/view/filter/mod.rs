@@ -1,8 +1,8 @@
 //! A filter: an expression over any column, as in `rss > 1G and user == "web" and args ~
 //! "java.*kafka"`. `docs/reference/where.md` is the reference of the language.
 //!
-//! An expression is checked against the table of fields before anything is read. So a wrong one
-//! costs nothing, and the error points at the place. If a value is not known, a test of it is
+//! An expression is checked against the table of fields before anything is read. So a wrong word
+//! costs nothing, and the error points at its place. If a value is not known, a test of it is
 //! neither true nor false. Then the row is left out, and [`Sieve::left`] returns the number of such
 //! tasks, and the reason.
 

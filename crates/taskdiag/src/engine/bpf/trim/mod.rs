@@ -35,7 +35,7 @@ pub struct Trimmed {
 pub struct Data<'a> {
     /// Number of the map.
     pub map: u32,
-    /// Its content. Beyond its end nothing is known.
+    /// Its content. The content beyond its end is not known.
     pub value: &'a [u8],
 }
 
@@ -220,7 +220,8 @@ mod tests {
         let p =
             [mov(2, 1), insn(0x15, 1, 0, 1, 0), mov(2, 2), insn(0x15, 2, 0, 1, 1), mov(0, 5), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), p);
-        // a loop that changes what it compares; a call that may; beyond the data; another map
+        // a loop that changes the value that it compares; a call that may; beyond the data; another
+        // map
         let p = [mov(2, 0), insn(0x07, 2, 0, 0, 1), insn(0xa5, 2, 0, -2, 9), mov(0, 0), END];
         assert_eq!(codes(&trimmed(&p).unwrap()), p);
         let p = [mov(2, 0), insn(CALL, 0, 0, 0, 5), insn(0x15, 2, 0, 1, 0), mov(0, 0), END];

@@ -252,7 +252,7 @@ fn member(line: &[u8], kind: FdType, to: &mut [Option<u64>; 5]) {
 pub struct FdLink<'a> {
     /// The type. `None`: it is a path, whose type follows from its mode.
     pub kind: Option<FdType>,
-    /// The name, if it says more than the type. It includes the mark of a deleted file.
+    /// The name, if it contains more than the type. It includes the mark of a deleted file.
     pub name: &'a [u8],
     /// The inode of a file that has no path.
     pub inode: Option<u64>,

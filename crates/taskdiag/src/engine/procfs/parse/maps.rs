@@ -16,7 +16,7 @@ pub const NOT_IN_MAPS: u32 = super::bit(Vma::MEMBERS, "flags");
 pub struct MapLine<'a> {
     /// The record, with [`kind`](Vma::kind) set.
     pub vma: Vma,
-    /// The name as it is in the line; empty: none.
+    /// The name as it is in the line; empty if there is none.
     pub text: &'a [u8],
 }
 
@@ -77,7 +77,7 @@ fn kind(has_file: bool, text: &[u8]) -> VmaKind {
 impl<'a> MapLine<'a> {
     /// The name as it goes on the wire, without the mark of a deleted file. `None` if the kind is
     /// enough. The kernel writes newlines as `\012` and does not mark a real backslash, so a name
-    /// [with that](Self::is_ambiguous) may have been another one.
+    /// [with such a sequence](Self::is_ambiguous) may have been another one.
     pub fn name(&self) -> Option<Cow<'a, [u8]>> {
         let text = match VmaKind::from_number(self.vma.kind)? {
             VmaKind::Anon | VmaKind::Heap | VmaKind::Stack | VmaKind::Vdso => return None,

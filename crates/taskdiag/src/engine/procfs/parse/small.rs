@@ -58,7 +58,7 @@ pub fn limits(bytes: &[u8]) -> Option<Limits> {
     (seen == 0xffff).then_some(limits)
 }
 
-/// Parses /proc/PID/io. `None` if nothing of it is known.
+/// Parses /proc/PID/io. `None` if all of it is unknown.
 pub fn io(bytes: &[u8]) -> Option<Io> {
     let mut io = Io::new();
     let mut f = Fields::new(bytes);
