@@ -1,7 +1,11 @@
 //! A parsed stream and its origin.
 
+#[cfg(feature = "view")]
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read, Write};
+#[cfg(feature = "view")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag_wire::decode::Stream;
@@ -85,6 +89,18 @@ impl fmt::Display for Caveat {
 pub struct Snapshot {
     stream: Stream<Bytes>,
     served: Vec<Served>,
+    #[cfg(feature = "view")]
+    decided: Option<Arc<Decided>>,
+}
+
+/// What a second look at the text of some tasks has found.
+#[cfg(feature = "view")]
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// The filter, as text.
+    pub filter: String,
+    /// By process: whether its conditions on text are true.
+    pub results: HashMap<u32, bool>,
 }
 
 impl Snapshot {
@@ -94,7 +110,12 @@ impl Snapshot {
     }
     /// [`Snapshot::parse`], with a record of the engines.
     pub fn with_served(bytes: impl Into<Bytes>, served: Vec<Served>) -> Result<Snapshot, Error> {
-        Ok(Snapshot { stream: Stream::parse(bytes.into())?, served })
+        Ok(Snapshot {
+            stream: Stream::parse(bytes.into())?,
+            served,
+            #[cfg(feature = "view")]
+            decided: None,
+        })
     }
     /// Read a saved stream to its end.
     ///
@@ -145,6 +166,16 @@ impl Snapshot {
     /// The stream below: info, totals, bytes.
     pub fn stream(&self) -> &Stream<Bytes> {
         &self.stream
+    }
+    /// The same answer with the results of a second look.
+    #[cfg(feature = "view")]
+    pub(crate) fn with_decided(self, decided: Decided) -> Snapshot {
+        Snapshot { decided: Some(Arc::new(decided)), ..self }
+    }
+    /// The results of a second look.
+    #[cfg(feature = "view")]
+    pub(crate) fn decided(&self) -> Option<&Decided> {
+        self.decided.as_deref()
     }
     /// Returns the bytes.
     pub fn into_bytes(self) -> Bytes {

@@ -51,7 +51,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
         tables.retain(|t| select.may_match(&Row::new(t.task)));
     }
     let cx = Context::of(&snapshot, snapshot.stream().strategy().is_threads());
-    let sieve = Sieve::new(table.filter.as_ref());
+    let sieve = Sieve::new(table.filter.as_ref()).knowing(&snapshot);
     if table.filter.is_some() {
         tables.retain(|t| sieve.passes(&cx, &row(t)));
     }

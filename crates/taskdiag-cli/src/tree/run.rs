@@ -25,7 +25,13 @@ const MOST_ARGS: usize = 8192;
 pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     let begin = Instant::now();
     let columns = columns(args);
-    let snapshot = args.source.get(|| query(args, &columns))?;
+    let snapshot = match (&args.source.from, &args.filter) {
+        // The tree needs all processes, so the filter is no part of the query.
+        (None, Some(filter)) => {
+            args.source.ask(query(args, &columns).plan().looking_again(filter))?
+        }
+        _ => args.source.get(|| query(args, &columns))?,
+    };
     let asked = Instant::now();
     let threads = snapshot.stream().strategy().is_threads();
     if args.labels.thread_names && !threads {
@@ -37,7 +43,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
     view::sort(&mut rows, &snapshot, &cx, &[]);
     let forest = Forest::new(&rows, &snapshot, |_| true);
-    let sieve = Sieve::new(args.filter.as_ref());
+    let sieve = Sieve::new(args.filter.as_ref()).knowing(&snapshot);
     let picked = pick(args, &snapshot, &forest, &|row| sieve.passes(&cx, row));
     let mut tally = Tally::new(columns.len());
     // Missing values are counted once for the processes that are shown, in any form of output.

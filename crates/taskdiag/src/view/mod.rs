@@ -28,6 +28,7 @@
 //! # }
 //! ```
 
+mod again;
 mod by;
 mod files;
 mod filter;
@@ -40,6 +41,7 @@ mod query;
 mod rows;
 mod select;
 
+pub use again::Again;
 pub use by::{MemoryOnce, Summed, Sums};
 pub use files::Opened;
 pub use filter::{Filter, FilterError, Left, Sieve, Truth};

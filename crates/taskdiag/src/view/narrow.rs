@@ -139,6 +139,10 @@ mod tests {
             Plan::Narrow(n) => Some((n.first.groups, n.all.groups)),
             Plan::One(_) => None,
             Plan::Each(_) => panic!("no pids are selected"),
+            Plan::Again(again) => match again.first {
+                Plan::Narrow(n) => Some((n.first.groups, n.all.groups)),
+                _ => None,
+            },
         }
     }
     fn filtered(set: &'static crate::field::Set, columns: &str, filter: &str) -> Query {

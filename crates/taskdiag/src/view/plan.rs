@@ -1,6 +1,7 @@
 //! Makes requests from a query: its fields and conditions decide the groups, its selection decides
 //! the strategy. Only [`Plan::ask`] does I/O.
 
+use super::again::Again;
 use super::narrow::Narrow;
 use super::select::Selection;
 use crate::{
@@ -20,6 +21,8 @@ pub enum Plan {
     Each(Vec<Request>),
     /// Two steps: the values that the conditions need, and then the rest for the tasks that pass.
     Narrow(Box<Narrow>),
+    /// Other requests, and after them a second look at processes whose text was cut.
+    Again(Box<Again>),
 }
 
 /// An answer to a plan.
@@ -54,12 +57,20 @@ impl Plan {
         let strategy = if threads { Strategy::AllThread } else { Strategy::All };
         Plan::One(Request::new(strategy, 0, groups))
     }
+    /// The same requests, and a second look at processes whose text was cut, if this filter needs
+    /// the rest. [`Query::plan`](super::Query::plan) does this for its own filter. This is for a
+    /// program that needs all tasks, and tests the filter with a [`Sieve`](super::Sieve).
+    #[must_use]
+    pub fn looking_again(self, filter: &super::Filter) -> Plan {
+        Again::after(self, &Selection::default(), Some(filter))
+    }
     /// The requested groups.
     pub fn groups(&self) -> Groups {
         match self {
             Plan::One(request) => request.groups,
             Plan::Each(requests) => requests.iter().fold(Groups::NONE, |all, r| all | r.groups),
             Plan::Narrow(narrow) => narrow.all.groups,
+            Plan::Again(again) => again.first.groups(),
         }
     }
     /// Change each request.
@@ -68,6 +79,7 @@ impl Plan {
             Plan::One(request) => change(request),
             Plan::Each(requests) => requests.iter_mut().for_each(change),
             Plan::Narrow(narrow) => narrow.requests(change),
+            Plan::Again(again) => again.first.requests(&mut change as &mut dyn FnMut(&mut Request)),
         }
     }
     /// Make the requests, and return the answer.
@@ -97,6 +109,10 @@ impl Plan {
             },
             Plan::Each(requests) => query_each(requests, choice)?,
             Plan::Narrow(narrow) => (narrow.ask(choice, query)?, Vec::new()),
+            Plan::Again(again) => {
+                let Answered { snapshot, nobody } = again.first.ask_by(choice, query)?;
+                (again.look(snapshot, choice), nobody)
+            }
         };
         Ok(Answered { snapshot, nobody })
     }
@@ -113,7 +129,7 @@ mod tests {
         let plan = |select: &Selection, threads| match Plan::new(g, select, threads) {
             Plan::One(request) => vec![request],
             Plan::Each(requests) => requests,
-            Plan::Narrow(_) => panic!("it has no conditions"),
+            Plan::Narrow(_) | Plan::Again(_) => panic!("it has no conditions"),
         };
         assert_eq!(plan(&Selection::default(), false), [Request::all(g)]);
         assert_eq!(plan(&Selection::default(), true), [Request::all_threads(g)]);

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 
 use super::Keep;
+use super::again::Again;
 use super::by::{Summed, Sums};
 use super::files::{Opened, SortedFiles};
 use super::filter::{Filter, Left, Sieve};
@@ -128,7 +129,8 @@ impl Query {
             }
             _ => None,
         };
-        narrow.map_or(plan, |n| Plan::Narrow(Box::new(n)))
+        let plan = narrow.map_or(plan, |n| Plan::Narrow(Box::new(n)));
+        Again::after(plan, &self.select, self.filter.as_ref())
     }
     /// The rows of an answer.
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> View<'a> {
@@ -145,7 +147,7 @@ impl Query {
         let memory = is(self.set, &MEMORY);
         let everything = self.select.is_everything();
         let select = Sorted::new(&self.select);
-        let sieve = Sieve::new(self.filter.as_ref());
+        let sieve = Sieve::new(self.filter.as_ref()).knowing(snapshot);
         let selected = |task| {
             let row = Row::new(task);
             (everything || select.matches(&row)) && sieve.passes_task(&cx, &row)

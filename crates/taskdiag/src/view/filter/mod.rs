@@ -119,6 +119,10 @@ impl Part {
     pub(super) fn is_about_task(&self) -> bool {
         self.about_task
     }
+    /// Is it about arguments or the environment of the task, of which a list may have a part only?
+    pub(super) fn is_about_text(&self) -> bool {
+        self.about_task && self.groups().intersects(Groups::TEXTS)
+    }
     pub(super) fn groups(&self) -> Groups {
         field::groups_of(self.fields.iter().copied())
     }

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 
 use super::eval::Truth;
 use super::{Filter, Part};
+use crate::Snapshot;
 use crate::field::{Context, Field, Missing, Row};
+use crate::snapshot::Decided;
 
 /// Tasks that are left out because it is not known whether they match.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Left {
 #[derive(Debug)]
 pub struct Sieve<'f> {
     filter: Option<&'f Filter>,
+    /// What a second look has found about the text of some tasks.
+    decided: Option<&'f Decided>,
     /// The missing field, the reason, and the tasks. A task is counted once, however many of its
     /// rows are tested, and however often.
     left: RefCell<Vec<(&'static Field, Missing, HashSet<u32>)>>,
@@ -31,7 +35,14 @@ pub struct Sieve<'f> {
 impl<'f> Sieve<'f> {
     /// A sieve for this filter. Without one, every row passes.
     pub fn new(filter: Option<&'f Filter>) -> Sieve<'f> {
-        Sieve { filter, left: RefCell::new(Vec::new()) }
+        Sieve { filter, decided: None, left: RefCell::new(Vec::new()) }
+    }
+    /// The same sieve for the rows of an answer. If the answer has the results of a second look
+    /// for this filter, they count.
+    #[must_use]
+    pub fn knowing(self, snapshot: &'f Snapshot) -> Sieve<'f> {
+        let text = self.filter.map(Filter::to_string);
+        Sieve { decided: snapshot.decided().filter(|d| Some(&d.filter) == text.as_ref()), ..self }
     }
     /// Does this row pass?
     pub fn passes(&self, cx: &Context, row: &Row<'_>) -> bool {
@@ -60,7 +71,13 @@ impl<'f> Sieve<'f> {
         which: impl Fn(&Part) -> bool,
     ) -> Truth {
         let parts = self.filter.into_iter().flat_map(Filter::parts).filter(|p| which(p));
-        super::eval::all(parts.map(|p| p.test(cx, row)))
+        let Some(found) = self.decided.and_then(|d| d.results.get(&row.view.tgid())) else {
+            return super::eval::all(parts.map(|p| p.test(cx, row)));
+        };
+        super::eval::all(parts.map(|p| match p.is_about_text() {
+            true => Truth::from(*found),
+            false => p.test(cx, row),
+        }))
     }
     #[cold]
     fn leave(&self, field: &'static Field, why: Missing, pid: u32) {

@@ -1,0 +1,126 @@
+//! A condition on arguments sees all of them, although a list has only the beginning of long ones.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use taskdiag_tests::busy::wait_for_sleep;
+use taskdiag_tests::{Ended, Source, cli, engines, skip};
+
+/// More than the 128 KiB of a list.
+const LONG: usize = 100_000;
+const PARTS: usize = 3;
+
+/// A process that waits, with long arguments that end with this word.
+fn with_last_word(word: &str, uid: Option<u32>) -> Ended {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read x"]).args([&"x".repeat(LONG); PARTS]).arg(word);
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    if let Some(uid) = uid {
+        command.uid(uid);
+    }
+    let child = Ended(command.spawn().expect("there is sh"));
+    wait_for_sleep(child.0.id());
+    child
+}
+
+/// One test at a time, because each has processes that the conditions of the others are about.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The engines that a user can name, where they work.
+fn names() -> Vec<&'static str> {
+    let name = |s: &Source| match s {
+        Source::Engine(e) if ["bpf", "procfs"].contains(&e.name()) => Some(e.name()),
+        _ => None,
+    };
+    engines().iter().filter_map(name).collect()
+}
+
+fn is_root() -> bool {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn run(args: &[&str], engine: &str) -> cli::Ran {
+    cli::Sandbox::new().run(&[args, &["--engine", engine]].concat())
+}
+
+#[test]
+fn a_condition_sees_the_end_of_long_arguments() {
+    let _alone = alone();
+    let (there, other) = (with_last_word("lastword-a", None), with_last_word("lastword-b", None));
+    let (pid, not) = (there.0.id().to_string(), other.0.id().to_string());
+    let of = "args ~ 'lastword-[a]$'";
+    let without = format!("not args ~ 'lastword-[a]$' and ppid == {}", std::process::id());
+    for engine in names() {
+        let faces = [
+            &["ps", "-o", "pid"][..],
+            &["ps", "-o", "pid,rss"],
+            &["ps", "--json", "-o", "pid"],
+            &["ps", "--threads", "-o", "pid"],
+            &["maps", "-o", "pid,path"],
+            &["memory", "-o", "pid,rss"],
+            &["files", "-o", "pid,fd"],
+            &["tree", "-p"],
+        ];
+        // Each face does the same with the answer of an engine.
+        let few = if engine == "bpf" { 2 } else { faces.len() };
+        for face in faces.into_iter().take(few) {
+            let ran = run(&[face, &["--where", of]].concat(), engine);
+            assert!(ran.stdout.contains(&pid) && !ran.stdout.contains(&not), "{engine}: {ran}");
+            assert!(!ran.stderr.contains("args"), "{engine}: {ran}");
+            assert_eq!(ran.code, Some(0), "{engine}: {ran}");
+            let ran = run(&[face, &["--where", &without]].concat(), engine);
+            assert!(ran.stdout.contains(&not) && !ran.stdout.contains(&pid), "{engine}: {ran}");
+            assert!(!ran.stderr.contains("args"), "{engine}: {ran}");
+        }
+        // The word is a condition on the name or on the arguments.
+        let ran = run(&["ps", "lastword-a", "-o", "pid"], engine);
+        assert!(ran.stdout.contains(&pid) && !ran.stdout.contains(&not), "{engine}: {ran}");
+        // A shown value still has the limit of the list.
+        let ran = run(&["ps", "--where", of, "-o", "pid,args", "--csv"], engine);
+        assert!(ran.stdout.contains(&pid) && !ran.stdout.contains("lastword-a"), "{engine}: {ran}");
+        assert!(ran.stderr.contains("args of 1 process are cut short"), "{engine}: {ran}");
+    }
+}
+
+#[test]
+fn a_limit_that_was_chosen_holds_and_is_stated() {
+    let _alone = alone();
+    let there = with_last_word("lastword-c", None);
+    for engine in names() {
+        let ran =
+            run(&["ps", "-o", "pid", "--args", "1K", "--where", "args ~ 'lastword-[c]$'"], engine);
+        assert!(!ran.stdout.contains(&there.0.id().to_string()), "{engine}: {ran}");
+        assert!(ran.stderr.contains("left out by --where: args of"), "{engine}: {ran}");
+    }
+}
+
+#[test]
+fn many_processes_of_a_user_do_not_keep_those_of_others_from_being_looked_at() {
+    if !is_root() {
+        let why = "only root can start processes of another user";
+        return skip("many_processes_of_a_user_do_not_keep_those_of_others", why);
+    }
+    let _alone = alone();
+    const CROWD: u32 = 50;
+    let crowd: Vec<Ended> =
+        (0..CROWD).map(|_| with_last_word("lastword-d", Some(54_321))).collect();
+    let other = with_last_word("lastword-d", Some(54_322));
+    for engine in names() {
+        let ran = run(&["ps", "-o", "pid", "--where", "args ~ 'lastword-[d]$'"], engine);
+        let has = |child: &Ended| {
+            ran.stdout.split_whitespace().any(|pid| pid == child.0.id().to_string())
+        };
+        assert!(has(&other), "{engine}: {ran}");
+        let found = crowd.iter().filter(|c| has(c)).count();
+        assert!((20..=31).contains(&found), "{engine}: {found}: {ran}");
+        // The rest is stated, and is at least that many: others may have long arguments, too.
+        let said = ran.stderr.lines().find(|l| l.contains("left out by --where: args of"));
+        let left = said.and_then(|l| l.split_whitespace().find_map(|w| w.parse::<usize>().ok()));
+        assert!(left.is_some_and(|n| n >= CROWD as usize - found), "{engine}: {ran}");
+    }
+}
