@@ -22,8 +22,9 @@ RUN = $(BIN)
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
 DROPIN_NAME := libtaskdiag-procps.so
 DAEMON := $(TARGET_DIR)/release/taskdiagd
-# The directory in which systemd looks for units of programs that root installs by hand. The units
-# start programs for the whole machine, so an ordinary user gets none unless UNIT_DIR is set.
+# The directory in which systemd looks for units of manually installed programs, if root installs
+# them. The units start programs for the whole machine, so an ordinary user gets none unless
+# UNIT_DIR is set.
 UNIT_DIR ?= $(if $(filter 0,$(shell id -u)),/usr/local/lib/systemd/system)
 SERVICES := taskdiagd taskdiag-record taskdiag-export
 RUST := tools/with-rust
@@ -218,8 +219,8 @@ release-check: ## make the release twice and compare; takes as long as two build
 EXAMPLES = $(PREFIX)/share/doc/taskdiag/examples
 EXAMPLE_FILES := contrib/grafana contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer
 
-# As root after `make build` as a user nothing is built again. Man page and completions come from
-# the program's own tables.
+# If a user ran `make build` first, root builds nothing. Man page and completions come from the
+# program's own tables.
 install: ## binaries, drop-in for libproc2, man page, completions, systemd units (PREFIX, DESTDIR, UNIT_DIR)
 	@[ -x $(BIN) ] && [ -x $(DAEMON) ] && [ -e $(DROPIN) ] || $(MAKE) --no-print-directory build
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/taskdiag
@@ -249,7 +250,7 @@ endif
 	cp -r --no-preserve=all $(EXAMPLE_FILES) $(DESTDIR)$(EXAMPLES)/
 	sed -i 's|@PREFIX@|$(PREFIX)|' $(DESTDIR)$(EXAMPLES)/*.service
 
-# Without the library, programs for which `taskdiag dropin install` was run would not start.
+# Without the library, programs that `taskdiag dropin install` has changed would not start.
 uninstall: ## what install put there
 	@! grep -qsxF "$(PREFIX)/lib/taskdiag/dropin" $(DESTDIR)/etc/ld.so.conf.d/00-taskdiag.conf || { \
 		echo "first run 'taskdiag dropin remove' as root: programs of procps use the drop-in" >&2; exit 1; }

@@ -7,7 +7,7 @@ import subprocess
 from cases import PROCS, TASKDIAG, THREAD_COLUMNS, THREADS, case, ps
 from measuring import Failed
 
-# The bar, as new / old. It is what the safety rules of the BPF programs may cost.
+# The bar, as new / old. The cost that the safety rules of the BPF programs may have.
 SLOWER = 1.1
 
 LISTS = {
@@ -63,7 +63,7 @@ def before_threads(b):
     if not old:
         return
     columns = ["--engine", "bpf", "-eo", THREAD_COLUMNS]
-    # -T listed the threads of all processes before --threads was there.
+    # -T listed the threads of all processes before --threads existed.
     known = subprocess.run([old, "ps", "--threads", "-o", "pid"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     flag = "-T" if known.returncode == 2 else "--threads"
     compare(b, "ps --threads", [old, "ps", flag, *columns], ps("--threads", "-eo", THREAD_COLUMNS, engine="bpf"))

@@ -56,7 +56,7 @@ def scrape(pid, port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as reply:
         text = reply.read().decode()
     wall = (time.monotonic() - begin) * 1e3
-    # Threads of Go go on for a moment.
+    # Threads of Go continue for a moment.
     time.sleep(0.2)
     return cpu_ms(pid) - before, wall, text
 

@@ -14,11 +14,11 @@
  * makes an awake thread wait, too, so these numbers mean something only beside those of a program
  * that never enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
  *
- * With SAMPLE_US, it also prints which tasks ran during the waits. A timer of the kernel notes
+ * With SAMPLE_US, it also prints which tasks ran during the waits. A timer of the kernel records
  * every SAMPLE_US microseconds what the CPU is doing. Each line then has two more numbers, in
  * microseconds:
  *
- * - The longest time in one wait in which samples saw somebody run. Two threads of the kernel do
+ * - The longest time in one wait in which samples saw a task run. Two threads of the kernel do
  *   not count. khungtaskd looks at each task of the machine every two minutes, and kdamond at
  *   samples of its pages all the time, whether there is a request or not. With 100,000
  *   processes, khungtaskd kept a CPU for 45 ms.
@@ -53,7 +53,7 @@ static long seconds, sample_us;
 static long worst_ns[CPUS_MAX], longest_wait_ns[CPUS_MAX];
 static long long_waits[CPUS_MAX];
 static int failed[CPUS_MAX];
-/* With samples, see above. */
+/* These are there only with samples, see above. */
 static long long longest_run_ns[CPUS_MAX], longest_gap_ns[CPUS_MAX];
 static const char *const never_ours[] = { "khungtaskd", "kdamond" };
 
@@ -144,7 +144,7 @@ static void add_sample(struct wait *w, unsigned tid, const unsigned long long *i
 	char path[64];
 	int fd;
 
-	/* Numbers like addresses at the top say whether user mode or the kernel is meant. */
+	/* Numbers that look like addresses at the top mark user mode or the kernel. */
 	for (unsigned long long i = 0; i < n && new.frames < FRAMES_MAX; i++)
 		if (ips[i] < (unsigned long long)PERF_CONTEXT_MAX)
 			new.frame[new.frames++] = ips[i];

@@ -90,7 +90,7 @@ def table(b, threads=False, **bars):
         "atop": ["atop", "1"],
         "btop": ["btop", "--utf-force"],
     }
-    # By turns, and the median of three counts.
+    # The counts are made by turns, and the median of three is used.
     runs = {"taskdiag top": [], "top": []}
     for _ in range(3):
         runs["taskdiag top"].append(share(b, "taskdiag top", ours + (["-H"] if threads else [])))

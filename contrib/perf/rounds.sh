@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Times the start of `perf record -a` beside a load of idle tasks, in ways that take turns:
+# Times the start of `perf record -a` with a load of idle tasks, in ways that take turns:
 #
 #	rounds.sh DIR ROUNDS TASKS PROCESSES WAY...
 #

@@ -26,7 +26,7 @@ static CACHE: SessionCache = SessionCache::new();
 /// `"pid,comm"` or `["pid", "comm"]`.
 #[derive(Clone, Debug, FromPyObject)]
 pub enum Names {
-    /// With commas or blanks between them.
+    /// Separated by commas or blanks.
     Joined(String),
     /// One by one.
     List(Vec<String>),
@@ -334,7 +334,7 @@ pub struct Made {
     pub shared: Arc<Shared>,
     /// Why values are missing, for each column.
     pub lacks: Vec<Lacks>,
-    /// Tasks that the filter leaves out since it is not known whether they match: the column, the
+    /// Tasks that the filter leaves out because it is not known whether they match: the column, the
     /// reason, and the number.
     pub left: Vec<(&'static str, Missing, u64)>,
     /// Requested pids that do not exist.

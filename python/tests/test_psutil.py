@@ -425,8 +425,8 @@ def test_children_that_began_in_the_same_tick(monkeypatch):
     monkeypatch.setattr(_columns.Here, "ask", lambda here, columns: table)
     for ticks in range(1, 10_000):
         p._ident = (p.pid, ticks / _columns.TICKS)
-        # A process that began before its parent has got it later, or is the child of another one
-        # with this pid.
+        # A process that began before its parent was adopted later, or is the child of another
+        # process with this pid.
         assert [c.pid for c in p.children()] == [7], ticks
 
 

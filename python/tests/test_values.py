@@ -178,7 +178,7 @@ def test_memory_against_proc(start):
         with open(f"/proc/{child.pid}/smaps_rollup") as f:
             return {line.split(":")[0]: int(line.split()[1]) << 10 for line in f if line.endswith("kB\n")}
 
-    # Other processes that map the same files change what is shared. So this is repeated until
+    # Other processes that map the same files change the shared amounts. So this is repeated until
     # nothing changes during it.
     answers = []
 

@@ -33,7 +33,7 @@ pub struct Places {
     pub at: Option<At>,
     /// A directory of `taskdiag convert`.
     pub lake: Option<PathBuf>,
-    /// The name of the host that recorded; `None`: this one.
+    /// The name of the host that recorded, or `None` for this host.
     pub host: Option<String>,
 }
 

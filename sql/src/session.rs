@@ -97,7 +97,7 @@ impl Session {
     pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>, Exit> {
         let usage = |e: DataFusionError| Exit::Usage(message(&e));
         // The generic dialect allows a comma after the last column, and so reads `pid, offset` as a
-        // list of one.
+        // list with one column.
         let dialect: &dyn Dialect =
             if self.osquery { &SQLiteDialect {} } else { &PostgreSqlDialect {} };
         let mut parser = DFParserBuilder::new(sql).with_dialect(dialect).build().map_err(usage)?;

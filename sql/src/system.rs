@@ -31,7 +31,7 @@ fn text(at: *const libc::c_char) -> String {
 pub fn users() -> Result<Arc<dyn TableProvider>> {
     let _one = LIST.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut ids, mut texts) = ([Vec::new(), Vec::new()], [const { Vec::new() }; 4]);
-    // SAFETY: the lock is held, so nobody else in this program moves through the list.
+    // SAFETY: the lock is held, so no other thread of this program moves through the list.
     unsafe {
         libc::setpwent();
         while let Some(entry) = libc::getpwent().as_ref() {
@@ -66,8 +66,8 @@ pub fn user_groups() -> Result<Arc<dyn TableProvider>> {
     let _one = LIST.lock().unwrap_or_else(PoisonError::into_inner);
     let mut users: Vec<(String, i64)> = Vec::new();
     let mut pairs = BTreeSet::new();
-    // SAFETY: the lock is held, so nobody else in this program moves through the lists. The members
-    // of a group are pointers to text, of which the last one is null.
+    // SAFETY: the lock is held, so no other thread of this program moves through the lists. The
+    // members of a group are pointers to text, of which the last one is null.
     unsafe {
         libc::setpwent();
         while let Some(entry) = libc::getpwent().as_ref() {

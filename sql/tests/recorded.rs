@@ -15,7 +15,7 @@ use taskdiag::{Base, Groups, Snapshot, Statm};
 /// 2026-11-22 at 03:10:00 UTC.
 const BEGIN: u64 = 1_795_317_000;
 
-/// An answer of this second about three processes, whose memory grows by a page each second.
+/// An answer at this second about three processes, whose memory grows by a page each second.
 fn snapshot(second: u64) -> Snapshot {
     let mut w = StreamWriter::new();
     w.info(&build!(Info {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{env, fs, ptr};
 
-/// The compiler whose output is checked in.
+/// The compiler that made the checked-in output.
 const CLANG: &str = "clang-19";
 
 /// What to make.
@@ -210,7 +210,7 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
 }
 
 /// The names of the structs and unions in a program's types, and of the kernel functions that it
-/// calls, which get "()" behind. Each name is there once. libbpf makes those functions look like
+/// calls, which get "()" appended. Each name is there once. libbpf makes those functions look like
 /// functions of the program, but only they begin with "bpf_". Three underscores begin a suffix that
 /// distinguishes variants of a type and is not part of its name.
 ///
@@ -220,7 +220,7 @@ unsafe fn kernel_names(btf: *const libbpf_sys::btf) -> BTreeSet<Vec<u8>> {
     use libbpf_sys as sys;
     const FUNC: u32 = 12;
     let mut names = BTreeSet::new();
-    // SAFETY: ids below the count are of types, whose names live as long as the object.
+    // SAFETY: ids below the count belong to types, whose names live as long as the object.
     unsafe {
         for id in 1..sys::btf__type_cnt(btf) {
             let t = &*sys::btf__type_by_id(btf, id);

@@ -41,8 +41,8 @@ pub fn read_heads(path: &Path) -> Result<Recording, Exit> {
     Recording::open(path).map_err(|e| Exit::Failed(format!("{e}{}", saved::rights(&e))))
 }
 
-/// Opens a recording, and says which parts of it cannot be read. A recording without answers is an
-/// error.
+/// Opens a recording, and reports the parts of it that cannot be read. A recording without answers
+/// is an error.
 pub fn open(path: &Path) -> Result<Recording, Exit> {
     let recording = read_heads(path)?;
     if recording.is_empty() && saved::read(path).is_ok() {
@@ -61,7 +61,7 @@ pub fn open(path: &Path) -> Result<Recording, Exit> {
     Ok(recording)
 }
 
-/// Lines about the parts of a recording that are damaged, of which a few are named.
+/// Messages about the damaged parts of a recording, of which a few are named.
 pub fn damage(recording: &Recording) -> Vec<Lack> {
     let damage = recording.damage();
     let mut lines: Vec<String> = damage.iter().take(NAMED).map(ToString::to_string).collect();
@@ -100,7 +100,7 @@ fn taken(cut: &Cut) -> Option<String> {
     }
 }
 
-/// Prints what the recorder left out of an answer.
+/// Reports the data that the recorder left out of an answer.
 fn say_cuts(snapshot: &Snapshot) {
     let all = snapshot.stream().cuts();
     if !all.is_empty() {

@@ -11,14 +11,14 @@ use crate::exit::{Exit, shown};
 use crate::interrupt;
 
 /// The values that commands show, by the names of the commands. The sets are written by hand,
-/// because they are what the commands show, and not what the groups are.
+/// because they follow the output of the commands, and no property of groups.
 pub const COMMANDS: [(&str, Groups); 5] = {
     // The process and its owner.
     let identity = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);
     // Mappings, and the files that are mapped.
     let lists = identity.union(Groups::VMA).union(Groups::FILE_STAT);
     [
-        // The last three are what the options -l, s and v of ps add.
+        // The last three are added by the options -l, s and v of ps.
         ("ps", GROUPS.union(Groups::WCHAN).union(Groups::SIGNALS).union(Groups::LAYOUT)),
         ("files", lists.union(Groups::FD).union(Groups::FD_COUNT).union(Groups::PATHS)),
         ("maps", lists),

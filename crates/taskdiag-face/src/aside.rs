@@ -126,8 +126,8 @@ impl Silence {
     }
 }
 
-/// Can this child run, so that it only waits for a processor? If /proc does not say, the answer is
-/// no. In a /proc of another pid namespace, another process has this number, which is not our
+/// Can this child run, so that it only waits for a processor? If /proc cannot be read, the answer
+/// is no. In a /proc of another pid namespace, another process has this number, which is not our
 /// child.
 fn is_runnable(child: libc::pid_t) -> bool {
     let stat = std::fs::read(format!("/proc/{child}/stat")).unwrap_or_default();
@@ -201,7 +201,7 @@ fn settle(input: Option<RawFd>, data: &OwnedFd, status: &OwnedFd) {
 
 impl Aside {
     fn kill(&self) {
-        // SAFETY: our own child, which nobody has waited for.
+        // SAFETY: our own child, which was not waited for.
         unsafe { libc::kill(self.child, libc::SIGKILL) };
     }
     /// The next message of the child, or `None` if there is none now.
@@ -336,7 +336,7 @@ fn descriptor(path: &Path) -> Option<RawFd> {
     let text = path.to_str()?;
     let number = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"))?;
     let number = number.parse().ok().filter(|n: &RawFd| *n >= 0)?;
-    // SAFETY: a plain system call, which changes nothing.
+    // SAFETY: a plain system call without side effects.
     (unsafe { libc::fcntl(number, libc::F_GETFD) } != -1).then_some(number)
 }
 
@@ -351,7 +351,7 @@ pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
     };
     let is_stdin = is_dash || input.is_some();
     let open = || match is_stdin {
-        // SAFETY: standard input is open (see main.rs), and nobody else closes or uses it.
+        // SAFETY: standard input is open (see main.rs), and is not closed or used elsewhere.
         true => Ok(unsafe { File::from_raw_fd(0) }),
         false => File::open(path),
     };

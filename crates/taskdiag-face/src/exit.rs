@@ -57,7 +57,7 @@ pub enum Exit {
     Output(std::io::Error),
     /// The reader of the output is gone, as head is after its last line.
     ClosedPipe,
-    /// The answer lacks something. Whether that is a failure, [`Partial::code`] decides.
+    /// The answer is incomplete. Whether that is a failure, [`Partial::code`] decides.
     Partial(Partial),
     /// Ctrl-C ended the walk; each line names missing data.
     Stopped(Vec<Lack>),
@@ -65,8 +65,8 @@ pub enum Exit {
     Failed(String),
 }
 
-/// How exactly the caller named the subject of the answer. An answer that lacks something is a
-/// failure only for a caller who asked at least as exactly as the lack demands.
+/// How exactly the caller named the subject of the answer. Missing data is a failure only for a
+/// caller who asked at least as exactly as the lack demands.
 ///
 /// Without this rule any user could make the scripts of others fail, by a process that nobody may
 /// read or that takes all the room, and a script of an ordinary user would fail wherever there are

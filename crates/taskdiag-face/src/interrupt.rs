@@ -31,7 +31,7 @@ fn on_signal() {
         (HANDED_OVER, _) => return,
         _ => b"taskdiag: stopped by Ctrl-C: nothing is shown\n",
     };
-    // SAFETY: write(2) of bytes that live for ever; safe in a signal handler.
+    // SAFETY: write(2) of static bytes, which is safe in a signal handler.
     unsafe { libc::write(2, word.as_ptr().cast(), word.len()) };
     signal_hook::low_level::exit(i32::from(CODE));
 }
@@ -40,7 +40,8 @@ fn on_signal() {
 /// a shell, it stays ignored. If no handler can be set, Ctrl-C just ends the program.
 pub fn catch() {
     if !is_ignored(SIGINT) {
-        // SAFETY: the handler only touches atomics and calls write() and _exit(), all safe in one.
+        // SAFETY: the handler only touches atomics and calls write() and _exit(), which are safe in
+        // a signal handler.
         let _ = unsafe { signal_hook::low_level::register(SIGINT, on_signal) };
     }
 }

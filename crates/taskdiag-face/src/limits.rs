@@ -1,6 +1,6 @@
 //! `--budget`, `--max-rss` and `--args`: how much of the machine's time and memory an answer may
 //! take. A walk over the pages of a process takes milliseconds for each GiB, and the process cannot
-//! change its mappings meanwhile. Arguments may have megabytes, at no cost to their process.
+//! change its mappings during that time. Arguments may have megabytes, at no cost to their process.
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;

@@ -128,7 +128,7 @@ fn last_in_local(time: (i64, i64, i64), last: i64) -> Result<i64, String> {
         let asked = end.with_time(time, days_before);
         match asked.local() {
             Moments::One(unix) | Moments::Two(unix, _) if unix > last => {}
-            // The second time is still to come, or the only one.
+            // The second time is in the future, or there is only one.
             Moments::Two(first, second) if second > last => return Ok(first),
             Moments::One(unix) => return Ok(unix),
             Moments::Two(first, second) => return Err(asked.twice(first, second)),

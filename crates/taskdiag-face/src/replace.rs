@@ -25,7 +25,7 @@ pub fn replace(
     let path = &target(path)?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
     // In the same directory, because rename(2) works within one file system only. The end of the
-    // name differs from that of `path`, since some directories are read by the ends of names:
+    // name differs from that of `path`, because programs select files by their suffix:
     // node_exporter reads all *.prom.
     let mut part = name.to_owned();
     part.push(format!(".{}.part", std::process::id()));

@@ -70,7 +70,7 @@ struct Fetch {
     is_limited: bool,
     /// Allocations may fail.
     is_guarded: bool,
-    /// The parts in which the processes are asked for, and how many were.
+    /// The parts in which the processes are requested, and the number of parts requested so far.
     parts: Vec<Processes>,
     part: usize,
 }
@@ -715,7 +715,7 @@ mod tests {
         let mut context = Context::new(nobody(), Version::V404, null_mut());
         let sets = [vec![Item::ID_PID, Item::ID_TGID], vec![Item::ID_PID, Item::ID_PPID]];
         context.set(sets[0].clone()).expect("it is set");
-        // Processes may come and go meanwhile, but not thousands.
+        // Processes may come and go during this, but not thousands.
         let most = 1000 + std::fs::read_dir("/proc").expect("it is mounted").count();
         let mut seen = Vec::new();
         while let Some((id, second)) = next(&mut context) {
@@ -724,7 +724,7 @@ mod tests {
             seen.push(id);
             assert!(seen.len() < most, "the walk does not end");
             context.set(sets[seen.len() % 2].clone()).expect("it is set");
-            // Twice the same between two rows changes nothing.
+            // A repetition between two rows changes nothing.
             context.set(sets[1 - seen.len() % 2].clone()).expect("it is set");
             context.set(sets[seen.len() % 2].clone()).expect("it is set");
         }

@@ -110,7 +110,7 @@ const fn stat(names: &[&str]) -> Need {
     members(Groups::STAT, names, File::Stat)
 }
 
-/// Times, which need the start, too.
+/// Times, for which the start is needed, too.
 const fn since(names: &[&str]) -> Need {
     let start = Members::of(Groups::BASE, &["start_time_ns"]);
     let own = stat(names);

@@ -1,7 +1,7 @@
 //! Memory for a library that must not end its host.
 //!
-//! Rust ends the process where an allocation fails. Here a failure makes the real library answer
-//! instead, which needs much less memory. There are three kinds of allocation:
+//! Rust ends the process where an allocation fails. Here, if an allocation fails, the real library
+//! answers instead, which needs much less memory. There are three kinds of allocation:
 //!
 //! - An engine runs in a separate thread (see `guard`) if allocations can fail. If one fails, that
 //!   thread and the other threads of the engine stop for ever, and the caller is notified. On most
@@ -206,7 +206,7 @@ unsafe fn take(layout: Layout, zeroed: bool) -> *mut u8 {
     }
     let (access, kind) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: new memory, which nobody has but the caller.
+    // SAFETY: new memory, which only the caller has.
     let at = unsafe { libc::mmap(null_mut(), layout.size(), access, kind, -1, 0) };
     if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
 }

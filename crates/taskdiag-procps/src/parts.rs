@@ -1,5 +1,5 @@
-//! Divides the processes into parts, each of which is asked for when the rows before are made. So
-//! the answer about one part is in memory, and not the answer about all.
+//! Divides the processes into parts. A part is requested after the rows of the previous part were
+//! made. So the answer about one part is in memory, and not the answer about all.
 
 use std::collections::TryReserveError;
 

@@ -88,7 +88,7 @@ impl Plan {
         })
     }
 
-    /// A second request in addition to that for all threads, for values of processes: texts, and
+    /// A second request in addition to the one for all threads, for values of processes: texts, and
     /// sums if the real library shows them in the rows of first threads.
     pub fn processes(&self, threads: bool, version: Version) -> Option<Request> {
         let sums = if version.shows_sums_in_first_threads() { self.sums } else { Groups::NONE };

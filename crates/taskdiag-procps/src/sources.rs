@@ -125,7 +125,7 @@ impl Sources {
         Ok(asked?)
     }
 
-    /// Says that all parts were asked for, whose memory is given up.
+    /// Marks that all parts were requested, and frees their memory.
     pub fn end_parts(&mut self, threads: bool) {
         let pair = &mut self.0[usize::from(threads)];
         pair.tasks.end_parts();

@@ -68,11 +68,11 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A decoded request: what an engine is asked to do.
+/// A decoded request: the task of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
-    /// Report what is supported.
+    /// Report the supported features.
     Features,
     /// Report tasks. The strategy and the groups are known; [`Req::strategy`] and [`Req::groups`]
     /// return them.

@@ -1,4 +1,4 @@
-//! Device numbers in the format: those of the kernel's `new_encode_dev()`, with 12 bits of the
+//! Device numbers in the format: as encoded by the kernel's `new_encode_dev()`, with 12 bits of the
 //! major number and 20 of the minor one.
 
 /// The major and the minor number of a device.

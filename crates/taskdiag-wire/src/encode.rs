@@ -131,7 +131,7 @@ impl StreamWriter {
         self.task_message(0);
     }
 
-    /// Go on with the task whose messages were just written with [`raw`](Self::raw). The task is
+    /// Continue with the task whose messages were just written with [`raw`](Self::raw). The task is
     /// not counted again.
     pub fn continue_task(&mut self, pid: u32, tgid: u32) {
         self.begin_task(pid, tgid);
@@ -264,7 +264,7 @@ impl StreamWriter {
         self.missing.push(MissingEntry { group: group as u32, reason: reason as u32 });
     }
 
-    /// Writes what was removed from the stream. It comes after all tasks.
+    /// Writes the data about what was removed from the stream. It comes after all tasks.
     pub fn cut(&mut self, cut: &Cut) {
         debug_assert!(self.task.is_none());
         self.open(MSG_CUT);

@@ -81,7 +81,7 @@ pub enum Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Public {
-    /// In none: the group is private.
+    /// In no program: the group is private.
     Never,
     /// In lists of processes and of threads.
     Always,
@@ -151,7 +151,7 @@ pub const FILE: u64 = 4_500;
 /// The same for `status`, for which the kernel collects more. Measured was `ps --engine procfs -o
 /// pid,comm` of 5,000 processes, with and without sizes from each of them.
 pub const STATUS_FILE: u64 = 7_000;
-/// To verify the code of a group with text or paths.
+/// The cost of verifying the code of a group with text or paths.
 const LOAD_TEXT: u64 = 1_000_000;
 
 /// The properties that a row of the registry may set, with the usual value of each.
@@ -176,7 +176,7 @@ struct Row {
     bpf_load_ns: u64,
     /// The usual number of entries of a list.
     entries: usize,
-    /// Bytes beside the record or the entries.
+    /// Bytes in addition to the record or the entries.
     more_bytes: usize,
 }
 
@@ -204,7 +204,7 @@ impl Row {
             more_bytes: 0,
         }
     }
-    /// The properties, where a struct of the group has so many bytes.
+    /// The properties of a group whose struct has this many bytes.
     const fn properties(self, struct_bytes: usize) -> Properties {
         Properties {
             form: self.form,
@@ -291,8 +291,7 @@ sets! {
     SHARED_FILES = |p| p.shared && matches!(p.owner, Owner::Files);
     /// The groups about the memory of a task: tasks that share it have the same values.
     OF_MEMORY = |p| matches!(p.owner, Owner::Memory);
-    /// The groups whose values all threads of a process have together, unless one has called
-    /// `unshare(2)`.
+    /// The groups whose values all threads of a process share, unless one has called `unshare(2)`.
     OF_PROCESS = |p| !matches!(p.owner, Owner::Task);
     /// As [`OF_PROCESS`](Groups::OF_PROCESS), without the open files, which a thread of its own
     /// table often differs in.
@@ -388,7 +387,8 @@ mod tests {
 
     #[test]
     fn groups_that_lists_by_hand_had_forgotten_are_in_their_sets() {
-        // Two sets were called WALKS: what looks at all pages, and what looks at all mappings, too.
+        // Two sets were called WALKS: one with the groups that read all pages, and one that also
+        // had those that read all mappings.
         assert_eq!(Groups::WALKS_PAGES, Groups::VMA_STAT | Groups::ROLLUP);
         assert_eq!(Groups::WALKS, Groups::WALKS_PAGES | Groups::VMA | Groups::SWAP);
         // Values that threads share need not be requested from each thread.

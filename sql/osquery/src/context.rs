@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The description of a query that osquery passes when it asks for rows: the columns that it needs,
-//! and the conditions on them. It tests the conditions itself afterwards, so each that is left out
-//! here costs time, and changes no answer.
+//! and the conditions on them. It tests the conditions itself afterwards, so a condition that is
+//! left out here costs time but changes no answer.
 
 use serde_json::Value;
 use taskdiag::columns::{Absent, Type};
@@ -14,7 +14,7 @@ use crate::tables::{Column, Table};
 pub struct Context {
     /// Names of the needed columns. `None`: all.
     columns: Option<Vec<String>>,
-    /// The process, if the query is limited to one.
+    /// The process, if the query is limited to a single one.
     pub pid: Option<u32>,
     /// Other conditions.
     pub filter: Option<Filter>,

@@ -34,7 +34,7 @@ def test_the_registration_is_what_osquery_expects(osqueryd):
         # Only for the process id, one row at a time is cheap.
         assert [c["name"] for c in columns if c["op"] != "0"] == ["pid"]
     with osqueryd.extension() as client:
-        # osquery takes a code that is not there for 0.
+        # osquery treats a missing code as 0.
         assert not client.ping().code
         answer = client.call("table", "taskdiag_threads", {"action": "columns"})
         assert answer.response == tables["taskdiag_threads"]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as a table, as JSON or as CSV. Names of tasks and files are chosen by others, so nothing
-//! of them steers a terminal in any of the three.
+//! Results as a table, as JSON or as CSV. Names of tasks and files are chosen by others, so in none
+//! of the three forms can they control a terminal.
 
 mod cell;
 mod csv;

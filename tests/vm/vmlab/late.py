@@ -57,7 +57,7 @@ class Late(suites.Suite):
     def __init__(self, processes, seconds=None, counting=False, stacks=False):
         self.processes, self.seconds = processes, seconds or (COUNTED_SECONDS if counting else SECONDS)
         self.counting, self.stacks = counting, stacks
-        # A request that has begun continues to its end, and the load is made before.
+        # A request that has begun continues to its end, and programs are loaded before.
         self.timeout = (600 + len(COMMANDS) * (self.seconds + 120)) * (bench.COUNTING_SLOWER if counting else 1)
         self.rows, self.model = {}, ""
 

@@ -210,7 +210,7 @@ def each(first=None, boots=False):
 
 def fast():
     """Runs the part of `make test`: a stock kernel and ours, in a few minutes. Returns the exit code."""
-    # Kept programs would double the programs that the emulator verifies on our kernel, and the host
+    # Additional programs would double the work of the emulated verifier on our kernel, and the host
     # tests them.
     bad = parity([kernels.named("debian-6.1")], FAST, "") + parity([kernels.named("ours")], None, "", kept=False)
     bad += storms(["debian-newest"], [storm.MIXED], STORM_FAST)

@@ -19,8 +19,7 @@ def directories(flavour):
             found[words[0]] = set(words[1:])
     for path in build.touched(build.patches_of(flavour)):
         part = re.match(r"tools/testing/selftests/(.+)/[^/]+$", path)
-        # The list of all directories does not count, and neither does a directory without tests of
-        # its own.
+        # The list of all directories does not count, and neither does a directory without tests.
         if part and path.rsplit("/", 1)[1] != "config":
             found.setdefault(part[1], set())
     return found
@@ -41,8 +40,7 @@ def installed(flavour):
             tree.make(["headers"])
             part = home.with_name(f"{home.name}.{flavour}.part")
             shutil.rmtree(part, ignore_errors=True)
-            # Tests that were built for another state of the series must not be taken for those of
-            # this one.
+            # Tests built for another state of the series must not be used for this one.
             target = {"TARGETS": " ".join(names), "INSTALL_PATH": part, "FORCE_TARGETS": 1}
             tree.make(["-C", "tools/testing/selftests", "clean"], **target)
             tree.make(["-C", "tools/testing/selftests", "install"], **target)

@@ -19,7 +19,7 @@ from . import bench, common, suites
 from .build import NEWER
 
 PROGRAMS = ("lite", "more", "snapshot", "legacy")
-# This storm runs beside one reader with each of the programs.
+# This storm runs while one reader uses each of the programs.
 MIXED = "mixed"
 KERNELS = ("base-debug", "debian-newest")
 PARTS = ("sentinels", "renames", "places", "leaves", "mounts", "things", "cgroups", "forks", "traces", "processor", "hunger")
@@ -32,9 +32,9 @@ LOAD_SECONDS = 240
 # Rounds of the longer gap by default.
 GAP = 2000
 # A kernel without page_poison wipes freed pages because of init_on_free. KASAN keeps freed memory
-# in a quarantine for long, and it is poisoned only when it leaves that. So with KASAN memory is
-# wiped at once instead, and the poison is not asked for, because it would turn the wiping off.
-# slub_debug has no U, because to record the stacks of all allocations makes requests much slower.
+# in a quarantine for long, and poisons it only when it leaves that. So with KASAN memory is wiped
+# at once instead, and the poison is not asked for, because it would turn the wiping off. slub_debug
+# has no U, because to record the stacks of all allocations makes requests much slower.
 POISON = "slub_debug=FZP page_poison=1 init_on_free=1"
 WIPE = "slub_debug=FZ init_on_free=1 kasan.fault=panic"
 # The last commit whose programs passed memory that may be freed to bpf_d_path().
@@ -140,8 +140,8 @@ def reader(gap):
         skeletons = gap_skeletons()
         options = ["--manifest-path", common.ROOT / "bpf/gen/Cargo.toml", "--", "--gap", str(gap), "--out", skeletons]
         common.run(*cargo, "run", "-q", *options, cwd=common.ROOT)
-        # It has a target directory of its own, because otherwise each build would replace the other
-        # one.
+        # It is built in a separate target directory, because otherwise each build would replace the
+        # other one.
         target, variables = common.TARGET / "gap", {"TASKDIAG_SKEL_DIR": str(skeletons)}
     build(cargo, ["-p", "taskdiag-tests", "--bin", "storm_reader"], common.ROOT, target, **variables)
     return target / "release" / "storm_reader"

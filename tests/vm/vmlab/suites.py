@@ -22,8 +22,8 @@ OTHERS = ("procfs_live",)
 # Test programs that read the checkout and not the kernel, or that need programs which the machines
 # do not have: procps, setpriv and others of util-linux that busybox lacks, Prometheus, and a
 # browser. Three more measure time or memory of the machine itself, or fork so often that emulation
-# takes half an hour. Others make many odd files or processes and look at them several times by each
-# engine and command, which was not tried in emulation yet; --only runs them there.
+# takes half an hour. The other suites make many odd files or processes and read them several times
+# with each engine and command, which was not tried in emulation yet; --only runs them there.
 NOT_HERE = (
     "series", "dropin", "service", "export", "report", "runs", "fork", "bounds_faces", "units", "as_lsof", "exit_codes", "columns",
     "odd_names", "walk",
@@ -50,8 +50,8 @@ class Result:
 
 
 # bounded SECONDS COMMAND... runs the command in a session of its own, for at most that long. If the
-# time was too short, the exit code is 124. A command that neither SIGTERM nor SIGKILL ends waits in
-# the kernel. The job goes on without it, which `timeout` would not do.
+# time was too short, the exit code is 124. A command that survives SIGTERM and SIGKILL waits in the
+# kernel. The job goes on without it, which `timeout` would not do.
 BOUNDED = r"""
 now() { read -r up _ </proc/uptime; up=${up%%.*}; }
 # kill -0 would find a zombie, too.
@@ -278,7 +278,7 @@ def machine_for(suites, arch):
     job = []
     for s in suites:
         s.files(tree)
-        # Each suite has a shell of its own, so that its settings do not reach the next one.
+        # Each suite has a separate shell, so that its settings do not affect the next one.
         job += [f"echo '@@suite {s.name}'", "(", *s.script(), ")", f"echo '@@done {s.name}'"]
     tree.data("/lab/job", "\n".join(job) + "\n")
     return tree

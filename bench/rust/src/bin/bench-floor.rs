@@ -1,8 +1,8 @@
-//! The floor: the cost of a BPF program that walks all processes and only counts them, beside a
-//! request for BASE. Both are also run for one process, which is nearly only the time to load, so
-//! that the walks can be compared without it. (The two take different times to load, because the
-//! verifier removes the code that counting does not use.) Prints `name=nanoseconds` words, each the
-//! median of some runs.
+//! The floor: the cost of a BPF program that walks all processes and only counts them, compared
+//! with a request for BASE. Both are also run for one process, which is nearly only the time to
+//! load, so that the walks can be compared without it. (The two take different times to load,
+//! because the verifier removes the code that counting does not use.) Prints `name=nanoseconds`
+//! words, each the median of some runs.
 
 use std::time::Instant;
 

@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let aux = std::env::args().nth(1).is_some_and(|a| a == "aux");
     let mut out = BufWriter::new(io::stdout().lock());
     writeln!(out, "PID PPID")?;
-    // A process that ends meanwhile gives an error, and is left out.
+    // A process that ends during the walk gives an error, and is left out.
     for process in procfs::process::all_processes()?.flatten() {
         let Ok(stat) = process.stat() else { continue };
         if !aux {

@@ -84,7 +84,7 @@ fn groups(list: &str) -> Result<Groups, Exit> {
     groups_with(list, default_groups())
 }
 
-/// The groups of a list in which these are called `default`.
+/// The groups of a list in which the usual ones are called `default`.
 pub fn groups_with(list: &str, default: Groups) -> Result<Groups, Exit> {
     let mut out = Groups::NONE;
     for name in list.split([',', ' ', '|']).filter(|s| !s.is_empty()) {

@@ -83,7 +83,7 @@ impl Families {
             _ => return None,
         })
     }
-    /// Reads a list of names. With a `-` before the first one, the names are removed from the
+    /// Reads a list of names. With a `-` before the first name, the names are removed from the
     /// default.
     fn parse(names: &[&str]) -> Result<Families, Exit> {
         let mut families = Families::default();

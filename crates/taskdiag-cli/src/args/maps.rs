@@ -74,8 +74,8 @@ pub fn command() -> Command {
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }
 
-/// For each option of pmap that `maps` lacks, what to use instead. Only `--as pmap` prints what
-/// pmap prints.
+/// For each option of pmap that `maps` lacks, what to use instead. Only `--as pmap` has the output
+/// of pmap.
 pub fn refuse_words_of_pmap(args: &[OsString]) -> Result<(), Exit> {
     const WORDS: &[(&str, &str)] = &[
         ("--pmap", ""),

@@ -89,7 +89,7 @@ fn url(endpoint: &str, is_base: bool) -> Result<String, String> {
 }
 
 impl Collector {
-    /// From the option, where it has a value, and the variables.
+    /// From the option, if it has a value, and the variables.
     ///
     /// # Errors
     /// What makes no sense.

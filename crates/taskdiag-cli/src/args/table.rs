@@ -55,7 +55,7 @@ pub fn list(id: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).action(ArgAction::Append).value_name(value).help(help)
 }
 
-/// `--wide`, also given twice as with ps.
+/// `--wide`, which may be given twice as in ps.
 pub fn wide() -> Arg {
     Arg::new("wide")
         .long("wide")

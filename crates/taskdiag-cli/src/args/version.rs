@@ -1,4 +1,4 @@
-//! What `taskdiag --version` prints: all that a report of a fault needs to know of the program.
+//! The output of `taskdiag --version`: everything about the program that a report of a fault needs.
 
 /// A word for the list, if the feature is built in.
 macro_rules! if_built {

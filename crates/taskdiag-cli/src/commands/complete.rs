@@ -74,7 +74,7 @@ fn with_values(command: Command) -> Command {
     })
 }
 
-/// The script of clap does not know what to do after a comma, nor users and processes.
+/// The script of clap cannot complete after a comma, and does not know users and processes.
 fn more_for_bash(out: &mut Vec<u8>) -> io::Result<()> {
     use io::Write as _;
     writeln!(out, "\n_taskdiag_list() {{")?;

@@ -123,7 +123,7 @@ fn page_of(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     if name == "ps" {
         letters(out)?;
     }
-    // Examples and what else stands at the end of --help, line by line.
+    // Examples and the other text at the end of --help, line by line.
     if let Some(text) = command.get_after_help() {
         writeln!(out, ".SH NOTES\n.nf\n{}\n.fi", quoted(&text.to_string()))?;
     }

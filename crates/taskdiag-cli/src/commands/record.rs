@@ -75,7 +75,7 @@ fn frame(session: &mut Session, writer: &mut Writer, watch: &Watch) -> Result<Fr
     Ok(Frame::Written(writer.append(snapshot)?))
 }
 
-/// Prints what is being recorded.
+/// Prints a description of the recording that starts.
 fn begin(args: &RecordArgs, session: &Session, bytes: u64) {
     let Some(snapshot) = session.snapshot() else { return };
     let engines: Vec<&str> = snapshot.served().iter().map(|s| s.engine.name()).collect();

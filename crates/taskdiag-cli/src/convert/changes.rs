@@ -186,7 +186,7 @@ mod tests {
     fn another_boot_is_seen_however_long_it_has_been_up() {
         let begin = 1_795_317_000;
         let one = [(begin, 100), (begin + 10, 110)];
-        // The new boot has a smaller, the same and a larger time than the old one.
+        // The time since boot is smaller, the same, and larger than in the old one.
         for (later, up) in [(200, 50), (500, 110), (900, 700)] {
             assert_eq!(boots(&[&one, &[(begin + later, up)]]), [false, false, true], "{up}");
         }

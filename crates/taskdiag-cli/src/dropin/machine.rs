@@ -23,7 +23,7 @@ use crate::exit::{Exit, say};
 const CONF: &str = "/etc/ld.so.conf.d/00-taskdiag.conf";
 /// The same file until it is complete. ldconfig does not read a file of this name.
 const CONF_NEW: &str = "/etc/ld.so.conf.d/00-taskdiag.conf.new";
-/// The directory of the stubs, beside the library.
+/// The directory of the stubs, next to the library.
 const DIR: &str = "dropin";
 /// How long `ps` may take to list one process.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -195,7 +195,7 @@ impl Server {
         *self.served.codes.entry(0).or_default() += 1;
         true
     }
-    /// Reads, answers or writes. Returns whether the connection goes on.
+    /// Reads, answers or writes. Returns whether the connection continues.
     fn go_on(&mut self, connection: &mut Connection, page: &mut Page<'_>) -> bool {
         match &mut connection.state {
             State::Read => self.read(connection, page),

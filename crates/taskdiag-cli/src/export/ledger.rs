@@ -112,7 +112,7 @@ impl Account {
     pub fn total(&self, counter: usize) -> Option<u64> {
         self.known[counter].then_some(self.total[counter])
     }
-    /// Adds what a task did. Counters that are not known stay as they are.
+    /// Adds the activity of a task. Counters that are not known stay as they are.
     pub fn grow(&mut self, by: &Counts) {
         for (counter, by) in by.iter().enumerate().filter(|(_, by)| **by != NONE) {
             self.total[counter] = self.total[counter].saturating_add(*by);
@@ -132,7 +132,7 @@ pub struct Ledger {
     free: Vec<Id>,
     limit: usize,
     other: String,
-    /// How long an account without processes is kept; `None`: for ever.
+    /// How long an account without processes is kept; `None` means for ever.
     keep: Option<Duration>,
 }
 
@@ -323,7 +323,7 @@ mod tests {
         let by = grown(&mut last, &[7, 3, 8, NONE, NONE, 0, 0, 0]);
         assert_eq!(by, [2, 0, 0, NONE, NONE, 0, 0, 0]);
         assert_eq!(last, [7, 3, 9, 1, NONE, 0, 0, 0]);
-        // From 8 back to 9 is no growth.
+        // Going back from 9 to 8 is no growth.
         assert_eq!(grown(&mut last, &[7, 3, 9, 2, 4, 0, 0, 0]), [0, 0, 0, 1, 0, 0, 0, 0]);
     }
 }

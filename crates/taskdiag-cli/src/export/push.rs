@@ -1,4 +1,4 @@
-//! Sends metrics to an OpenTelemetry collector by HTTP, and knows what its answers mean.
+//! Sends metrics to an OpenTelemetry collector by HTTP, and interprets its answers.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Follows processes from answer to answer, and adds up what they do.
+//! Follows processes from answer to answer, and adds up their activity.
 //!
 //! A process is identified by its pid and start time. It gets its group when it is first seen, by
 //! the rules of the configuration or from its parent, and stays there. The growth of its counters
@@ -25,8 +25,8 @@ use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
 use crate::args::export::Families;
 
-/// The groups that each scrape requests about all processes. The set is written by hand: it is what
-/// the metrics are made of.
+/// The groups that each scrape requests about all processes. The set is written by hand: it has the
+/// groups from which the metrics are made.
 const GROUPS: Groups = Groups::BASE
     .union(Groups::STAT)
     .union(Groups::STATM)
@@ -35,7 +35,7 @@ const GROUPS: Groups = Groups::BASE
     .union(Groups::FD_COUNT)
     .union(Groups::LIMITS);
 /// The groups that are requested for a new process, and rarely after that. The set is written by
-/// hand: it is what the rules of the configuration look at.
+/// hand: it has the groups that the rules of the configuration use.
 const IDENTITY: Groups =
     Groups::BASE.union(Groups::CMDLINE).union(Groups::CRED).union(Groups::CGROUP);
 /// If there are more new processes than this, one walk over all processes asks about them.

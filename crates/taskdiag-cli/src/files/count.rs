@@ -91,7 +91,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
 /// The missing data of threads that are assumed to share the files of their process.
 pub const SHARING: &str = "open files of their own, if there are any,";
 
-/// Messages with the number of tasks for which something is not known, and why.
+/// Messages with the number of tasks with unknown values, and the reasons.
 pub fn lacking<'a>(
     snapshot: &Snapshot,
     gaps: impl Iterator<Item = &'a Gap<'a>>,

@@ -78,7 +78,7 @@ impl Fields {
     }
 }
 
-/// What `-F ?` says.
+/// The output of `-F ?`.
 pub const HELP: &str = "\
 letters of -F, and what comes after them in a line:
   p  process id, before the values of its files

@@ -23,7 +23,7 @@ use crate::aside::Child;
 pub enum Reach {
     /// The file itself.
     File,
-    /// Also files in the directory.
+    /// Files in the directory match, too.
     Directory,
     /// Also files at any depth below it.
     Below,
@@ -113,7 +113,7 @@ struct Identity {
     ino: u64,
     rdev: u64,
     kind: FileType,
-    /// Not on kernels before 5.8.
+    /// This fails on kernels before 5.8.
     mnt_id: Option<u32>,
     is_mount_root: bool,
 }

@@ -98,7 +98,7 @@ impl Tally {
     }
 }
 
-/// The message about tasks of this answer that lack the named values. `None`: nothing is wrong.
+/// The message about tasks of this answer that lack the named values. `None` if all is well.
 pub fn line(
     m: Missing,
     count: usize,

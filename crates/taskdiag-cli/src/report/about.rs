@@ -1,4 +1,4 @@
-//! The part of the page about itself: the machine, the engines and their cost, and what is missing.
+//! The part of the page about itself: the machine, the engines and their cost, and missing data.
 
 use std::time::Instant;
 

@@ -270,7 +270,7 @@ impl Scanner {
     }
 }
 
-/// Is the column asked of all tasks? `lean`: only what costs nothing more is.
+/// Is the column asked of all tasks? `lean`: request only columns that cost nothing more.
 fn is_of_all(shape: &Shape, field: &Field, lean: bool) -> bool {
     if shape.everything || shape.by.is_some() || shape.adds_up_subtrees() && field.adds_up() {
         return true;

@@ -207,7 +207,7 @@ fn enter() -> io::Result<Terminal<CrosstermBackend<BufWriter<Stdout>>>> {
 /// Restores the terminal. It may be called twice.
 fn give_back() {
     let mut out = io::stdout();
-    // There is nothing better to do if the terminal is gone.
+    // If the terminal is gone, an error cannot be reported.
     let _ = execute!(out, DisableMouseCapture, LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
     let _ = out.flush();

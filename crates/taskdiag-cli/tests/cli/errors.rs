@@ -1,4 +1,4 @@
-//! Errors: the message says what to do, and the exit code says what happened.
+//! Errors: the message says what to do, and the exit code names the kind of failure.
 
 use std::fs::File;
 use std::io::Read;
@@ -94,7 +94,7 @@ fn help_fits_a_terminal() {
         let (_, out, _) = parts(&help(command));
         let long: Vec<&str> = out.lines().filter(|l| l.chars().count() > 80).collect();
         assert!(long.is_empty(), "{command}: {long:#?}");
-        // A continued example would begin a line of its own and look like the next one.
+        // A continued example would start a new line and look like the next one.
         let examples = out.split("Examples:\n").nth(1).unwrap().split("\n\n").next().unwrap();
         for line in examples.lines() {
             // An explanation that does not fit next to its example is below it.
@@ -308,8 +308,8 @@ fn ctrl_c_while_the_output_is_written() {
     let saved = many();
     for form in ["--json", "--jsonl", "--csv"] {
         let mut command = saved.command(&[form]);
-        // Also where the tests run in the background of a shell.
-        // SAFETY: a system call, before the program.
+        // This also works if the tests run in the background of a shell. SAFETY: a system call,
+        // before the program.
         unsafe {
             command.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);

@@ -257,7 +257,7 @@ fn a_denied_process_counts_once_and_not_per_thread() {
         (&["--count"], "fds of 1 process were not shown"),
     ] {
         let (code, _, err) = files(&saved, args);
-        // No process was named in the second, so it has found nothing.
+        // The second command names no process, so it has found nothing.
         let want = if args[0] == "-p" { 3 } else { 1 };
         assert!(code == want && err.contains(what), "{args:?}: {err}");
     }
@@ -304,7 +304,7 @@ fn selections_as_lsof_has_them() {
         (&["+D", "/var"], "1:3w"),
         (&["+d", "/var/log"], "1:3w"),
         (&["+D", "/dev", "-a", "-c", "web"], "20:0u"),
-        // Deleted files are looked for in all that keeps one.
+        // Deleted files are looked for among all uses that keep a file.
         (&["+L1"], "1:DEL 20:5u"),
         (&["--deleted"], "1:DEL 20:5u"),
         (&["/lib/libc.so"], "1:mem"),
@@ -332,7 +332,7 @@ fn missing_values_are_reported_only_if_they_matter() {
         (&["-a", "-i", ":443", "-c", "sshd"], 1, ""),
         (&["-u", "33"], 0, ""),
         (&["-t", "-U"], 0, "not shown"),
-        // It does not hold what these lead to, either.
+        // Nor does it hold the files that these lead to.
         (&["-d", "cwd"], 3, "paths (cwd, rtd, txt) of 2 processes were not shown"),
         (
             &["+L1", "-a", "-c", "sshd"],
@@ -347,7 +347,7 @@ fn missing_values_are_reported_only_if_they_matter() {
     let mut less = Made::new(Groups::BASE, Strategy::All);
     less.task((1, 1), 0, b"a", |_| {});
     let less = less.saved();
-    // An answer that has paths and not what they lead to.
+    // An answer that has paths, but no data about the files that they lead to.
     let (code, out, err) = files(&m, &["-a", "-p", "1", "-d", "cwd", "-o", "fd,size,path"]);
     assert_eq!((code, out.lines().last()), (3, Some(" cwd        ? /")), "{err}");
     assert!(err.contains("file_stat'"), "{err}");
@@ -388,7 +388,7 @@ fn counts() {
     assert_eq!((code, rows.join(" ").as_str()), (0, "20 3 31 2 20 1 30 1"));
     let (code, _, err) = files(&m, &["--count", "-i"]);
     assert!(code == 2 && err.contains("--count"), "{err}");
-    // ps has the number, too, of threads that share it as well.
+    // ps shows the number, too, for threads that share it as well.
     let (_, out, _) = m.ps(&["-o", "tid=,fds=", "-p", "20"]);
     let rows: Vec<&str> = out.split_whitespace().collect();
     assert_eq!(rows.join(" "), "20 3 21 3 22 3 23 1");
@@ -455,7 +455,8 @@ fn hostile_names() {
     assert_eq!(all[0]["path_bytes"], "L3RtcC//ChtdMDt4ByAoZGVsZXRlZCk=");
     assert_eq!(all[0]["path"], "/tmp/\u{fffd}\n\u{1b}]0;x\u{7} (deleted)");
     assert_eq!(all[0]["deleted"], false);
-    // Processes alone do not show who shares a table: a message says so, and the column is not 1.
+    // Processes alone do not show which tasks share a table: a message reports that, and the column
+    // is not 1.
     let (code, out, err) = files(&m, &["--no-headers", "-o", "threads"]);
     assert!(
         code == 0 && out.trim() == "?" && err.contains("not known to the engine"),

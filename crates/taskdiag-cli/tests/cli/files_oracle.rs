@@ -134,7 +134,7 @@ fn users_of_a_directory_match_lsof() {
     for args in [&["+D", &*above][..], &["+d", &*inner], &[&*inner]] {
         agree(args, &[&first]);
     }
-    // The same directory under another name, which only its inode tells.
+    // The same directory under another name, recognizable only by its inode.
     let script =
         format!("mount --bind {inner} {other} && cd {other} && touch up && exec sleep 1000");
     let mut second = sleep("unshare", &["-m", "sh", "-c", &script], "/");
@@ -179,7 +179,7 @@ fn files_are_identified_as_in_lsof() {
         (out.trim() == pid, theirs.trim() == pid, format!("{engine} {args:?}: {out}{err}"))
     };
     for engine in engines() {
-        // Nothing is there now: its name is all there is, which lsof does not look for.
+        // No file exists at this path now. Only its name is left, which lsof does not look for.
         let (ours, _, what) = rows(engine, &[&again]);
         assert!(ours, "{what}");
     }
@@ -335,7 +335,7 @@ fn again_and_again_as_lsof_does() {
         assert_eq!(four, [pid.as_str(), "=======", pid.as_str(), "======="]);
     }
     drop(target);
-    // It may have been listed once more meanwhile.
+    // It may have been listed once more before it ended.
     let rest: Vec<String> = of_while_any.map(|l| l.expect("text")).collect();
     assert!(rest.is_empty() || rest == [pid.as_str(), "======="], "{rest:?}");
     assert_eq!(while_any.0.wait().expect("ours").code(), Some(0));

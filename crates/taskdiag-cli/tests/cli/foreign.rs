@@ -55,8 +55,8 @@ impl Scene {
         wait(&|| sleepers(a).len() == MANY && sleepers(b).len() == MANY);
         Some(scene)
     }
-    /// The command of a shell that runs another one in the outer pid namespace, with the mounts of
-    /// the inner one.
+    /// A shell command that runs another one in the outer pid namespace, with the mounts of the
+    /// inner one.
     fn between(&self, command: &str) -> String {
         let [a, b] = self.inits;
         format!("nsenter --pid=/proc/{a}/ns/pid --mount=/proc/{b}/ns/mnt -- {command}")
@@ -80,7 +80,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // The option --kill-child ends what is in the namespaces.
+        // The option --kill-child ends the processes in the namespaces.
         let _ = self.outer.kill();
         let _ = self.outer.wait();
     }
@@ -160,7 +160,7 @@ fn no_signal_leaves_the_pid_namespace() {
     let [a, b] = scene.inits;
     let (number, outer, inner) = scene.same_number();
     let program = env!("CARGO_BIN_EXE_taskdiag");
-    // In the pid namespace of the inner one, with the mounts of the outer one.
+    // In the inner pid namespace, with the mounts of the outer one.
     let enter = format!("nsenter --pid=/proc/{b}/ns/pid --mount=/proc/{a}/ns/mnt --");
     let top =
         format!("env LC_ALL=C {program} top -d 300ms -o pid:9,s,comm --where 'pid == {number}'");
@@ -215,7 +215,7 @@ fn wait_names_the_process_that_ended() {
     assert_eq!(code, 0, "{err}");
     assert_eq!(out.matches("\"comm\":\"renamed\"").count(), 2, "{out}");
     assert_eq!(out.matches("\"exit_code\":0").count(), 2, "{out}");
-    // This /proc does not show us, so it cannot say which of its processes these are.
+    // This /proc does not show us, so it cannot tell which of its processes these are.
     let script = format!("{renamed} .3 & exec {program} wait --jsonl $!");
     std::fs::write(dir.path().join("script"), script).unwrap();
     let script = dir.path().join("script");

@@ -219,8 +219,8 @@ const ODD: &[&[u8]] = &[
     b"\"=1\"",
 ];
 
-/// A saved answer of tasks with these names, whose arguments are the name, an empty one, and the
-/// name again.
+/// A saved answer about tasks with these names. The arguments of each are the name, an empty one,
+/// and the name again.
 fn odd_machine() -> Saved {
     let task = |(pid, name): (u32, &&[u8])| Task {
         comm: name.to_vec(),
@@ -230,7 +230,7 @@ fn odd_machine() -> Saved {
     Saved::tasks(&(1..).zip(ODD).map(task).collect::<Vec<_>>())
 }
 
-/// No cell begins a formula, also where a semicolon separates cells, and all bytes can be had back.
+/// No cell starts a formula, even if a semicolon separates cells, and all bytes can be restored.
 #[test]
 fn csv_has_no_formula_and_loses_nothing() {
     let (_, out, _) = odd_machine().ps(&["--csv", "-o", "comm,args"]);

@@ -84,7 +84,7 @@ fn the_page_of_columns_is_what_the_field_table_gives() {
         page == kept,
         "docs/reference/columns.md differs from the field table, run `make docs` and commit it; the first difference: {differs:?}"
     );
-    // A row of each set of columns, so that an empty table is not taken for a good one.
+    // A row of each set of columns, so that an empty table cannot pass.
     for name in ["ppid", "inode", "procs", "peer_inode"] {
         assert!(page.contains(&format!("\n| `{name}` |")), "{name}");
     }
@@ -105,8 +105,8 @@ fn each_command_has_a_page_of_its_own() {
     assert!(code == 2 && err.contains("did you mean 'files'"), "{err}");
 }
 
-/// Runs bash with the completion script, as if this line had been typed up to here, and returns
-/// what it offers.
+/// Runs bash with the completion script, as if this line had been typed up to here, and returns the
+/// suggestions.
 fn offered(line: &[&str]) -> String {
     let typed = line.join(" ");
     let script = format!(

@@ -12,8 +12,8 @@ const GROUPS: Groups = Groups::BASE
     .union(Groups::STATM)
     .union(Groups::ROLLUP);
 
-/// Pid, uid, command, resident MiB, and the walk over the pages: proportional and own MiB, or why
-/// there is none.
+/// Pid, uid, command, resident MiB, and the results of the walk over the pages: proportional and
+/// own MiB, or the reason why there are none.
 type Task = (u32, u32, &'static str, u64, Result<(u64, u64), Reason>);
 
 fn saved(tasks: &[Task]) -> Saved {
@@ -188,10 +188,10 @@ fn limits_must_make_sense() {
     }
 }
 
-/// Ctrl-C during the walk: what is there is shown, and is called partial. The walk reads a file of
-/// each process, so the bytes read show how far it is. When the signal arrives is not in our hands,
-/// so it is sent at many places; before the walk it ends the program, as anywhere. Every command
-/// that asks this machine answers it in the same way.
+/// After Ctrl-C during the walk, the data so far is shown and marked as partial. The walk reads a
+/// file of each process, so the bytes read show how far it is. The moment of the signal cannot be
+/// controlled, so it is sent at many places. Before the walk it ends the program, as usual. Every
+/// command that asks this machine answers it in the same way.
 #[test]
 fn ctrl_c_shows_what_is_there() {
     for command in ["memory", "ps"] {
@@ -206,8 +206,7 @@ fn stopped_in_the_walk(command: &str) {
         let mut program = taskdiag();
         program.args([command, "--engine", "procfs", "--jsonl", "-o", "pid,pss"]);
         program.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // SAFETY: a plain system call. A shell starts what is in its background with the signal
-        // ignored.
+        // SAFETY: a plain system call. A shell starts background commands with the signal ignored.
         unsafe {
             program.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);

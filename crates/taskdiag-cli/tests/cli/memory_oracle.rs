@@ -23,7 +23,8 @@ impl Still {
     fn new() -> Still {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let program = dir.path().join("still");
-        // By another process: while a thread of this one forks, a file that it writes is busy.
+        // Another process makes it: while a thread of this one forks, a file that it writes is
+        // busy.
         let sleep = output("sh", &["-c", "command -v sleep"]).expect("sleep is there");
         let program_text = program.to_str().expect("UTF-8");
         output("cp", &["-L", sleep.trim(), program_text]).expect("it can be copied");

@@ -27,7 +27,7 @@ impl Dice {
     }
 }
 
-/// Ends of lines. getent refuses to print an entry whose last field has a colon.
+/// Different ends of lines. getent refuses to print an entry whose last field has a colon.
 const USERS: [&str; 4] = [":gecos:/:/bin/sh", "::/:", ":", ""];
 const GROUPS: [&str; 4] = ["", "", ",b,c", "l"];
 
@@ -233,7 +233,7 @@ fn the_c_library_is_asked_where_it_asks_others_first() {
     let write = |name, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     write("passwd", "one:x:4242:1::/:/bin/sh\n");
     write("group", "one:x:4242:\n");
-    // Only with other sources than files is the file not what counts.
+    // Only if there are other sources than files does the file not decide.
     write("nsswitch.conf", "passwd: nosuchmodule\n");
     let saved = tasks();
     let program = env!("CARGO_BIN_EXE_taskdiag");

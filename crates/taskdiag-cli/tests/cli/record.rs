@@ -11,7 +11,7 @@ use taskdiag::{Snapshot, Strategy};
 use crate::common::{NOW_S, Saved, Task, parts, run, stream, taskdiag};
 
 /// An answer of this second after noon of 2026-01-01 UTC. It has process 1, and a process whose pid
-/// is the second.
+/// is the second of the answer.
 fn answer(second: u32) -> Snapshot {
     let cpu_ns = u64::from(second) * 500_000_000;
     let init = Task { cpu_ns, ..Task::new(1, 0, "init") };
@@ -83,7 +83,7 @@ fn an_answer_of_a_time() {
         ("12:10", 600),
         ("12:10:10", 610),
         ("12:00:35Z", 30),
-        // The next one is not there yet, but the moment is in its interval.
+        // The next frame does not exist yet, but the moment is in its interval.
         ("12:10:20", 610),
         ("@1767268811", 10),
     ] {
@@ -142,10 +142,10 @@ fn a_time_in_the_night_when_the_clock_is_set_back_is_the_one_that_was_recorded()
     let after = Recorded::new(&[0, 600, 1200, 1500, 1800, 2400, 3600, 4200, 5400]);
     let ps = WITH_A_TIME[0];
     for (recorded, at, second) in [
-        // The clock has shown it once so far.
+        // The clock has shown this time only once so far.
         (&before, "13:11", 600),
         (&before, "13:00:30", 0),
-        // Only the second time, or only the first, in UTC.
+        // One frame has only the second time, the other only the first, in UTC.
         (&after, "12:11Z", 600),
         (&after, "13:11Z", 4200),
         (&after, "2026-01-01 13:11Z", 4200),
@@ -396,7 +396,7 @@ fn record_writes_answers_of_this_machine() {
     // time.
     let infos: Vec<_> = recording.infos().collect();
     assert!(infos.windows(2).all(|w| w[0].time < w[1].time && w[0].boottime < w[1].boottime));
-    // Another run goes on, with threads and other columns.
+    // Another run continues, with threads and other columns.
     let args = ["record", "-n", "1", "--threads", "-o", "pid,tid,comm", "--engine", "procfs", name];
     let (code, _, err) = parts(&run(&args));
     assert!(code == 0 && err.contains("threads") && err.contains("from procfs"), "{err}");

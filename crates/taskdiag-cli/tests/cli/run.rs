@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::common::{parts, taskdiag};
 
 /// Runs a command with a file in the place of the library. No library is needed to start a program
-/// that does not use libproc2, so an empty one will do where the linker's complaint about it is not
-/// looked at.
+/// that does not use libproc2, so an empty one is enough if the linker's complaint about it is
+/// ignored.
 fn run(library: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = taskdiag();
     command.arg("run").args(args).env("TASKDIAG_PROCPS_LIB", library);
@@ -27,7 +27,7 @@ fn the_program_takes_the_place_of_taskdiag() {
         let (code, out, _) = run(&library, args);
         assert_eq!((code, out), (7, format!("a {}\n", library.display())), "{args:?}");
     }
-    // A pipe that closes ends it, and options of the program are its own.
+    // A closed pipe ends it, and the program keeps its own options.
     let (code, out, _) = run(&library, &["sh", "-c", "sh -c 'kill -PIPE $$; echo lives'; echo $?"]);
     assert_eq!((code, &*out), (0, "141\n"));
     let (code, out, _) = run(&library, &["echo", "--help", "-n", "--"]);

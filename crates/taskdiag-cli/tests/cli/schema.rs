@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::common::{Saved, Task, machine, parts, run};
 
-/// The part of JSON Schema that the file uses. Words that it does not know are an error, so that
-/// none is passed over.
+/// The part of JSON Schema that the file uses. Unknown words are an error, so that none is skipped.
 fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("{place}: {what}: {value}"));
     let is = |name: &Value| match name.as_str() {

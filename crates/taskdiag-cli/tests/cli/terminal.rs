@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::common::{Saved, machine};
 
-/// Run a shell command on a terminal of 60 columns and give what it shows.
+/// Run a shell command on a terminal of 60 columns and return what the terminal shows.
 pub fn on_terminal(command: &str, env: &[(&str, &str)]) -> String {
     let o = Command::new("script")
         .args(["-qec", &format!("stty cols 60 rows 20; {command}"), "/dev/null"])

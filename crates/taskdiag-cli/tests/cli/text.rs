@@ -84,7 +84,7 @@ fn headers_and_widths() {
     assert_eq!(first(&["--no-headers", "-o", "pid"]), "    1");
     assert_eq!(first(&["h", "o", "pid"]), "    1");
     assert_eq!(first(&["--no-header", "-q", "1", "-o", "pid"]), "    1");
-    // Headers are whole; what is in the last column ends at the edge.
+    // Headers are complete; the last column is cut at the edge.
     let (_, out, _) = saved.ps(&["--cols", "12", "-o", "pid,args"]);
     assert_eq!(out.lines().nth(1), Some("    1 /bin/i"));
 }
@@ -193,7 +193,7 @@ fn selections() {
     assert_eq!(pids(&["--running"]), (1, String::new()));
 }
 
-/// The nodes of this machine are not those of another one, from which a saved answer may be.
+/// The nodes of this machine differ from those of another one, from which a saved answer may come.
 #[test]
 fn nodes_are_of_this_machine_only() {
     let pid = std::process::id().to_string();

@@ -56,14 +56,14 @@ pub struct Tmux {
 }
 
 impl Tmux {
-    /// One of this size, in which this command of a shell runs.
+    /// A terminal of this size, in which this shell command runs.
     pub fn new(width: u32, height: u32, command: &str) -> Tmux {
         let tmux = Tmux { dir: tempfile::tempdir().unwrap() };
         let (x, y) = (width.to_string(), height.to_string());
         tmux.call(&["new-session", "-d", "-x", &x, "-y", &y, command]);
         tmux
     }
-    /// One in which top runs with these arguments. Its exit code is shown afterwards.
+    /// A terminal in which top runs with these arguments. Its exit code is shown afterwards.
     fn top(width: u32, height: u32, env: &str, args: &str) -> Tmux {
         let program = env!("CARGO_BIN_EXE_taskdiag");
         let shell = format!(
@@ -384,7 +384,7 @@ fn the_terminal_is_given_back() {
             "#{alternate_on} #{mouse_any_flag} #{cursor_flag}",
         ]);
         assert_eq!(modes.trim(), "0 0 1");
-        // The line discipline echoes and waits for whole lines again: cat repeats what is typed.
+        // The line discipline echoes and waits for whole lines again: cat repeats its input.
         tmux.keys(&["echoed", "Enter"]);
         tmux.until("echo", |s| s.matches("echoed").count() == 2);
     };
@@ -438,7 +438,7 @@ fn top_can_be_stopped_and_continued() {
     assert!(is_raw());
     // SAFETY: a signal to the program that was started here.
     unsafe { libc::kill(top, libc::SIGSTOP) };
-    // A shell that edits lines has raw mode, too, so its last word is waited for.
+    // A shell that edits lines uses raw mode, too, so the test waits for its last word.
     tmux.until("the shell", |s| s.trim_end().ends_with('$'));
     tmux.keys(&["stty sane; fg", "Enter"]);
     tmux.until("raw mode", |_| is_raw());

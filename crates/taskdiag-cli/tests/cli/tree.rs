@@ -15,7 +15,7 @@ fn tree(saved: &Saved, args: &[&str]) -> (i32, String, String) {
     parts(&run(&[&["tree", "--from", path], args].concat()))
 }
 
-/// init with two workers that look alike, one that has a child, and a kernel thread beside it.
+/// init with two workers that look alike, a third one with a child, and a kernel thread.
 fn workers() -> Vec<Task> {
     vec![
         Task::new(1, 0, "init"),
@@ -90,7 +90,7 @@ init -x
         (&["2"], "kthreadd---kworker\n"),
         (&["-k", "-c", "2"], "kthreadd---kworker\n"),
         (&["33"], ""),
-        // Threads of the kernel are root's, too, and are shown with -k only.
+        // Kernel threads belong to root, too, and are shown with -k only.
         (
             &["-c", "root"],
             "init-+-cron\n     |-worker\n     |-worker\n     |-worker---sh\n     `-worker---sh\n",
@@ -204,7 +204,7 @@ fn levels(document: &str) -> (usize, usize) {
 #[test]
 fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
     let of = |n: u32| {
-        // Each has a child beside the next generation.
+        // Each has a child in addition to the next generation.
         let two = |n: u32| [Task::new(n, n - 1, "x"), Task::new(10_000 + n, n, "y")];
         Saved::tasks(&(1..=n).flat_map(two).collect::<Vec<_>>())
     };
@@ -281,7 +281,7 @@ fn odd_trees_end() {
     let circle = [Task::new(5, 6, "a"), Task::new(6, 5, "b"), Task::new(7, 7, "c")];
     let (code, out, _) = tree(&Saved::tasks(&circle), &[]);
     assert_eq!((code, out.as_str()), (0, "c\na---b\n"));
-    // A chain is one line; a comb must not have longer and longer ones.
+    // A chain is one line. The lines of a comb must not grow longer and longer.
     let chain: Vec<Task> = (1..5000).map(|n| Task::new(n, n - 1, "x")).collect();
     assert_eq!(tree(&Saved::tasks(&chain), &[]).1.lines().count(), 1);
     let comb: Vec<Task> = (1..5000).map(|n| Task::new(n, n.saturating_sub(2) | 1, "x")).collect();

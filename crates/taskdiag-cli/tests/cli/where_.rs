@@ -57,7 +57,7 @@ fn rows_with_unknown_values_are_left_out_with_a_message() {
     // The values in the condition are known.
     let (code, _, err) = saved.ps(&["-o", "pid=", "--where", "rss > 0 and pid < 20"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    // And what the answer does not hold is not known of anyone.
+    // Columns that the answer does not hold are unknown for every task.
     let (code, out, err) = saved.ps(&["-o", "pid=", "--where", "exe ~ x"]);
     assert_eq!((code, out.as_str()), (3, ""));
     assert!(err.contains("does not hold exe: make it with 'taskdiag dump --groups"), "{err}");
@@ -112,7 +112,7 @@ fn where_selects_the_same_as_the_older_options() {
             let form = ["--csv", "--from", path];
             let out = parts(&run(&[&[command], by, args, view, &form].concat()));
             assert!(matches!(out.0, 0 | 1 | 3), "{out:?}");
-            // A row says that mappings are denied; whether they match is not known.
+            // A row reports that mappings are denied; whether they match is not known.
             let rows = out.1.lines().filter(|l| !l.ends_with(",,,,,,,,"));
             rows.map(str::to_owned).collect::<Vec<_>>()
         };
@@ -193,7 +193,7 @@ fn a_word_finds_processes_by_name_or_argument_in_each_command() {
     // It is a word, and not an expression.
     let (code, out, _) = saved.ps(&["-o", "pid=", "sl.ep"]);
     assert_eq!((code, out.as_str()), (1, ""));
-    // The word may be in the arguments of taskdiag alone, which is not what was looked for.
+    // The word may be in the arguments of taskdiag alone, which would not be the expected row.
     let word = format!("a-word-that-nobody-has-{}", std::process::id());
     for command in ["ps", "memory"] {
         let (code, out, err) = parts(&run(&[command, "--no-headers", &word]));

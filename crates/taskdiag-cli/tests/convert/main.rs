@@ -1,4 +1,4 @@
-//! `taskdiag convert`: what is in the files gives each frame of a made-up recording again.
+//! `taskdiag convert`: each frame of a made-up recording can be restored from the files.
 
 #![cfg(all(feature = "arrow", feature = "record"))]
 
@@ -53,7 +53,7 @@ fn snapshot(second: u64, boottime: u64, tasks: &Tasks) -> Snapshot {
     snapshot_of(Strategy::All, second, boottime, tasks)
 }
 
-/// One of threads has another thread of each process, whose id is larger by 1000.
+/// The recording of threads also has another thread of each process, whose id is larger by 1000.
 fn snapshot_of(strategy: Strategy, second: u64, boottime: u64, tasks: &Tasks) -> Snapshot {
     let mut w = StreamWriter::new();
     let head = StreamWriter::blank_info();

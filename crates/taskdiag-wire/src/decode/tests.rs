@@ -1,4 +1,5 @@
-//! Streams whose structs are shorter or longer than ours: every one of the registry, every length.
+//! Streams whose structs are shorter or longer than ours, for every struct of the registry and
+//! every length.
 
 use super::*;
 

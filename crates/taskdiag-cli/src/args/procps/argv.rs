@@ -18,7 +18,7 @@ pub fn is_long(word: &str) -> bool {
     LONG.iter().any(|(n, ..)| *n == name)
 }
 
-/// Read what was typed.
+/// Parse the command line.
 pub fn parse(words: &[String]) -> Result<Typed, Exit> {
     let checked = |t: Typed| match t.instead {
         Some(Instead::Version | Instead::Columns) if words.len() > 1 => {

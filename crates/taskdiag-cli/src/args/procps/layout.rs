@@ -110,7 +110,7 @@ const EMPTY: &[(&str, &str, usize, Align)] = &[
     ("zoneid", "ZONEID", 31, Right),
 ];
 
-/// Views of other systems, whose names procps takes for a column.
+/// Views of other systems, whose names procps reads as a column.
 const MACROS: &[(&str, &str)] = &[
     ("DFMT", "pid,tname,state,cputime,cmd"),
     ("DefBSD", "pid,tname,stat,bsdtime,args"),

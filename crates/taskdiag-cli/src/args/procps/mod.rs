@@ -143,7 +143,7 @@ pub struct Typed {
     pub environment: bool,
     /// `S`: with the time of children that were waited for.
     pub cumulative: bool,
-    /// `-V`, `L`, `--info`, `--help`: nothing is listed.
+    /// `-V`, `L`, `--info`, `--help`: no processes are listed.
     pub instead: Option<Instead>,
 }
 
@@ -203,7 +203,7 @@ impl Typed {
                 "-a and -d cannot be joined with the letters a and x: one selects as System V, the other as BSD",
             )));
         }
-        // Without a list, or beside one where a kind is named.
+        // Without a list, or next to one where a kind is named.
         if !self.lists.is_empty() && self.kinds == none {
             return Ok(s);
         }

@@ -370,7 +370,7 @@ impl<'a> Cells<'a> {
             false => Some(flag_words(flags)).filter(|words| !words.is_empty()),
         }
     }
-    /// The name with its additions, as it can be printed. Not the state of a socket.
+    /// The name with its additions, as it can be printed. The state of a socket is not part of it.
     pub(super) fn name(&self, r: &Record<'_>) -> Vec<u8> {
         let mut out = self.locale.name(&self.raw_name(r));
         let added = match (r.file, &self.ends) {
@@ -439,7 +439,7 @@ impl<'a> Cells<'a> {
                 let name = plain();
                 name.split(|b| *b == b':').next().unwrap_or_default().to_vec()
             }
-            // Without what is particular about a descriptor: `[eventfd:4] count=3`.
+            // The name without details of the descriptor: `[eventfd:4] count=3`.
             _ if file.lsof_type() == "a_inode" => {
                 let name = plain();
                 // For files of a type unknown here, take the type from the name of the link.
@@ -457,7 +457,7 @@ impl<'a> Cells<'a> {
 /// More targets of an epoll are not named, as in lsof.
 const TARGETS: usize = 32;
 
-/// `[eventpoll:3,5]`: what it waits for, in the order of the numbers.
+/// `[eventpoll:3,5]`: the descriptors that it watches, in the order of their numbers.
 fn targets(file: &OpenFile<'_>) -> Vec<u8> {
     let fd = file.fd().expect("it is a descriptor");
     let details = file.owner.details(fd.raw.fd).iter();

@@ -96,7 +96,7 @@ pub struct Layout {
     pub fields: Option<Fields>,
     /// `-o`: the offset, not the size.
     pub offset: bool,
-    /// `-o N`: offsets with more digits are hexadecimal; 0: none are.
+    /// `-o N`: offsets with more digits are hexadecimal; with 0, none are.
     pub offset_digits: usize,
     /// `-s`: the size only.
     pub size: bool,
@@ -128,7 +128,7 @@ pub struct Layout {
     pub quiet: bool,
     /// `-V`: prints what was not found.
     pub verbose: bool,
-    /// `-Q`: nothing found is no failure.
+    /// `-Q`: finding nothing is no failure.
     pub nothing_is_fine: bool,
     /// `-K`: threads, too; `-K i`: no threads.
     pub tasks: Option<bool>,

@@ -1,5 +1,5 @@
-//! Text that no terminal obeys, in the way of lsof: what cannot be printed in the locale stands
-//! there byte by byte.
+//! Text that cannot control a terminal, written as in lsof: characters that the locale cannot print
+//! are escaped byte by byte.
 
 use std::ffi::CStr;
 
@@ -72,8 +72,8 @@ impl Drop for Locale {
     }
 }
 
-/// The name of a command in the table: cut after `most` cells, but not within what stands for a
-/// byte. lsof looks at single bytes there, and blanks do not stand for themselves.
+/// The name of a command in the table: cut after `most` cells, but not within the escape of a byte.
+/// lsof escapes single bytes there, and also blanks.
 pub(super) fn command(text: &[u8], most: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for b in text {

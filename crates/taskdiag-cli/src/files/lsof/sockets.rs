@@ -216,7 +216,7 @@ pub(super) fn name(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// An address as the lists of the kernel have it: in words of the machine's order.
+/// An address in the form of the kernel's lists: in words of the machine's byte order.
 fn kernels_hex(ip: IpAddr) -> String {
     let word = |b: &[u8]| format!("{:08X}", u32::from_ne_bytes(b.try_into().expect("four")));
     match ip {
