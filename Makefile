@@ -107,6 +107,10 @@ docs: ## make docs/reference/columns.md and the JSON Schema again from the field
 	$(CARGO) run --quiet --package taskdiag-cli -- generate schema > docs/schema.part
 	mv docs/schema.part docs/reference/taskdiag-json-1.schema.json
 
+.PHONY: site
+site: ## all documents as a site, with mdBook: target/site
+	@tools/site
+
 bench: ## measure against the peers (CASES="a f" KEEP=name); root for the large loads
 	@tools/setup bench
 	$(CARGO) build --release --package taskdiag-cli
