@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
+use taskdiag_face::exit::Exit;
 use taskdiag_face::moment::At;
 
 use crate::output::Format;

@@ -15,9 +15,7 @@ use datafusion::datasource::listing::{
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{Expr, cast, ident};
 use taskdiag_face::exit::Exit;
-
-/// The tables, by the names of their files.
-const TABLES: [&str; 6] = ["processes", "threads", "sockets", "files", "mapped_files", "maps"];
+use taskdiag_face::tables::Kind;
 
 /// The table with the hour as a number.
 fn with_numbers(
@@ -60,7 +58,7 @@ pub async fn add(context: &SessionContext, catalog: &str, path: &Path) -> Result
         context.catalog(catalog).ok_or_else(|| Exit::Failed("there is no catalog".to_owned()))?;
     catalog.register_schema("lake", Arc::new(MemorySchemaProvider::new())).map_err(failed)?;
     let mut there = 0;
-    for name in TABLES {
+    for name in Kind::OF_RECORDINGS.map(Kind::name) {
         if !has_file(&directory, name, DEPTH) {
             continue;
         }

@@ -315,7 +315,7 @@ fn no_column(wanted: &Column, valid: &[Column]) -> String {
     let of = wanted.relation.as_ref().map_or_else(String::new, |r| format!(" in {r}"));
     let name = &wanted.name;
     // Another name of the command for a column.
-    let other = Kind::ALL.iter().find_map(|kind| {
+    let other = Kind::IN_SQL.iter().find_map(|kind| {
         let found = kind.set().find(name)?.field.name;
         (found != name && valid.iter().any(|c| c.name == found)).then_some(found)
     });

@@ -3,6 +3,8 @@
 //!
 //! No version keeps this interface; a program of others uses the library.
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
 #[cfg(feature = "program")]
 pub mod aside;
 pub mod elevated;
@@ -15,5 +17,8 @@ pub mod limits;
 #[cfg(feature = "program")]
 pub mod moment;
 pub mod nearest;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod replace;
 pub mod sink;
+pub mod tables;

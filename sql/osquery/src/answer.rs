@@ -7,7 +7,7 @@ use osquery_rust_ng::{
     ExtensionPluginRequest, ExtensionPluginResponse, ExtensionResponse, ExtensionStatus,
 };
 use taskdiag::columns::{self, Builder, Data, Type};
-use taskdiag::field::{MAPS, Missing, Part};
+use taskdiag::field::{Missing, Part};
 use taskdiag::{Choice, Group, Reason};
 
 use crate::context::Context;
@@ -58,7 +58,7 @@ impl Asked {
         }
         let view = query.view(&answered.snapshot);
         let mut builder = Builder::new(columns.iter().map(|c| c.spec.clone()).collect());
-        let list = if self.table.set.name == MAPS.name { Group::Vma } else { Group::Fd };
+        let list = self.table.kind.list().unwrap_or(Group::Fd);
         let mut without = 0;
         let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {

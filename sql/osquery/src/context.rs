@@ -59,7 +59,8 @@ impl Context {
         if !is_fit || column.spec.absent != Absent::Null {
             return;
         }
-        let more = Filter::parse(table.set, &format!("{} {op} {number}", column.spec.name)).ok();
+        let more =
+            Filter::parse(table.kind.set(), &format!("{} {op} {number}", column.spec.name)).ok();
         self.filter = self.filter.take().into_iter().chain(more).reduce(Filter::and);
     }
     /// Is this column needed? The process id always is: it costs nothing, and a row has to have

@@ -4,20 +4,18 @@
 
 use osquery_rust_ng::plugin::{ColumnDef, ColumnOptions, ColumnType};
 use taskdiag::columns::{Spec, Type};
-use taskdiag::field::{FILES, MAPS, MEMORY, Set, TASKS};
 use taskdiag::view::Query;
+use taskdiag_face::tables::Kind;
 
 /// A table.
 #[derive(Debug)]
 pub struct Table {
     /// Its name in osquery, which reserves names such as `processes` for itself.
     pub name: &'static str,
-    /// The kind of the rows.
-    pub set: &'static Set,
-    /// Is there a row for each thread?
-    pub threads: bool,
-    /// Names of the library's columns, with blanks between them. A table has at most 63. osquery
-    /// could not pass on whether a query needs further columns, and would request all of them.
+    /// What the rows are.
+    pub kind: Kind,
+    /// Names of the library's columns, with blanks between them. A table has at most 63. For
+    /// further columns, osquery cannot say which ones a query needs, and would request all of them.
     pub columns: &'static str,
 }
 
@@ -25,8 +23,7 @@ pub struct Table {
 pub static TABLES: [Table; 5] = [
     Table {
         name: "taskdiag_processes",
-        set: &TASKS,
-        threads: false,
+        kind: Kind::Processes,
         columns: "pid ppid pgid sid tty s start comm args exe cwd root user uid ruid suid gid rgid nnp seccomp tracer \
             usertime systime cutime cstime pcpu minflt majflt ni rtprio cls psr nlwp vsz rss peak_rss rss_anon \
             rss_file rss_shmem locked swap read_bytes write_bytes run_delay nvcsw nivcsw mntns netns pidns \
@@ -35,31 +32,27 @@ pub static TABLES: [Table; 5] = [
     },
     Table {
         name: "taskdiag_threads",
-        set: &TASKS,
-        threads: true,
+        kind: Kind::Threads,
         columns: "pid tid s start comm user uid usertime systime pcpu minflt majflt ni rtprio cls psr read_bytes \
             write_bytes run_time run_delay timeslices nvcsw nivcsw wchan unit container",
     },
     Table {
         name: "taskdiag_memory",
-        set: &MEMORY,
-        threads: false,
+        kind: Kind::Memory,
         columns: "pid comm user rss pss uss swap pss_anon pss_file pss_shmem shared_clean shared_dirty private_clean \
             private_dirty referenced anonymous ksm lazyfree anon_huge shmem_huge file_huge swap_pss unit \
             container",
     },
     Table {
         name: "taskdiag_memory_map",
-        set: &MAPS,
-        threads: false,
+        kind: Kind::Maps,
         columns: "pid address end size perms offset device inode kind path deleted vmflags rss pss uss dirty \
             shared_clean shared_dirty private_clean private_dirty referenced anonymous anon_huge swap swap_pss \
             locked",
     },
     Table {
         name: "taskdiag_open_files",
-        set: &FILES,
-        threads: false,
+        kind: Kind::Files,
         columns: "pid command fd fdnum access lock type kind dev rdev size offset inode nlink flags deleted path \
             family protocol sockstate laddr lport raddr rport recvq sendq sock_netns peer_inode ends name",
     },
@@ -99,16 +92,14 @@ impl Table {
     /// The columns, in order.
     pub fn columns(&self) -> Vec<Column> {
         let column = |name: &'static str| {
-            let field = self.set.find(name).expect("a test looks up each name").field;
+            let field = self.kind.set().find(name).expect("a test looks up each name").field;
             Column { field, spec: Spec::of(name, field) }
         };
         self.columns.split_whitespace().map(column).collect()
     }
     /// A query of these columns of all rows.
     pub fn query<'a>(&self, columns: impl Iterator<Item = &'a Column>) -> Query {
-        let mut query = Query::new(self.set, columns.map(|c| c.field));
-        query.threads = self.threads;
-        query
+        self.kind.query(columns.map(|c| c.field))
     }
 }
 
@@ -138,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_star_of_processes_does_not_walk_over_pages() {
-        for table in TABLES.iter().filter(|t| t.set.name == TASKS.name) {
+        for table in TABLES.iter().filter(|t| t.kind.list().is_none() && t.kind != Kind::Memory) {
             let groups = table.query(table.columns().iter()).groups();
             assert!(!groups.intersects(Groups::WALKS), "{}", table.name);
         }

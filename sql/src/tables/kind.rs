@@ -4,29 +4,12 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef, TimeUnit};
+use taskdiag::Groups;
 use taskdiag::columns::Spec;
-use taskdiag::field::{FILES, Field, MAPS, MEMORY, Set, TASKS};
+use taskdiag::field::{Field, TASKS};
 use taskdiag::view::{Filter, Query};
-use taskdiag::{Group, Groups};
-
-use super::arrow;
-
-/// A table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A row for each process.
-    Processes,
-    /// A row for each thread.
-    Threads,
-    /// A row for each open file of a process.
-    Files,
-    /// A row for each open socket of a process.
-    Sockets,
-    /// A row for each mapping of a process.
-    Maps,
-    /// A row for each process that has memory of its own.
-    Memory,
-}
+use taskdiag_face::arrow::Form;
+pub use taskdiag_face::tables::Kind;
 
 /// Columns of rows that the command has added up.
 const SUMMED: &[&str] = &["procs", "lacking", "maps"];
@@ -61,84 +44,50 @@ const OF_SOCKETS: &[&str] = &[
 /// The column that identifies sockets, and its value for them.
 pub const IS_SOCKET: (&str, &str) = ("kind", "socket");
 
-impl Kind {
-    /// All tables, in the order in which they are listed.
-    pub const ALL: [Kind; 6] =
-        [Kind::Processes, Kind::Threads, Kind::Files, Kind::Sockets, Kind::Maps, Kind::Memory];
-
-    /// The name in SQL.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Processes => "processes",
-            Kind::Threads => "threads",
-            Kind::Files => "files",
-            Kind::Sockets => "sockets",
-            Kind::Maps => "maps",
-            Kind::Memory => "memory",
-        }
+/// The columns: those of the rows, and then those of the process. One whose name the rows have,
+/// too, is `task_NAME`.
+pub fn columns(kind: Kind) -> Vec<Column> {
+    let set = kind.set();
+    let is_task = |f: &Field| TASKS.own().any(|t| std::ptr::eq(t, f));
+    let has = |f: &&Field| match kind {
+        _ if SUMMED.contains(&f.name) => false,
+        Kind::Memory => true,
+        // A walk over the mappings or pages of each process would do harm in `select * from
+        // processes`.
+        _ if is_task(f) => !f.groups.intersects(Groups::WALKS),
+        Kind::Sockets => OF_SOCKETS.contains(&f.name),
+        Kind::Files => !OF_THREADS.contains(&f.name),
+        _ => true,
+    };
+    let own: Vec<&'static Field> = set.own().filter(has).collect();
+    let mut columns: Vec<Column> = Vec::new();
+    // The ids always come first.
+    let beside =
+        if set.name == TASKS.name { Vec::new() } else { TASKS.own().filter(has).collect() };
+    let first = beside.iter().filter(|f| f.name == "pid").copied();
+    for field in first.chain(own.iter().copied()) {
+        columns.push(Column::of(field, field.name.to_owned(), field.name.to_owned()));
     }
-    /// The kind of rows.
-    pub fn set(self) -> &'static Set {
-        match self {
-            Kind::Processes | Kind::Threads => &TASKS,
-            Kind::Files | Kind::Sockets => &FILES,
-            Kind::Maps => &MAPS,
-            Kind::Memory => &MEMORY,
-        }
-    }
-    /// The list of a process whose entries are the rows.
-    pub fn list(self) -> Option<Group> {
-        match self {
-            Kind::Processes | Kind::Threads | Kind::Memory => None,
-            Kind::Files | Kind::Sockets => Some(Group::Fd),
-            Kind::Maps => Some(Group::Vma),
-        }
-    }
-    /// The columns: those of the rows, and then those of the process. A column of tasks whose name
-    /// the rows have, too, is called `task_NAME`.
-    pub fn columns(self) -> Vec<Column> {
-        let set = self.set();
-        let is_task = |f: &Field| TASKS.own().any(|t| std::ptr::eq(t, f));
-        let has = |f: &&Field| match self {
-            _ if SUMMED.contains(&f.name) => false,
-            Kind::Memory => true,
-            // A walk over the mappings or pages of each process would do harm in `select * from
-            // processes`.
-            _ if is_task(f) => !f.groups.intersects(Groups::WALKS),
-            Kind::Sockets => OF_SOCKETS.contains(&f.name),
-            Kind::Files => !OF_THREADS.contains(&f.name),
-            _ => true,
+    for field in beside.into_iter().filter(|f| f.name != "pid") {
+        let is_taken = set.own().any(|o| is_called(o, field.name));
+        let (name, of_view) = match is_taken {
+            true => (format!("task_{}", field.name), format!("task.{}", field.name)),
+            false => (field.name.to_owned(), field.name.to_owned()),
         };
-        let own: Vec<&'static Field> = set.own().filter(has).collect();
-        let mut columns: Vec<Column> = Vec::new();
-        // The ids always come first.
-        let beside =
-            if set.name == TASKS.name { Vec::new() } else { TASKS.own().filter(has).collect() };
-        let first = beside.iter().filter(|f| f.name == "pid").copied();
-        for field in first.chain(own.iter().copied()) {
-            columns.push(Column::of(field, field.name.to_owned(), field.name.to_owned()));
-        }
-        for field in beside.into_iter().filter(|f| f.name != "pid") {
-            let is_taken = set.own().any(|o| is_called(o, field.name));
-            let (name, of_view) = match is_taken {
-                true => (format!("task_{}", field.name), format!("task.{}", field.name)),
-                false => (field.name.to_owned(), field.name.to_owned()),
-            };
-            columns.push(Column::of(field, name, of_view));
-        }
-        columns
+        columns.push(Column::of(field, name, of_view));
     }
-    /// A query of these columns of all rows.
-    pub fn query(self, columns: impl IntoIterator<Item = &'static Field>) -> Query {
-        let mut query = Query::new(self.set(), columns);
-        query.threads = self == Kind::Threads;
-        if self == Kind::Sockets {
-            let (column, value) = IS_SOCKET;
-            query.filter = Filter::parse(self.set(), &format!("{column} == {value}")).ok();
-            debug_assert!(query.filter.is_some(), "it is an expression of the library");
-        }
-        query
+    columns
+}
+
+/// A query of these columns of all rows.
+pub fn query(kind: Kind, columns: impl IntoIterator<Item = &'static Field>) -> Query {
+    let mut query = kind.query(columns);
+    if kind == Kind::Sockets {
+        let (column, value) = IS_SOCKET;
+        query.filter = Filter::parse(kind.set(), &format!("{column} == {value}")).ok();
+        debug_assert!(query.filter.is_some(), "it is an expression of the library");
     }
+    query
 }
 
 /// Is this one of the names of a field?
@@ -192,7 +141,7 @@ impl Column {
     /// How Arrow describes it.
     pub fn arrow(&self) -> ArrowField {
         match &self.what {
-            What::Field { field, .. } => arrow::field(&Spec::of(&self.name, field)),
+            What::Field { field, .. } => Form::Queried.field(&Spec::of(&self.name, field)),
             What::Moment => {
                 let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
                 ArrowField::new(&self.name, kind, false)
@@ -209,13 +158,15 @@ pub fn schema(columns: &[Column]) -> SchemaRef {
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
     use std::collections::HashSet;
+    use taskdiag::field::{FILES, MAPS};
 
     #[test]
     fn columns_have_names_of_their_own() {
-        for kind in Kind::ALL {
-            let columns = kind.columns();
+        for kind in Kind::IN_SQL {
+            let columns = super::columns(kind);
             let names: HashSet<&str> = columns.iter().map(|c| c.name.as_str()).collect();
             assert_eq!(names.len(), columns.len(), "{}", kind.name());
             assert_eq!(columns[0].name, "pid", "{}", kind.name());
@@ -235,10 +186,10 @@ mod tests {
     #[test]
     fn a_star_does_not_walk_over_pages() {
         for kind in [Kind::Processes, Kind::Threads, Kind::Files, Kind::Sockets] {
-            let fields = kind.columns().into_iter().filter_map(|c| c.field());
-            assert!(!kind.query(fields).groups().intersects(Groups::WALKS), "{}", kind.name());
+            let fields = columns(kind).into_iter().filter_map(|c| c.field());
+            assert!(!query(kind, fields).groups().intersects(Groups::WALKS), "{}", kind.name());
         }
-        assert!(Kind::Memory.columns().iter().any(|c| c.name == "pss"));
+        assert!(columns(Kind::Memory).iter().any(|c| c.name == "pss"));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables of live or recorded data.
 
-pub mod arrow;
 pub mod kind;
 pub mod lacks;
 pub mod push;

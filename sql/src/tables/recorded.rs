@@ -44,7 +44,9 @@ impl Recorded {
         };
         let mut only = None;
         if let Some(at) = at {
-            let time = at.moment(last.time, last.every, SystemTime::now());
+            let time = at
+                .moment(last.time, last.every, SystemTime::now())
+                .map_err(|why| format!("--at: {why}"))?;
             let number = recording.find(time).ok_or_else(|| {
                 format!(
                     "nothing was recorded at {}: the recording begins at {}",

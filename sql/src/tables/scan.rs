@@ -26,9 +26,9 @@ use taskdiag::columns::{Builder, Spec};
 use taskdiag::field::{Missing, Part};
 use taskdiag::view::{Filter, Query};
 use taskdiag::{Reason, Snapshot};
+use taskdiag_face::arrow::Form;
 
-use super::arrow;
-use super::kind::{Column, IS_SOCKET, Kind, What, schema};
+use super::kind::{self, Column, IS_SOCKET, Kind, What, schema};
 use super::lacks::Lacks;
 use super::push::{Pushed, is_pushed};
 use super::recorded::{Recorded, micros};
@@ -55,7 +55,7 @@ pub struct Table {
 impl Table {
     /// A table of this kind.
     pub fn new(kind: Kind, source: Source) -> Table {
-        let mut columns = kind.columns();
+        let mut columns = kind::columns(kind);
         if let Source::Recording(_) = source {
             columns.splice(0..0, Column::of_recordings());
         }
@@ -93,7 +93,7 @@ impl TableProvider for Table {
             None => self.columns.clone(),
         };
         let pushed = Pushed::of(self.kind.set(), &self.columns, filters);
-        let mut query = self.kind.query(columns.iter().filter_map(Column::field));
+        let mut query = kind::query(self.kind, columns.iter().filter_map(Column::field));
         query.select.pids = pushed.pids.iter().flatten().copied().collect();
         query.filter =
             query.filter.take().into_iter().chain(pushed.filters.clone()).reduce(Filter::and);
@@ -303,8 +303,7 @@ impl Work {
         self.statement.lack(lacks);
         for batch in batches {
             let rows = batch.rows;
-            let mut of_fields =
-                specs.iter().zip(batch.columns).map(|(s, c)| arrow::array(s.kind, c));
+            let mut of_fields = Form::Queried.arrays(&specs, batch).into_iter();
             let array = |column: &Column| -> ArrayRef {
                 match (&column.what, at) {
                     (What::Field { .. }, _) => {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
-use taskdiag::field::{FILES, MAPS, Set, TASKS};
+use taskdiag::field::TASKS;
+pub use taskdiag_face::tables::Kind as Table;
 
 use super::lists;
 use crate::columns::{self, Column};
@@ -29,23 +30,6 @@ pub struct ConvertArgs {
     pub again: bool,
 }
 
-/// A table that a recording becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
-    /// A row is a process.
-    Processes,
-    /// A row is a thread. A recording of threads has this table instead of the processes.
-    Threads,
-    /// A row is an open socket of a process.
-    Sockets,
-    /// A row is an open file of a process.
-    Files,
-    /// A row is a file that a process has mapped.
-    MappedFiles,
-    /// A row is a mapping of a process.
-    Maps,
-}
-
 /// A table, and how it is written.
 #[derive(Clone, Debug)]
 pub struct TableArgs {
@@ -57,33 +41,22 @@ pub struct TableArgs {
     pub is_named: bool,
 }
 
-impl Table {
-    /// The tables of lists, in the order in which they are written.
-    const LISTS: [Table; 4] = [Table::Sockets, Table::Files, Table::MappedFiles, Table::Maps];
+/// The tables of lists, in the order in which they are written.
+const LISTS: [Table; 4] = [Table::Sockets, Table::Files, Table::MappedFiles, Table::Maps];
 
-    /// The name of its files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Table::Processes => "processes",
-            Table::Threads => "threads",
-            Table::Sockets => "sockets",
-            Table::Files => "files",
-            Table::MappedFiles => "mapped_files",
-            Table::Maps => "maps",
-        }
-    }
-    /// The columns of its rows.
-    pub fn set(self) -> &'static Set {
-        match self {
-            Table::Processes | Table::Threads => &TASKS,
-            Table::Sockets | Table::Files => &FILES,
-            Table::MappedFiles | Table::Maps => &MAPS,
-        }
-    }
+/// The columns of a table of a recording.
+trait Columns {
+    /// Columns that are always written.
+    fn keys(self) -> &'static str;
+    /// The other default columns.
+    fn columns(self) -> &'static str;
+}
+
+impl Columns for Table {
     /// Columns that are always written, because they identify a row.
     fn keys(self) -> &'static str {
         match self {
-            Table::Processes | Table::Threads => "pid,start_ticks",
+            Table::Processes | Table::Threads | Table::Memory => "pid,start_ticks",
             Table::Sockets | Table::Files => "pid,start_ticks,fdnum",
             Table::MappedFiles => "pid,start_ticks,device,inode,path",
             Table::Maps => "pid,start_ticks,address",
@@ -94,7 +67,7 @@ impl Table {
     /// are left out, because they change so often.
     fn columns(self) -> &'static str {
         match self {
-            Table::Processes | Table::Threads => {
+            Table::Processes | Table::Threads | Table::Memory => {
                 "start,ppid,user,s,nlwp,ni,usertime,systime,majflt,rss,vsz,swap,read_bytes,write_bytes,nvcsw,nivcsw,fds,\
                  oom_score_adj,slice,unit,container,comm,exe"
             }
@@ -220,11 +193,11 @@ fn host(given: Option<&String>) -> Result<String, Exit> {
 fn lists_of(list: &str) -> Result<Vec<Table>, Exit> {
     let mut tables = Vec::new();
     for name in lists::split(list) {
-        match Table::LISTS.into_iter().find(|t| t.name() == name) {
+        match LISTS.into_iter().find(|t| t.name() == name) {
             Some(table) => tables.push(table),
             None if ["none", "processes"].contains(&name) => {}
             None => {
-                let hint = nearest::hint(name, Table::LISTS.map(Table::name));
+                let hint = nearest::hint(name, LISTS.map(Table::name));
                 return Err(Exit::Usage(format!(
                     "there is no table '{name}'{hint}; --tables takes sockets, files, mapped_files, maps, or none"
                 )));
@@ -232,13 +205,13 @@ fn lists_of(list: &str) -> Result<Vec<Table>, Exit> {
         }
     }
     // Sorted, without duplicates.
-    Ok(Table::LISTS.into_iter().filter(|t| tables.contains(t)).collect())
+    Ok(LISTS.into_iter().filter(|t| tables.contains(t)).collect())
 }
 
 /// The table of one `-o`, and the names of its columns.
 fn columns_of(spec: &str) -> Result<(Table, &str), Exit> {
     let Some((name, columns)) = spec.split_once(':') else { return Ok((Table::Processes, spec)) };
-    let mut all = [Table::Processes].into_iter().chain(Table::LISTS);
+    let mut all = [Table::Processes].into_iter().chain(LISTS);
     match all.find(|t| t.name() == name.trim()) {
         Some(table) => Ok((table, columns)),
         None => Err(Exit::Usage(format!(

@@ -14,19 +14,25 @@ use super::changes::Key;
 use crate::args::convert::Table;
 use crate::columns::Column;
 
-impl Table {
-    /// The list that its rows are entries of, and its name for people.
-    pub fn list(self) -> Option<(Group, &'static str)> {
-        match self {
-            Table::Processes | Table::Threads => None,
-            Table::Sockets | Table::Files => Some((Group::Fd, "open files")),
-            Table::MappedFiles | Table::Maps => Some((Group::Vma, "mappings")),
-        }
-    }
+/// The rows of a table of a recording.
+pub trait Entries: Sized {
+    /// The name for people of the list that its rows are entries of.
+    fn list_name(self) -> &'static str;
     /// A query of these columns of all rows.
-    pub fn query(self, columns: &[Column]) -> Query {
-        let mut query = Query::new(self.set(), columns.iter().map(|c| c.field));
-        query.threads = self == Table::Threads;
+    fn rows(self, columns: &[Column]) -> Query;
+    /// The key of a row whose task began at this time.
+    fn key(self, row: &Row<'_>, start_ticks: u64) -> Key;
+    /// The processes whose lists are missing or incomplete in an answer, and why. Processes that
+    /// cannot have such a list are left out, such as kernel threads, which have no mappings.
+    fn gaps(self, view: &View<'_>) -> HashMap<u32, Reason>;
+}
+
+impl Entries for Table {
+    fn list_name(self) -> &'static str {
+        if self.list() == Some(Group::Fd) { "open files" } else { "mappings" }
+    }
+    fn rows(self, columns: &[Column]) -> Query {
+        let mut query = self.query(columns.iter().map(|c| c.field));
         query.keep = match self {
             Table::Sockets => Some(Arc::new(|row| {
                 descriptor(row).is_some_and(|f| f.fd_type() == Some(FdType::Socket))
@@ -36,12 +42,11 @@ impl Table {
             Table::MappedFiles => Some(Arc::new(
                 |row| matches!(row.part, Part::Map(map) if map.kind() == Some(VmaKind::File)),
             )),
-            Table::Processes | Table::Threads | Table::Maps => None,
+            Table::Processes | Table::Threads | Table::Maps | Table::Memory => None,
         };
         query
     }
-    /// The key of a row whose task began at this time.
-    pub fn key(self, row: &Row<'_>, start_ticks: u64) -> Key {
+    fn key(self, row: &Row<'_>, start_ticks: u64) -> Key {
         let (pid, tid) = (row.view.tgid(), row.view.pid());
         match row.part {
             // A thread may have a table of open files of its own.
@@ -61,12 +66,10 @@ impl Table {
             _ => Key { pid: tid, start_ticks, entry: [0; 3] },
         }
     }
-    /// The processes whose lists are missing or incomplete in an answer, and why. Processes that
-    /// cannot have such a list are left out, such as kernel threads, which have no mappings.
-    pub fn gaps(self, view: &View<'_>) -> HashMap<u32, Reason> {
+    fn gaps(self, view: &View<'_>) -> HashMap<u32, Reason> {
         match self.list() {
             None => HashMap::new(),
-            Some((Group::Vma, _)) => {
+            Some(Group::Vma) => {
                 let gap = |task: Row<'_>| {
                     let is_there = || task.each_map(|_| Err(())) != Ok(false);
                     match task.view.reason(Group::Vma) {
@@ -77,7 +80,7 @@ impl Table {
                 };
                 view.mappings(false).tasks().filter_map(gap).collect()
             }
-            Some((group, _)) => {
+            Some(group) => {
                 let gaps = view.files().into_iter().flat_map(|files| files.gaps());
                 let gaps = gaps.filter(|g| g.group == group && g.reason != Reason::Absent);
                 gaps.map(|g| (g.task.tgid(), g.reason)).collect()

@@ -25,6 +25,7 @@ use taskdiag::recording::{Recording, check_owner};
 use crate::args::convert::{ConvertArgs, Table, TableArgs};
 use crate::exit::{Asked, Exit, Lack, Partial, shown};
 use crate::{interrupt, recorded, sink};
+use entries::Entries as _;
 use hour::Hour;
 use kinds::Kinds;
 use partition::Partition;
@@ -93,7 +94,7 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
 fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
     let name = table.table.name();
     let Lacks { with, without, unread, other } = lacks;
-    let Some((group, list)) = table.table.list() else {
+    let Some(group) = table.table.list() else {
         let (of, there) = match table.table {
             Table::Threads => ("processes", Table::Processes.name()),
             _ => ("threads", Table::Threads.name()),
@@ -106,6 +107,7 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
         };
         return (*other > 0).then(line).map(Lack::always).into_iter().collect();
     };
+    let list = table.table.list_name();
     let how = format!("record them with 'taskdiag record --groups default,{}'", group.name());
     let mut lines = Vec::new();
     match (*with, *without) {

@@ -13,8 +13,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
-
-use crate::output::arrow;
+use taskdiag_face::parquet::{failed, properties};
 
 /// Rows in a row group. A reader can skip a whole row group by the smallest and largest values of
 /// its columns.
@@ -73,16 +72,16 @@ impl Part {
         // Sorted, so that the same rows always give the same bytes.
         let pairs =
             metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
-        let properties = arrow::properties()
-            .set_max_row_group_size(GROUP)
+        let properties = properties()
+            .set_max_row_group_row_count(Some(GROUP))
             .set_key_value_metadata(Some(pairs.collect()))
             .build();
-        let batch = RecordBatch::try_new(schema.clone(), batch.columns().to_vec())
-            .map_err(arrow::failed)?;
+        let batch =
+            RecordBatch::try_new(schema.clone(), batch.columns().to_vec()).map_err(failed)?;
         let mut writer =
-            ArrowWriter::try_new(&mut out, schema, Some(properties)).map_err(arrow::failed)?;
-        writer.write(&batch).map_err(arrow::failed)?;
-        writer.close().map_err(arrow::failed)?;
+            ArrowWriter::try_new(&mut out, schema, Some(properties)).map_err(failed)?;
+        writer.write(&batch).map_err(failed)?;
+        writer.close().map_err(failed)?;
         out.flush()?;
         out.sync_all()?;
         Ok(out.metadata()?.len())

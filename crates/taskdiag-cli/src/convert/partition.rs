@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use chrono::DateTime;
 use parquet::file::metadata::ParquetMetaDataReader;
+use taskdiag_face::arrow;
 
 use crate::args::convert::{Table, TableArgs};
-use crate::output::arrow;
 
 /// The keys in a file's metadata that say whether the file was written after its hour was over,
 /// which tables were written with it, and how many frames the recording had of the hour.

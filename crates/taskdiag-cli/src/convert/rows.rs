@@ -16,14 +16,16 @@ use taskdiag::columns::{Builder, Spec};
 use taskdiag::field::{Context, Missing, Value};
 use taskdiag::recording::Frame;
 use taskdiag::view::Query;
+use taskdiag_face::arrow::Form;
+use taskdiag_face::parquet::failed;
 
 use super::changes::{Change, Changes, Key};
+use super::entries::Entries as _;
 use super::kinds::has_threads;
 use super::part::Part;
 use super::partition::Partition;
 use crate::args::convert::{Table, TableArgs};
 use crate::files::own_netns;
-use crate::output::arrow;
 
 /// A new file is begun after this many rows, because all rows of a file are sorted in memory.
 /// Tables of lists have fewer, because several of them are in memory at a time.
@@ -83,7 +85,7 @@ impl Rows {
             table: args.table,
             lacks: Lacks::default(),
             parts: Vec::new(),
-            query: args.table.query(&args.columns),
+            query: args.table.rows(&args.columns),
             changes: Changes::new(full_every),
             cx: None,
             had_threads: None,
@@ -97,7 +99,7 @@ impl Rows {
     /// belong to different tables.
     pub fn is_of(&self, frame: &Frame) -> bool {
         match self.table {
-            Table::Processes => !has_threads(frame),
+            Table::Processes | Table::Memory => !has_threads(frame),
             Table::Threads => has_threads(frame),
             Table::Sockets | Table::Files | Table::MappedFiles | Table::Maps => true,
         }
@@ -112,7 +114,7 @@ impl Rows {
             return Ok(());
         }
         let list = self.table.list();
-        if list.is_some_and(|(group, _)| !frame.snapshot.stream().asked().has(group)) {
+        if list.is_some_and(|group| !frame.snapshot.stream().asked().has(group)) {
             self.lacks.without += 1;
             return Ok(());
         }
@@ -211,17 +213,17 @@ impl Rows {
                 ),
                 Arc::new(changes_of(&change[rows])?),
             ];
-            columns.extend(arrow::arrays(&specs, batch));
-            pieces.push(RecordBatch::try_new(schema.clone(), columns).map_err(arrow::failed)?);
+            columns.extend(Form::Stored.arrays(&specs, batch));
+            pieces.push(RecordBatch::try_new(schema.clone(), columns).map_err(failed)?);
         }
-        let all = arrow_select::concat::concat_batches(&schema, &pieces).map_err(arrow::failed)?;
+        let all = arrow_select::concat::concat_batches(&schema, &pieces).map_err(failed)?;
         drop(pieces);
         // The rows of a task are next to each other, so that they compress well, and a reader finds
         // them in one place.
         let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
         order.sort_by_key(|i| (keys[*i as usize], at[*i as usize]));
         let order = UInt32Array::from(order);
-        let sorted = arrow_select::take::take_record_batch(&all, &order).map_err(arrow::failed)?;
+        let sorted = arrow_select::take::take_record_batch(&all, &order).map_err(failed)?;
         drop(all);
         let file = partition.file(self.table, self.parts.len());
         self.parts.push(Part::write(&file, &sorted, &partition.metadata)?);
@@ -245,7 +247,7 @@ fn micros(time: SystemTime) -> i64 {
 
 fn changes_of(numbers: &[i8]) -> io::Result<DictionaryArray<arrow_array::types::Int8Type>> {
     let names = Arc::new(StringArray::from(Change::NAMES.to_vec()));
-    DictionaryArray::try_new(Int8Array::from(numbers.to_vec()), names).map_err(arrow::failed)
+    DictionaryArray::try_new(Int8Array::from(numbers.to_vec()), names).map_err(failed)
 }
 
 fn schema(specs: &[Spec]) -> SchemaRef {
@@ -257,6 +259,6 @@ fn schema(specs: &[Spec]) -> SchemaRef {
         Field::new("change", change, false)
             .with_metadata(help("Why the row is there: full, new, changed, ended")),
     ];
-    fields.extend(specs.iter().map(arrow::field));
+    fields.extend(specs.iter().map(|spec| Form::Stored.field(spec)));
     Arc::new(Schema::new(fields))
 }
