@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
 -- Who listened on the TCP port :port at the second :at (since 1970), which is in the hour :hour of :date?
--- The newest row of each descriptor since the last full frame of its host shows that. The port is
--- looked at last, because a descriptor may be another socket in a newer row.
+-- The newest row of each descriptor since the last full frame of its host shows that. The condition
+-- on the port comes last, because a descriptor may be another socket in a newer row.
 with before as (
   select host, pid, start_ticks, fdnum, comm, "user", unit, laddr, lport, protocol, sockstate, change, ts_s
   from sockets

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Arrow C data and stream interfaces, by hand: a table is given to polars, pandas, duckdb or
-//! pyarrow as it lies in memory. <https://arrow.apache.org/docs/format/CDataInterface.html> has the rules.
+//! The Arrow C data and stream interfaces, by hand: a table is passed to polars, pandas, duckdb or
+//! pyarrow without a copy.
 //!
 //! An exported array keeps the batches of its table alive, and its release callback lets go of
 //! them. A callback may run in any thread, with or without the GIL, so none of them touches Python.

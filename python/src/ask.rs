@@ -348,7 +348,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// The rows of a snapshot of which `wanted` is true.
+    /// The rows of a snapshot for which `wanted` is true.
     pub fn of(
         query: &Query,
         snapshot: &Snapshot,

@@ -2,8 +2,8 @@
 //! The extension module of the Python package taskdiag: calls of Python to requests of the library,
 //! and answers to tables. The interface for users is documented in `taskdiag/__init__.pyi`.
 //!
-//! No Python object is made for a process until somebody asks for one. Answers are columns in
-//! memory, which Arrow consumers read as they are.
+//! A Python object for a process is only made on request. Answers are columns in memory, which
+//! Arrow consumers read as they are.
 
 mod arrow;
 mod ask;

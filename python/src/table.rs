@@ -239,8 +239,8 @@ impl Table {
         let found = lacks.binary_search_by_key(&(row as u32), |(r, _)| *r);
         Ok(found.ok().map(|i| lacks[i].1.name()))
     }
-    /// The rows of a column whose value is missing or incomplete, and why. `absent`: include tasks
-    /// that cannot have the value.
+    /// The rows of a column whose value is missing or incomplete, with the reason. `absent`:
+    /// include tasks that cannot have the value.
     #[pyo3(signature = (column, absent=false))]
     fn lacks<'py>(
         &self,

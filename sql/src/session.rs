@@ -46,7 +46,7 @@ pub struct Session {
 pub struct Ran {
     /// The number of rows. `None`: it was not a query.
     pub rows: Option<usize>,
-    /// Messages about missing values, and whether the answer is partial because of each.
+    /// Messages about missing values, and whether each makes the answer partial.
     pub remarks: Vec<String>,
     /// Is the answer incomplete?
     pub is_partial: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings as tables: the frames, the moment that is meant, and what was not recorded.
+//! Recordings as tables: the frames, the selected moment, and data that was not recorded.
 
 mod common;
 

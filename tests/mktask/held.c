@@ -36,7 +36,7 @@ static void reply(int fuse, uint64_t unique, int error, const void *data, size_t
 		_exit(0);
 }
 
-/* The inodes besides the root: a file and a directory. */
+/* The inodes in addition to the root: a file and a directory. */
 #define FILE_NODE 2
 #define DIR_NODE 3
 

@@ -7,7 +7,7 @@
  * facts into a shared memory file and waits. So a subject need not do any I/O,
  * and everything dies with the supervisor. A line that begins with "skip=" says
  * that this machine cannot have the state, and one with "error=" that making it
- * failed. This program does not know what the facts are compared with.
+ * failed. This program does not know how the facts are compared.
  */
 #include "mktask.h"
 

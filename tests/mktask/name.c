@@ -277,7 +277,7 @@ static void cmdline_wiped(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ "soon", "all", "gone", NULL }, "cmdline-wiped");
 }
 
-/* As setproctitle(3), with a text that is longer than the arguments and goes on into the
+/* As with setproctitle(3), with a text that is longer than the arguments and extends into the
  * environment. */
 static void cmdline_rewritten(int argc, char **argv)
 {

@@ -318,7 +318,7 @@ static int walk_clone(unsigned int n)
 	return clone(cloned, new_stack(), all, (void *)(uintptr_t)(n >> 6 & 1));
 }
 
-/* A child goes on with our memory, and we wait in vfork(2). */
+/* A child continues with our memory, and we wait in vfork(2). */
 static int walk_vfork(unsigned int n)
 {
 	pid_t pid = syscall(SYS_clone, CLONE_VFORK | (n & 1 ? CLONE_FILES : 0) | (n & 2 ? CLONE_VM : 0) | SIGCHLD, 0, 0, 0, 0);

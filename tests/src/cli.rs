@@ -35,8 +35,8 @@ pub fn taskdiagd() -> &'static PathBuf {
     PATH.get_or_init(|| built("taskdiagd", "taskdiagd", "TASKDIAGD_BIN", PROFILE))
 }
 
-/// The path of the drop-in for libproc2, which is built as the program is; in a release with its
-/// own profile, since a panic must not end the program that it is loaded into. On machines without
+/// The path of the drop-in for libproc2, which is built like the program. In a release it has a
+/// separate profile, because a panic must not end the program that loads it. On machines without
 /// cargo, `TASKDIAG_PROCPS_LIB` names it.
 ///
 /// # Panics

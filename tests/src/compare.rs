@@ -35,7 +35,7 @@ fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
         ("task_diag_socket", "recv_queue_bytes") => {
             is("family", libc::AF_UNIX) && !is("type", libc::SOCK_DGRAM)
         }
-        // Not in /proc/net/raw, which is read where the kernel cannot list raw sockets otherwise.
+        // Not in /proc/net/raw, which is read if the kernel cannot list raw sockets otherwise.
         ("task_diag_socket", "ifindex") => is("type", libc::SOCK_RAW),
         _ => false,
     }
@@ -96,7 +96,7 @@ fn common(key: &str, v: &Value) -> Value {
 pub struct Outcome {
     /// Fields that were compared.
     pub compared: usize,
-    /// `pid field: what is wrong`.
+    /// `pid field: error`.
     pub differences: BTreeSet<String>,
     /// Groups with a value that was compared.
     pub groups: BTreeSet<Group>,

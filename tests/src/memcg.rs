@@ -66,8 +66,8 @@ impl Memcg {
         let group = Memcg { dir, is_v1 };
         let limit = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
         group.write(limit, bytes)?;
-        // A limit that is not kept without swap would be none. Where there is no swap, the file may
-        // be missing.
+        // Without swap, a limit that is not enforced is useless. Where there is no swap, the file
+        // may be missing.
         if is_v1 {
             let _ = group.write("memory.memsw.limit_in_bytes", bytes);
         } else {

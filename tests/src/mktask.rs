@@ -32,7 +32,7 @@ impl Mktask {
             None => panic!("mktask {}: {line:?}", args.join(" ")),
         })
     }
-    /// The same, and `Err` is what mktask says where it fails for whatever reason.
+    /// The same, but `Err` has the message of mktask for any failure.
     pub fn attempt(args: &[&str]) -> Result<Mktask, String> {
         let mut child = Command::new(Mktask::PATH)
             .args(args)

@@ -1,4 +1,4 @@
-//! How much memory a program had, which `Child::wait()` does not tell.
+//! The memory that a program has used, which `Child::wait()` does not return.
 
 use std::mem::MaybeUninit;
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! Tests odd requests, odd surroundings and missing rights: there must be a clear answer or a clear
-//! error, never a hang or a wrong 0. The library is asked directly if that is enough, and the
-//! program `taskdiag` if the surroundings of a whole process are needed.
+//! Tests odd requests, odd surroundings and missing rights: the result must be a clear answer or a
+//! clear error, and never a hang or a wrong 0. The library is asked directly if that is enough, and
+//! the program `taskdiag` if the surroundings of a whole process are needed.
 //!
 //! The exit codes are 0 for complete output, as far as the caller may see it, 1 if nothing matched,
 //! 2 for wrong usage, 3 if a named process could not be shown, and 4 for no answer.

@@ -19,8 +19,7 @@ fn ask(engine: EngineId) -> bool {
     query_with(&request, Choice::Only(engine)).is_ok_and(|a| a.tasks().len() == 1)
 }
 
-/// Runs `work` in a child and returns whether it says true. `None`: it did not end in time, and was
-/// killed.
+/// Runs `work` in a child, and returns its result. `None`: it did not end in time, and was killed.
 fn in_child(work: impl FnOnce() -> bool) -> Option<bool> {
     // SAFETY: the child runs `work`, which is what this test is about, and ends without running
     // anything else of the parent's.

@@ -227,7 +227,7 @@ fn an_epoll_file_with_very_many_entries() {
 }
 
 /// An inotify file with more watches than a run may skip is listed up to that limit, and the answer
-/// says so.
+/// reports that.
 #[test]
 fn an_inotify_file_with_very_many_watches() {
     const NAME: &str = "an_inotify_file_with_very_many_watches";

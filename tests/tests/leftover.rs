@@ -132,7 +132,7 @@ fn objects_left(engine: Source, m: &Mktask, threads: usize) -> BTreeSet<(u32, u3
     let groups = groups_of(engine);
     settles("/proc/self/task", threads, &format!("threads before {engine}"));
     let before_objects = bpf_objects();
-    // No thread has files open for a moment more.
+    // A thread that ends may have files open for a moment more.
     let fds = count("/proc/self/fd");
     for strategy in Strategy::ALL {
         let pid = if strategy.takes_pid() { m.pid() } else { 0 };

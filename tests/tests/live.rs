@@ -10,9 +10,9 @@ use taskdiag_tests::{Source, Task, engines, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
-/// A difference counts if it appears in each of this many rounds. If none is left that was in all
-/// rounds, the remaining rounds are skipped. There are so many because a process of another test
-/// that changes all the time may look the same before and after an answer but different in it,
+/// A difference counts if it appears in each of this many rounds. If no difference is left that was
+/// in all rounds, the remaining rounds are skipped. There are so many because a process of another
+/// test that changes all the time may look the same before and after an answer but different in it,
 /// several times in a row.
 const ROUNDS: usize = 10;
 
@@ -66,8 +66,7 @@ fn whole_machine(strategy: Strategy) {
             tasks = tasks.max(common.len());
             let mut keys = BTreeSet::new();
             for d in round.differences {
-                // The key says which field is wrong, because the values may differ from round to
-                // round.
+                // The key has the field, because the values may differ from round to round.
                 let key = d.split(':').next().unwrap_or(&d).to_string();
                 keys.insert(key);
                 seen.entry(d).or_default();

@@ -116,7 +116,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 fn size(t: &Task, key: &str) -> String {
-    // ps says 0 for a task without an address space.
+    // ps prints 0 for a task without an address space.
     if t.missing("statm").is_some() { "0".into() } else { (t.num(key) / 1024).to_string() }
 }
 
@@ -135,7 +135,7 @@ fn ps_agrees() {
                 let theirs = ps(&names, &m.pid().to_string());
                 let a = ask(*engine, Strategy::One, m.pid());
                 let row = &theirs[&m.pid()];
-                // ps does not look at the threads of a process whose first thread has ended.
+                // ps does not read the threads of a process whose first thread has ended.
                 let blind =
                     |name: &str| m.state() == "leader-gone" && ["vsz", "rss"].contains(&name);
                 let columns = COLUMNS.iter().zip(row);

@@ -14,7 +14,7 @@ use taskdiag::engine::bpf::{self, Bpf};
 use taskdiag::{Engine, Groups, Request, Snapshot};
 use taskdiag_tests::{Mktask, skip};
 
-/// Does the newest program work here? If not, the test is skipped, and says why.
+/// Does the newest program work here? If not, the test is skipped with the reason.
 fn is_newest(test: &str) -> bool {
     let asked = Bpf::untried().run(&Request::one(std::process::id(), Groups::BASE));
     let why = match asked {

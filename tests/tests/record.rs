@@ -81,7 +81,8 @@ impl Recorder {
     }
 }
 
-/// Every frame can be read. Returns how many there are, and how many bytes at the end are none.
+/// Every frame can be read. Returns the number of frames, and the number of bytes at the end that
+/// belong to none.
 fn check(dir: &Path) -> (usize, u64) {
     let recording = Recording::open(dir).expect("it opens");
     for frame in recording.iter() {
@@ -115,7 +116,7 @@ fn killed_again_and_again() {
     for round in 0..20u64 {
         let mut recorder = Recorder::start(&dir, home.path().join("said"), || Ok(()));
         recorder.wait_for("recording to");
-        // Of all moments between two frames.
+        // At any moment between two frames.
         std::thread::sleep(Duration::from_millis(100 + round * 37 % 200));
         let (reading, _) = check(&dir);
         recorder.signal(libc::SIGKILL);
@@ -124,8 +125,8 @@ fn killed_again_and_again() {
         assert!(reading > before && frames >= reading, "{before}, {reading}, {frames}, {torn}");
         before = frames;
     }
-    // The last frame's end is cut off, which a kill does only rarely: the next one goes on all the
-    // same.
+    // The end of the last frame is cut off, which a kill does only rarely: the next writer
+    // continues nevertheless.
     let recording = Recording::open(&dir).expect("it opens");
     let day = fs::read_dir(&dir).expect("it is there").map(|e| e.expect("it is there").path());
     let newest =
@@ -237,7 +238,7 @@ fn a_full_disk() {
         };
         recorder.wait_for("answers are lost until this is fixed");
         assert!(recorder.said().contains("No space left"), "{}", recorder.said());
-        // A reader finds all frames, and nothing half-written.
+        // A reader finds all frames, and no incomplete one.
         let dir = inside(&disk.join("r"));
         let full = whole_frames(&dir, 0);
         std::thread::sleep(Duration::from_millis(250));

@@ -1,4 +1,4 @@
-//! `taskdiag report`: the data of the page beside /proc, and the page in a browser.
+//! `taskdiag report`: the data of the page compared with /proc, and the page in a browser.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -40,7 +40,7 @@ impl Page {
     fn rows(&self, table: &str) -> &[Value] {
         self.0[table]["rows"].as_array().expect("a table")
     }
-    /// A value of a row: a number, a word, or none if it is not known.
+    /// A value of a row: a number or a word. Absent if it is not known.
     fn value(&self, table: &str, row: &Value, name: &str) -> Value {
         let columns = self.0[table]["columns"].as_array().expect("a table");
         let at = columns.iter().position(|c| c["name"] == name);
@@ -315,7 +315,7 @@ fn look(test: &str, page: &Path) -> Option<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("report/look");
     let mut command = Command::new("python3");
     command.arg(script).arg(page).arg((50.0 * crowd()).to_string());
-    // For people who want to see it: a directory for pictures.
+    // A directory for pictures, for people who want to look at them.
     command.args(std::env::var_os("TASKDIAG_PICTURES"));
     let ran = command.output().expect("python3 runs");
     let errors = String::from_utf8_lossy(&ran.stderr);
@@ -375,7 +375,7 @@ fn a_browser_shows_it() {
     assert!(shown.contains("1 process not in the map, because the value is not known."), "{shown}");
     assert!(shown.contains("pss, rss, swap of 1 process were not shown"), "{shown}");
     assert!(shown.contains("≥ 900M"), "{shown}");
-    // Rows are sorted by clicks; what is not known is last both times.
+    // Rows are sorted by clicks; unknown values are last in both orders.
     assert_eq!(seen["rows"].as_array().unwrap().len(), all.len());
     let up = ["120M", "160M", "180M", "220M", "240M", "280M", "600M"];
     let down: Vec<&str> = up.iter().copied().rev().chain(["0", "?"]).collect();

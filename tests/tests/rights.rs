@@ -252,9 +252,9 @@ fn a_start_with_more_rights() {
     }
 }
 
-/// A caller who may use BPF and trace nobody sees through BPF what /proc denies, although procfs is
-/// cheaper for one process. Other users get the data that /proc shows, and BPF is not tried for
-/// them.
+/// A caller who may use BPF but trace no process gets values from BPF that /proc denies, although
+/// procfs is cheaper for one process. Other users get the data that /proc shows, and BPF is not
+/// tried for them.
 #[test]
 fn groups_denied_by_proc_come_from_bpf() {
     let test = "groups_denied_by_proc_come_from_bpf";

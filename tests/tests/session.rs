@@ -196,7 +196,7 @@ fn more_tasks_than_before_are_all_there() {
 }
 
 /// A thread that calls exec becomes the first one of its process, with its pid. The walk may be
-/// anywhere meanwhile. The walk is rarely at the wrong place: the storms of `make test-vm`, where
+/// anywhere during this. The walk is rarely at the wrong place: the storms of `make test-vm`, where
 /// it is slower, met it once in ten minutes.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once() {

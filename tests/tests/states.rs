@@ -28,8 +28,8 @@ fn idle() {
     });
 }
 
-/// Members of BASE, CRED, STAT and STATM that nobody wants may be left out. Everything that is
-/// there is as in a whole answer, from whichever file of /proc it comes.
+/// Members of BASE, CRED, STAT and STATM that were not requested may be left out. Everything that
+/// is there is as in a whole answer, from whichever file of /proc it comes.
 #[test]
 fn members() {
     for state in ["idle", "creds", "zombie", "leader-gone"] {
@@ -291,7 +291,7 @@ fn exe_in_memory() {
     });
 }
 
-/// Checks the whole command line by its hash. A list has only the beginning of a very long one.
+/// Checks the whole command line by its hash. A very long list only has its start.
 fn whole_cmdline(m: &Mktask, a: &Answer, t: &Task) {
     let got = t.bytes("cmdline");
     let most = Request::new(a.strategy, m.pid(), Groups::CMDLINE).limits.text_bytes as usize;

@@ -83,7 +83,7 @@ fn files_that_are_written_and_recordings() {
     }
 }
 
-/// Commands of builds with the feature `arrow`, whose files are written there.
+/// Commands of builds with the feature `arrow`, which write their files there.
 #[test]
 fn tables_that_are_written() {
     const NAME: &str = "stuck: tables_that_are_written";

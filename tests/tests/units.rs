@@ -20,7 +20,7 @@ fn crowd(test: &str) -> Option<Mktask> {
     Mktask::start(&["crowd", "6000000", "200"]).map_err(|why| skip(test, &why)).ok()
 }
 
-/// A group with the memory of a unit, in which the limit was seen to hold.
+/// A group with the memory of a unit. That its limit works was checked.
 fn group(test: &str, unit: &str) -> Option<Memcg> {
     let group = Memcg::new(memory_max(unit)).map_err(|why| skip(test, &why)).ok()?;
     let small = Memcg::new(64 << 20).expect("as the previous one");

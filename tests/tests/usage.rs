@@ -57,7 +57,7 @@ fn young_processes() {
         let start =
             || std::process::Command::new("sh").args(["-c", spin]).spawn().expect("sh runs");
         let mut child = start();
-        // The numbers of processes have begun again at the lowest: the walk would reach it first.
+        // Process ids have wrapped around: the walk would reach it first.
         if child.id() < before.pid() {
             end(child);
             before = crowd();

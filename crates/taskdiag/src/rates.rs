@@ -149,7 +149,7 @@ impl Rates {
             self.now.counters[c].push(new);
             let old = match place {
                 Some(at) => self.old.counters[c][at],
-                // A new task did everything meanwhile. If the previous answer ended before a task,
+                // All activity of a new task counts. If the previous answer ended before a task,
                 // the counts since then are not known.
                 None if is_new => 0,
                 None => NONE,
@@ -183,7 +183,7 @@ impl Rates {
         (self.answers > 1).then(|| Duration::from_nanos(self.interval_ns()))
     }
     /// Tasks that began since the previous answer, as indices in the last answer. If the previous
-    /// answer ended early, only those whose start time is later.
+    /// answer ended early, only tasks with a later start time count as new.
     pub fn began(&self) -> &[u32] {
         &self.began
     }

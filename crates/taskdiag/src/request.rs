@@ -46,8 +46,8 @@ pub struct Request {
     /// GiB, for which the process cannot change its mappings.
     pub max_rss_bytes: Option<NonZeroU64>,
     /// Time for all VMA_STAT and ROLLUP of the answer together; the rest is left out, and the
-    /// answer says so. The time is checked before each process, and within VMA_STAT. The kernel
-    /// makes ROLLUP of a process in one piece, so one that began in time is finished.
+    /// answer reports that. The time is checked before each process, and within VMA_STAT. The
+    /// kernel makes ROLLUP of a process in one piece, so one that began in time is finished.
     pub budget: Option<Duration>,
     /// The members of BASE, CRED, STAT and STATM that are needed; others may be unknown in the
     /// answer.
@@ -58,7 +58,7 @@ pub struct Request {
     /// and procfs engines can leave out the others.
     pub processes: Processes,
     /// How old an answer of the service may be, so that callers who ask at about the same time
-    /// share one. Zero, which is the default, asks for an answer that was begun after the request.
+    /// share one. Zero, which is the default, demands an answer that was begun after the request.
     /// Other engines make a new answer for each request.
     pub max_age: Duration,
     /// Counts the finished tasks, and may end the answer early. Several requests may share one

@@ -30,7 +30,7 @@ impl Tick {
     pub fn ns(self) -> u64 {
         u64::from(self.0)
     }
-    /// The last whole tick at or before a time in ns, as /proc says it.
+    /// The last whole tick at or before a time in ns, as in /proc.
     pub fn floor(self, ns: u64) -> u64 {
         ns - ns % self.ns()
     }

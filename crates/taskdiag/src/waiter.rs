@@ -174,7 +174,7 @@ impl Waiter {
         // event loop. Closing the pidfd would not be enough if another process has a copy, as a
         // child has between its fork and exec.
         epoll::delete(&self.epoll, process).map_err(|e| Error::io("waiting for processes", e))?;
-        // This comes first, because status() has another way if the process is reaped meanwhile.
+        // This comes first, because status() needs another way if the process is reaped in between.
         let looked = look(process.as_fd());
         let status = status(process);
         self.watched[at as usize] = None;

@@ -124,7 +124,7 @@ fn ends_are_found() {
                 fd(5, FdType::Fifo, 77, 0),
             ],
         );
-        // Not in the order of fd: a foreign stream.
+        // A foreign stream that is not in the order of descriptors.
         w.put_list(Socket::ALL_VALID, &[unix(4, 60, 0, 9), unix(3, 50, 51, 0)]);
         w.put_name(9, 0, b"/run/s");
     });

@@ -286,8 +286,8 @@ fn deleted_is_not_a_name() {
     let odd = dir.path().join("cat (deleted)");
     fs::create_dir(dir.path().join("d")).unwrap();
     let plain = dir.path().join("d/cat");
-    // By another process: a test that forks while we write would keep the file open for writing,
-    // and such a file cannot be executed.
+    // Another process writes it: a test that forks while we write would keep the file open for
+    // writing, and such a file cannot be executed.
     assert!(Command::new("cp").args([&cat, &plain]).status().unwrap().success());
     let kid = Waiting::start(&plain);
     let text = plain.as_os_str().as_encoded_bytes();
@@ -307,8 +307,9 @@ fn deleted_is_not_a_name() {
 #[test]
 fn without_rights() {
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    // A process whose program is not readable belongs to root, even if another user runs it. Copied
-    // by another process: what a test holds open for writing while it forks cannot be executed.
+    // A process whose program is not readable belongs to root, even if another user runs it.
+    // Another process makes the copy: a file that a test holds open for writing during a fork
+    // cannot be executed.
     let dir = tempfile::tempdir().unwrap();
     let cat = dir.path().join("cat");
     let copied = Command::new("install").args(["-m111", "/bin/cat"]).arg(&cat).status();

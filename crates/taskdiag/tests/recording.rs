@@ -12,7 +12,7 @@ use taskdiag::wire::{Done, Info, StreamWriter, build};
 use taskdiag::{Base, Error, Snapshot, Stat};
 
 const EVERY: Duration = Duration::from_secs(10);
-/// A moment of which the tests are about: 2026-11-22 at 03:10:00 UTC.
+/// The moment used in the tests: 2026-11-22 at 03:10:00 UTC.
 const BEGIN: u64 = 1_795_317_000;
 
 fn time(seconds: u64) -> SystemTime {

@@ -51,7 +51,7 @@ fn arguments_of(pid: u32) -> Vec<u8> {
     format!("/usr/lib/some/program-{pid}\0--option\0value-{}\0", pid * 7919).into_bytes()
 }
 
-/// A frame: 100 processes of five users who do no harm, and those of the hostile user.
+/// A frame: 100 processes of five harmless users, and the processes of the hostile user.
 fn frame(n: u64, hostile: Hostile, random: &mut Random) -> Snapshot {
     let mut w = StreamWriter::new();
     let groups = Groups::BASE

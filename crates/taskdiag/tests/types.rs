@@ -56,7 +56,7 @@ const RARE: &[&str] = &[
     "addr",
     "timeout",
     "alarm",
-    // Only with all mappings together.
+    // Known only for all mappings together.
     "pss_anon",
     "pss_file",
     "pss_shmem",

@@ -5,7 +5,7 @@
 //! The file is in the unit's `RuntimeDirectory=`, which only the service can write to, or next to
 //! the socket of a service that was started by hand. It is replaced by rename, so it is always
 //! complete. A file of another user, or one that cannot be parsed, is ignored. Times are
-//! CLOCK_BOOTTIME, which goes on while no service runs; the directory does not survive a reboot.
+//! CLOCK_BOOTTIME, which continues while no service runs; the directory does not survive a reboot.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -229,7 +229,7 @@ mod tests {
         std::fs::remove_file(&path).expect("removed");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a pipe");
         assert!(!waits(), "a pipe does not block it");
-        // Not even the largest debt is never paid off.
+        // Even the largest debt is paid off in the end.
         std::fs::remove_file(&path).expect("removed");
         write(&path, &text(&[(1000, -1e9)], boottime_ms())).expect("written");
         let wait = accounts.load(now).wait(1000, now).expect("it has to wait");

@@ -49,7 +49,7 @@ const LONGEST: usize = 1 << 20;
 const FIRST: usize = 64;
 /// For how long the service trusts its own table of mounts.
 const TABLE_AGE: Duration = Duration::from_secs(1);
-/// The largest number of processes for which the time of the last look at their threads is kept.
+/// The largest number of processes for which the time of the last check of their threads is kept.
 const JUDGED: usize = 1024;
 /// How often the mounts of a caller may change during a check.
 const TRIES: usize = 3;

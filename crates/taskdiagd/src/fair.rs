@@ -93,7 +93,7 @@ impl Fair {
         self.account(uid, now).balance -= cpu.as_secs_f64();
     }
 
-    /// How long this user must wait before the next question. `None`: not at all.
+    /// How long this user must wait before the next question. `None`: never.
     pub fn wait(&mut self, uid: u32, now: Instant) -> Option<Duration> {
         let lack = -self.account(uid, now).balance;
         (lack >= 0.0).then(|| Duration::from_secs_f64(lack / SHARE + 0.001))

@@ -289,8 +289,7 @@ impl Server {
             }
             self.accounts.save(&mut self.fair, Some(uid), Instant::now());
             let told = tell(&mut self.answers, question)?;
-            // The walk took time. If the process has ended meanwhile, another one may hold the
-            // socket.
+            // The walk took time. If the process has ended since, another one may hold the socket.
             match connection.peer.is_alive() {
                 true => Ok(told),
                 false => Err(Refusal::UnknownCaller),

@@ -1,8 +1,8 @@
 //! Command lines that are public. A BPF program reads the memory of a process directly, and may
 //! find data that `/proc/PID/cmdline` does not show: the kernel refuses mapped files, and pages
 //! that the process itself may not read. So the service returns a command line only after it has
-//! read the same bytes from that file, as any user can. Until then, the client gets none, and reads
-//! the file itself.
+//! read the same bytes from that file, as any user can. Until then, the client gets no text, and
+//! reads the file itself.
 //!
 //! A separate thread reads the files, through the procfs engine, which cannot be blocked by a
 //! process. Only a keyed hash of a text is kept.
@@ -43,7 +43,7 @@ struct Text {
 #[derive(Debug)]
 pub struct Texts {
     known: Arc<Mutex<TextsByPid>>,
-    /// A process whose text was requested, and when.
+    /// A process whose text was requested, with the time.
     asked: HashMap<u32, (u64, Instant)>,
     wanted: Vec<(u32, u64)>,
     /// The number of this answer, and of the texts in it.

@@ -22,7 +22,7 @@ pub fn count(status: &[u8]) -> usize {
     line.and_then(|n| std::str::from_utf8(n).ok()?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Looks at all threads of a process, whose directory in /proc is open. `first` is the start of the
+/// Checks all threads of a process, whose directory in /proc is open. `first` is the start of the
 /// first thread's table of mounts. A thread that ends meanwhile is skipped, because it gets no
 /// answer.
 ///

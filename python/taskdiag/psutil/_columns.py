@@ -84,8 +84,8 @@ def tuples(kind, *lists):
 
 
 def _memory(here, pids, vms, rss, anon, text, data):
-    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not
-    # anonymous, as in /proc/PID/statm.
+    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared memory is all
+    # memory that is not anonymous, as in /proc/PID/statm.
     shared = [r - a if r > a else 0 for r, a in zip(rss, anon)]
     return tuples(t.pmem, rss, vms, shared, text, repeat(0), data, repeat(0))
 

@@ -75,7 +75,7 @@ class Ending:
                 if e.errno != errno.ENOSYS:
                     raise
                 # A kernel or a sandbox without pidfd_send_signal(2). The number is checked before
-                # and afterwards.
+                # and after.
                 held.by_number(lambda pid: os.kill(pid, sig))
         except (ProcessLookupError, FileNotFoundError) as e:
             self._gone = True
@@ -171,7 +171,7 @@ def ended(fds, timeout):
     end = math.inf if timeout is None else time.monotonic() + timeout
     while True:
         left = max(0, end - time.monotonic())
-        # A part of a millisecond is waited for, too.
+        # The wait also lasts for a part of a millisecond.
         ready = poll.poll(-(-min(left, LONGEST) * 1000 // 1))
         if ready or left <= LONGEST:
             return [fd for fd, _ in ready]

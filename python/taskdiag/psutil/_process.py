@@ -432,7 +432,7 @@ class Process(Ending):
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.net_connections(kind)
 
-    # --- what can be changed
+    # --- values that can be changed
 
     def nice(self, value=None):
         """Its nice value, or sets it."""

@@ -63,8 +63,8 @@ impl Context {
             Filter::parse(table.kind.set(), &format!("{} {op} {number}", column.spec.name)).ok();
         self.filter = self.filter.take().into_iter().chain(more).reduce(Filter::and);
     }
-    /// Is this column needed? The process id always is: it costs nothing, and a row has to have
-    /// something.
+    /// Is this column needed? The process id always is: it costs nothing, and a row needs some
+    /// column.
     pub fn needs(&self, column: &Column) -> bool {
         let name = column.spec.name.as_str();
         name == "pid" || self.columns.as_ref().is_none_or(|used| used.iter().any(|u| u == name))
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(of("uid", "2", "0").as_deref(), Some("uid == 0"));
         assert_eq!(of("uid", r#""32""#, "1000").as_deref(), Some("uid >= 1000"));
         assert_eq!(of("ni", "16", "-5").as_deref(), Some("ni < -5"));
-        // Two processes at once are none, which osquery finds out.
+        // A condition on two processes at once matches none, which osquery finds out.
         let two =
             r#"{"constraints":[{"name":"pid","list":[{"op":2,"expr":"1"},{"op":2,"expr":"2"}]}]}"#;
         assert_eq!(context(two).0.pid, Some(1));

@@ -31,7 +31,7 @@ def test_the_registration_is_what_osquery_expects(osqueryd):
         assert len(columns) <= 63, name
         assert {c["id"] for c in columns} == {"column"}
         assert {c["type"] for c in columns} <= {"TEXT", "INTEGER", "BIGINT", "DOUBLE"}
-        # Only for the process id, one row at a time is cheap.
+        # Only for the process id, reading one row at a time is cheap.
         assert [c["name"] for c in columns if c["op"] != "0"] == ["pid"]
     with osqueryd.extension() as client:
         # osquery treats a missing code as 0.

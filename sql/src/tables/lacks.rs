@@ -60,12 +60,12 @@ impl Why {
 /// Counts of missing values.
 #[derive(Debug, Default)]
 pub struct Lacks {
-    /// By reason, whether it is live, the table and the column.
+    /// By the reason, whether the table is live, the table and the column.
     values: BTreeMap<(Why, bool, &'static str, String), u64>,
     /// The counts, by the reason, whether the source is live, the table, and the column that a
     /// condition uses.
     left: BTreeMap<(Why, bool, &'static str, String), u64>,
-    /// By reason, whether it is live and the table: processes without rows.
+    /// Processes without rows, by the reason, whether the table is live, and the table.
     lists: BTreeMap<(Why, bool, &'static str), u64>,
     /// Other remarks for users, and whether something is missing because of each.
     lines: Vec<(String, bool)>,

@@ -246,7 +246,7 @@ impl Work {
         }
         Ok(())
     }
-    /// Calls `take` with the rows of an answer. Returns whether to go on.
+    /// Calls `take` with the rows of an answer. Returns whether to continue.
     fn rows(
         &self,
         kind: Kind,

@@ -34,8 +34,8 @@ const ITEMS: &str = "\
     VM_SWAP VM_USED VSIZE_BYTES WCHAN_NAME/s";
 
 /// They change from moment to moment, or with the pages of the C library that this program itself
-/// has in use. `RSS` is of `stat`, where newer kernels count less exactly than in `statm`, of which
-/// the drop-in makes it. No program of procps prints it.
+/// has in use. `RSS` comes from `stat`. Newer kernels count it less exactly there than in `statm`,
+/// which the drop-in uses. No program of procps prints it.
 const MOVING: [&str; 14] = [
     "RSS",
     "TIME_ELAPSED",
@@ -184,8 +184,8 @@ fn main() -> ExitCode {
         eprintln!("pids_items: libproc2 is not in LD_PRELOAD");
         return ExitCode::from(2);
     };
-    // The library asks the locale what can be shown.
-    // SAFETY: an empty string, and there is no other thread.
+    // The library asks the locale which characters can be shown. SAFETY: an empty string, and there
+    // is no other thread.
     unsafe { libc::setlocale(libc::LC_ALL, c"".as_ptr()) };
     let known = items(abi == "1");
     let names: Vec<String> = arguments.collect();

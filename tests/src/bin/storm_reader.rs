@@ -1,4 +1,4 @@
-//! Asks for tasks with one of the BPF programs, over and over, beside the storm of
+//! Asks for tasks with one of the BPF programs, over and over, during the storm of
 //! `tests/vm/storm`, and checks the answers. `tests/vm/lab storm` runs it in virtual machines.
 //!
 //! The exit code is 1 if a value is wrong, a sentinel is missing, an answer is malformed or has a

@@ -182,8 +182,8 @@ fn memory_is_that_of_procps_beside_many_processes() {
     }
 }
 
-/// The address space begins with as much as the libraries of the programs take, with the drop-in
-/// among them.
+/// The smallest address space is the one that the libraries of the programs take, including the
+/// drop-in.
 #[test]
 fn programs_end_in_the_same_way_where_memory_is_short() {
     let _alone = alone();
@@ -239,8 +239,8 @@ fn programs_end_in_the_same_way_without_threads_and_descriptors() {
     }
 }
 
-/// Runs the program without the drop-in and with it, three times at most, as a crowd of another
-/// test may come or go between the two.
+/// Runs the program without the drop-in and with it, at most three times, because a crowd of
+/// another test may come or go between the two.
 fn ends_alike(program: &str, engine: &str, limit: Limit) -> Result<(), (Ended, Ended)> {
     let both = || (run(program, None, limit), run(program, Some(engine), limit));
     let near = |(without, with): &(Ended, Ended)| is_near(without, with);

@@ -1,4 +1,4 @@
-//! `taskdiag dropin`, in a mount namespace in which /etc and what ldconfig remembers are copies.
+//! `taskdiag dropin`, in a mount namespace in which /etc and the cache of ldconfig are copies.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;

@@ -3,7 +3,7 @@
 //! The processes are the same as in the test `peers`, and stand still in a separate pid namespace.
 //! Each invocation runs once without and once with the drop-in, with the same process id, and both
 //! outputs must be the same to the byte. Rows of the program itself are not compared, because it
-//! has one library more in memory, and lines with clocks and loads are left out. Nothing may differ
+//! has one more library in memory, and lines with clocks and loads are left out. Nothing may differ
 //! on purpose.
 
 mod bounds;

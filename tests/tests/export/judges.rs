@@ -59,7 +59,7 @@ fn promtool_accepts_the_metrics() {
     }
 }
 
-/// The parsers of Python's prometheus_client, of which the one for OpenMetrics is strict.
+/// The parsers of Python's prometheus_client. The one for OpenMetrics is strict.
 #[test]
 fn python_reads_both_formats() {
     let unpacked = target_dir().join("prometheus/usr/lib/python3/dist-packages");

@@ -255,7 +255,7 @@ fn closed_port() -> (OwnedFd, SocketAddr) {
         sin_zero: [0; 8],
     };
     let len = size_of_val(&any) as libc::socklen_t;
-    // SAFETY: the new descriptor is ours, and the address is as long as it says.
+    // SAFETY: the new descriptor is ours, and the address has the given length.
     let socket = unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         assert!(fd >= 0, "a socket");

@@ -1,4 +1,4 @@
-//! process-exporter beside ours: the same configuration, the same frozen tasks.
+//! Compares process-exporter with ours: the same configuration, the same frozen tasks.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

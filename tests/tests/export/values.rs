@@ -18,7 +18,7 @@ fn status(pid: u32, name: &str) -> u64 {
     if words.get(1) == Some(&"kB") { number * 1024 } else { number }
 }
 
-/// The fields of /proc/PID/stat behind the name; the first one is number 3 of proc(5).
+/// The fields of /proc/PID/stat after the name; the first one is number 3 of proc(5).
 fn stat(pid: u32, number: usize) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
     let fields = text.rsplit_once(')').expect("a name").1;

@@ -3,7 +3,7 @@
 
 use super::typed::*;
 
-/// An invocation: what is typed, and what the shell runs for either.
+/// An invocation: the typed arguments, and the commands that the shell runs for either tool.
 pub struct Case {
     pub typed: &'static str,
     pub peer: String,
@@ -102,7 +102,7 @@ pub fn of(tool: &str) -> Vec<Case> {
             let bpf = |c: Case| Case { ours: c.ours.replace(CLOCK, "TASKDIAG_ENGINE=bpf"), ..c };
             PS_BY_BPF.iter().map(|c| bpf(ps(c))).collect()
         }
-        // A user who may not look into the processes of others.
+        // A user who may not read the processes of others.
         "ps by another user" => {
             let as_user = "run setpriv --reuid 4242 --regid 4242 --clear-groups ps";
             let other = |c: Case| Case {

@@ -454,7 +454,7 @@ pub const PS: &[&str] = &[
     "axln",
     "axS",
     "axH",
-    // Labels of a security module; a dash where there is none.
+    // Labels of a security module, or a dash if there are none.
     "axZ",
     "auxZ",
     "axlZ",

@@ -270,7 +270,7 @@ fn a_connection_is_for_one_process() {
     assert_eq!(reply, "Some(Refused(UnknownCaller))");
 }
 
-/// The engine says why the service does not answer, and `auto` reads /proc.
+/// The engine reports why the service does not answer, and `auto` reads /proc.
 #[test]
 fn a_refused_caller_gets_the_answer_of_proc() {
     let Some(daemon) = Daemon::start("a_refused_caller_gets_the_answer_of_proc") else { return };

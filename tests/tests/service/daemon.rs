@@ -21,7 +21,7 @@ const TOO_LATE: [&str; 3] = [
     "too many clients are waiting to connect",
 ];
 
-/// The user of the service, who owns nothing else.
+/// The user of the service, who owns no other processes.
 const USER: &str = "65533";
 
 /// A service with a socket of its own. It ends with the value.
@@ -85,7 +85,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Ends the service as nothing can prevent.
+    /// Ends the service in a way that it cannot prevent.
     pub fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it has ended");

@@ -46,8 +46,8 @@ fn ask() {
     println!("reply: {:?}", Reply::decode(&head).expect("it is one"));
 }
 
-/// Connects, changes what the environment names for this thread only, which is not the first one of
-/// the process, and asks.
+/// Connects, changes the named property for this thread only, which is not the first one of the
+/// process, and asks.
 fn ask_in_thread() {
     let stream = connect();
     let what = std::env::var("TASKDIAG_TEST_CHANGE").expect("the test says what to change");
@@ -261,7 +261,7 @@ fn good() {
     refusals.iter().for_each(|r| println!("refusal: {r}"));
 }
 
-/// A number that is the same for nobody, and needs no crate.
+/// A number that differs for each caller, and needs no crate.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

@@ -1,4 +1,4 @@
-//! That an answer of the service is what the caller's own /proc shows, value by value.
+//! Answers of the service have the same values as the caller's own /proc.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Compares what the commands show with each engine: the same keys with the same values.
+//! Compares the output of the commands with each engine: the same keys with the same values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -137,7 +137,7 @@ fn unsupported(row: &Row) -> impl Iterator<Item = &String> {
     missing.filter(|(_, why)| *why == "unsupported").map(|(column, _)| column)
 }
 
-/// Adds what differs between the engines, and returns what each shows.
+/// Adds the differences between the engines, and returns the output with each.
 pub fn differ(family: &[u32], found: &mut BTreeSet<String>) -> Vec<Shown> {
     let pids = list(family);
     static COLUMNS: OnceLock<[String; 3]> = OnceLock::new();

@@ -159,7 +159,7 @@ fn duplicate(pid: i32, fd: i32) -> Option<OwnedFd> {
 
 fn option(fd: i32, name: i32) -> Option<i32> {
     let (mut value, mut len) = (0i32, 4);
-    // SAFETY: the number is ours, and as long as `len` says.
+    // SAFETY: the number is ours, and has the size in `len`.
     let rc =
         unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut len) };
     (rc == 0).then_some(value)

@@ -3,10 +3,10 @@
  * The cost of smaps for mappings of a swapped shmem object: the four mappings of the 2015 mail on
  * smaps, and denser ones.
  *
- * A child owns nothing but the mapping, as the mail's program did; this program
- * reads the child's smaps again and again. All cases are set up first and then
- * read in turn, so that a disturbance falls on all of them alike. One page in
- * every 2 MB is touched. Needs swap (it does not turn it on), and prints
+ * A child owns nothing but the mapping, as the mail's program did; this program reads the child's
+ * smaps repeatedly. All cases are set up first and then read in turn, so that a disturbance falls
+ * on all of them alike. One page in every 2 MB is touched. Needs swap (it does not turn it on), and
+ * prints
  *
  *	case<TAB>reads<TAB>value_ns	median time of one read of smaps
  *	case:percent<TAB>reads<TAB>value	of the time for anonymous memory
@@ -77,7 +77,7 @@ static void *map(size_t len, int prot, int flags, int fd)
 
 	if (p == MAP_FAILED)
 		die("mmap");
-	/* Huge pages would leave nothing to look at. */
+	/* Huge pages would leave nothing to read. */
 	if (madvise(p, len, MADV_NOHUGEPAGE) && errno != EINVAL)
 		die("MADV_NOHUGEPAGE");
 	return p;

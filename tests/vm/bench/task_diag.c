@@ -78,7 +78,7 @@ static void measure(const char *name, long n, int rounds, bool (*job)(void))
 	fflush(stdout);
 }
 
-/* ---- what the kernel allocates ---- */
+/* ---- allocations of the kernel ---- */
 
 #define GROUP "/sys/fs/cgroup/reader"
 

@@ -46,7 +46,7 @@ enum { PARTS = sizeof(parts) / sizeof(*parts), TURN_SECONDS = 3 };
 static int turn = -1;
 
 /* A third of the parts run at a time, each in one of three turns and always with others. If all ran
- * at once, none would get far while a reader looks. */
+ * at once, none would make progress while a reader reads. */
 static int is_off(void)
 {
 	long now = time(NULL) / TURN_SECONDS;

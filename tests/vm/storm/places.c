@@ -179,7 +179,7 @@ static void mounted(int outside)
 		die("/proc/self/ns/mnt");
 	for (int n = 2 + rnd() % 4; n > 0; n--)
 		if (child(0) == 0) {
-			/* To and from our namespace, which puts root and working directory back. */
+			/* To and from our namespace, which resets the root and the working directory. */
 			for (int i = rnd() % 4; i > 0; i--)
 				if (setns(outside, CLONE_NEWNS) || setns(inside, CLONE_NEWNS))
 					die("setns");

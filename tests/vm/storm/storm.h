@@ -52,8 +52,8 @@ extern const struct level levels[LEVELS];
 /* The names of other directories. */
 extern const char *const rooms[ROOMS];
 
-/* A part of the storm goes on until the time is over, and returns how often it went round. It
- * returns -1 if it found something impossible, and -2 if this kernel does not have its subject. */
+/* A part of the storm repeats until the time is over, and returns how often it did. It returns -1
+ * if it found something impossible, and -2 if this kernel does not have its subject. */
 long forks(void);
 long traces(void);
 long proc(void);

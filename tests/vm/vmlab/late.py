@@ -32,8 +32,8 @@ LATE_US = 10_000
 COUNTED_LATE_US = 5_000
 # Each request is repeated for this time of such a machine, in seconds. It is several times slower.
 COUNTED_SECONDS = 5
-# How often what runs is noted, in microseconds: in a machine that counts instructions, and in
-# another one, which would do nothing else.
+# How often the running task is noted, in microseconds: in a machine that counts instructions, and
+# in another one, which would do nothing else.
 STACKS_US = {True: 100, False: 2_000}
 
 SPINS = "nothing but user mode"

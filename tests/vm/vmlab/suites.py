@@ -51,7 +51,7 @@ class Result:
 
 # bounded SECONDS COMMAND... runs the command in a session of its own, for at most that long. If the
 # time was too short, the exit code is 124. A command that survives SIGTERM and SIGKILL waits in the
-# kernel. The job goes on without it, which `timeout` would not do.
+# kernel. The job continues without it, which `timeout` would not do.
 BOUNDED = r"""
 now() { read -r up _ </proc/uptime; up=${up%%.*}; }
 # kill -0 would find a zombie, too.

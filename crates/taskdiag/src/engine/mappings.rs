@@ -1,5 +1,5 @@
-//! Asks the kernel about single memory mappings: how many a process has, about, and what the file
-//! of one is called.
+//! Asks the kernel about single memory mappings: about how many a process has, and the name of the
+//! file of one.
 //!
 //! The number is estimated from a sample of the process's addresses, without reading its mappings.
 //! Nothing in /proc has that number. But `statm` has the size of all mappings together, and

@@ -39,9 +39,9 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// How many bytes of lists and names a task may add: until the remaining space equals what its
-    /// user has used. Users are ignored while there is much space, because finding the user takes a
-    /// read of a file in /proc.
+    /// How many bytes of lists and names a task may add: until the remaining space equals the space
+    /// that its user has taken. Users are ignored while there is much space, because finding the
+    /// user takes a read of a file in /proc.
     pub(crate) fn list_bytes(&self, uid: impl FnOnce() -> u32) -> usize {
         let is_roomy = self.used.load(Ordering::Relaxed) < self.limits.all_list_bytes / 8;
         let of = if is_roomy { 0 } else { self.used_by[place(uid())].load(Ordering::Relaxed) };

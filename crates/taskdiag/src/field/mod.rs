@@ -2,8 +2,8 @@
 //!
 //! A [`Field`] has its names (its own and those of `ps -o`), the [`Groups`] that it needs, its
 //! unit, its source, and a function that gets its value from a task. All faces (text, JSON, CSV,
-//! `taskdiag fields`, the man page) are made from [`all`]. Which fields a view shows decides what
-//! is asked of the machine: see [`groups_of`].
+//! `taskdiag fields`, the man page) are made from [`all`]. The fields of a view decide which groups
+//! are requested: see [`groups_of`].
 //!
 //! This module reads no task itself and prints nothing.
 

@@ -17,7 +17,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The node of a processor. `None` if sysfs does not say it: the processor is offline, the
+    /// The node of a processor. `None` if sysfs does not have it: the processor is offline, the
     /// kernel was built without NUMA, or sysfs is not mounted.
     pub fn of(&self, cpu: u32) -> Option<u32> {
         let all = self.found.get_or_init(|| read(Path::new("/sys/devices/system/node")));

@@ -14,7 +14,7 @@ pub enum Part<'a> {
     /// The task itself.
     #[default]
     Whole,
-    /// The answer lacks the list of this task. The columns of the row say why.
+    /// The answer lacks the list of this task. The columns of the row have the reason.
     Without,
     /// A memory mapping.
     Map(Map<'a>),
@@ -22,7 +22,7 @@ pub enum Part<'a> {
     File(OpenRow<'a>),
     /// A table of open files.
     Table(&'a Holder<'a>),
-    /// The task itself, and what it did since the previous answer.
+    /// The task itself, and its activity since the previous answer.
     Rate(Rate),
 }
 
@@ -49,10 +49,10 @@ impl<'a> OpenRow<'a> {
 pub struct Map<'a> {
     /// Its addresses, permissions, offset and file.
     pub vma: Entry<'a, Vma>,
-    /// How much of it is in memory, or `None` if the answer does not say.
+    /// How much of it is in memory, or `None` if the answer does not have that.
     pub stat: Option<Entry<'a, VmaStat>>,
-    /// Why `stat` is `None` although the task has VMA_STAT: the list ended before this mapping, or
-    /// the mapping began or ended meanwhile.
+    /// The reason why `stat` is `None` although the task has VMA_STAT: the list ended before this
+    /// mapping, or the mapping began or ended in between.
     pub without_stat: Option<Reason>,
     /// Its path or other name, if it has one.
     pub name: Option<PathName<'a>>,

@@ -29,7 +29,7 @@ impl Rate {
     pub(crate) fn new(interval_ns: u64, still_ns: u64, counters: [u64; RATES]) -> Rate {
         Rate { interval_ns, still_ns, counters }
     }
-    /// Time between the starts of the two answers, ns; also for a task that began meanwhile. 0:
+    /// Time between the starts of the two answers, ns, even for a task that began in between. 0:
     /// there was no previous answer.
     pub fn interval_ns(&self) -> u64 {
         self.interval_ns

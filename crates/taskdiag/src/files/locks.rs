@@ -119,7 +119,7 @@ fn may_be_locked(fd: &Entry<'_, Fd>, locked: Option<&HashSet<u64>>) -> bool {
 }
 
 /// Is the text about the same file as in the answer? The descriptor may have been reused since
-/// then, and the id of the task, too.
+/// then, and so may the id of the task.
 fn is_of(text: &[u8], fd: &Entry<'_, Fd>) -> bool {
     let value = |name: &[u8]| {
         let mut lines = text.split(|b| *b == b'\n');

@@ -168,13 +168,13 @@ impl<'a> Files<'a> {
     pub fn doubts(&self) -> &[Gap<'a>] {
         &self.doubts
     }
-    /// The tasks whose files are not in the answer, and why. A task may appear once for each group.
-    /// Tasks that cannot have files are left out.
+    /// The tasks whose files are not in the answer, with the reason. A task may appear once for
+    /// each group. Tasks that cannot have files are left out.
     pub fn gaps(&self) -> &[Gap<'a>] {
         &self.gaps
     }
-    /// The network namespaces of the sockets, that of the first process first. Some may be
-    /// repeated.
+    /// The network namespaces of the sockets, starting with the one of the first process. Some may
+    /// be repeated.
     pub fn netns(&self) -> impl Iterator<Item = u32> + '_ {
         let all = self.owners.iter().flat_map(|o| &o.sockets).filter_map(|s| s.netns());
         let mut last = None;
@@ -245,7 +245,7 @@ impl<'a> Owner<'a> {
     pub fn has_own_paths(&self) -> bool {
         self.has_own_paths
     }
-    /// The socket behind a descriptor.
+    /// The socket of a descriptor.
     pub fn socket(&self, fd: u32) -> Option<Entry<'a, Socket>> {
         let at = self.sockets.partition_point(|s| s.raw.fd < fd);
         self.sockets.get(at).filter(|s| s.raw.fd == fd).copied()

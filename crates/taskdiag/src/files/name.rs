@@ -1,4 +1,4 @@
-//! Writes the NAME of an open file as lsof does: a path, the addresses of a socket, the kind of an
+//! Writes the NAME of an open file as in lsof: a path, the addresses of a socket, the kind of an
 //! anonymous inode, and the processes at the other ends. The bytes are not changed, so programs
 //! must escape them before they print them.
 

@@ -1,4 +1,4 @@
-//! An open file: what is known about it, in the library's units.
+//! An open file: the known data about it, in the library's units.
 
 use std::borrow::Cow;
 
@@ -144,7 +144,7 @@ impl<'a> OpenFile<'a> {
     pub fn fd_type(&self) -> Option<FdType> {
         FdType::from_number(self.fd()?.r#type()?)
     }
-    /// The socket behind the descriptor.
+    /// The socket of the descriptor.
     pub fn socket(&self) -> Option<Entry<'a, Socket>> {
         let fd = self.fd().filter(|f| f.raw.r#type == FdType::Socket as u32)?;
         self.owner.socket(fd.raw.fd)

@@ -75,7 +75,7 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// Whether the frame can be read without another.
+    /// Whether the frame can be read without another frame.
     pub fn is_key(&self) -> bool {
         self.key_at == self.at
     }

@@ -297,7 +297,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         let mut taken = HashMap::<u32, Cut>::new();
         let mut done = build!(Done { error: full.done().error });
         let mut lacking_before = Done::default();
-        // The names that lists refer to, whose tasks are left out.
+        // The names in the lists of tasks that are left out.
         let cuts: Vec<_> = full
             .tasks()
             .zip(kept)

@@ -5,10 +5,10 @@
 //! and some fields of others, only to those who may trace the process. The service shows only data
 //! that /proc shows to every reader, in the same precision. A group is private unless its row of
 //! the registry says that it is [`Public`], so a group that is added later is, too. A public group
-//! has a row in [`TABLE`], which says what of it may be shown.
+//! has a row in [`TABLE`], which defines the parts that may be shown.
 //!
 //! The cited lines are from Linux 6.12. `S_IRUGO` there means that everyone may open the file. None
-//! of the functions named calls `ptrace_may_access()`, unless the table says so.
+//! of the functions named calls `ptrace_may_access()`, unless the table notes it.
 
 use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
@@ -116,7 +116,7 @@ pub const TABLE: &[Shown] = &[
     },
 ];
 
-// A public group without a row would be left out of an answer without a word.
+// A public group without a row would silently be left out of an answer.
 const _: () = {
     let public = Groups::PUBLIC_OF_PROCESSES.union(Groups::PUBLIC_OF_THREADS);
     let (mut rows, mut n) = (0, 0);
@@ -143,8 +143,8 @@ fn row_of(kind: u16, told: Groups) -> Option<&'static Shown> {
     TABLE.iter().find(|s| s.group == group)
 }
 
-/// An answer about all tasks, with `groups` and nothing else, and of these only what /proc shows
-/// everyone. Attributes that this code does not know are left out.
+/// An answer about all tasks, with exactly `groups`, and only with data that /proc shows everyone.
+/// Attributes that this code does not know are left out.
 ///
 /// `is_public` is asked about each command line that is not empty, with the task and the text. A
 /// text that it refuses is left out and marked as BLOCKED, so that the client reads it from its own
@@ -194,7 +194,7 @@ pub fn strip(
             let Some(row) = row_of(kind, groups) else { continue };
             match row.reduce {
                 _ if row.group == Group::Cmdline && hides_text => {}
-                // An attribute beside the record is passed on as it is.
+                // An attribute next to the record is passed on unchanged.
                 Some(reduce) if kind == row.group as u16 => reduce(&mut w, attr, tick),
                 _ => w.raw_attr(attr),
             }
@@ -282,7 +282,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// An answer in which every group of the format has something for each of two tasks.
+    /// An answer in which two tasks have a value of every group of the format.
     fn full(strategy: Strategy) -> AlignedBuf {
         let all = Group::ALL.iter().fold(Groups::NONE, |all, g| all | Groups::from(*g));
         let mut w = StreamWriter::new();

@@ -44,7 +44,7 @@ struct Cell {
     known: u64,
     /// Why a value is missing, if one is.
     lacking: Option<Missing>,
-    /// For columns that do not add up: the value, as long as all rows have the same.
+    /// For columns that do not add up: the value, as long as all rows have the same one.
     same: Option<Value<'static>>,
     differs: bool,
 }

@@ -73,7 +73,7 @@ impl Narrow {
             Truth::Unknown(_, why) => why.is_amiss(),
         }
     }
-    /// Ask. `query` answers what is about all tasks.
+    /// Ask. `query` answers the conditions about all tasks.
     pub(super) fn ask(
         &self,
         choice: Choice,

@@ -240,7 +240,7 @@ mod tests {
         Pattern::new(text, false).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
-    /// Expression, text, and what the group `n` matches in Go. `-`: nothing matches.
+    /// Expression, text, and the match of the group `n` in Go. `-`: nothing matches.
     const NAMES: &[(&str, &str, &str)] = &[
         ("job=(?P<n>m.ller)", "job=müller-straße-æ", "müller"),
         ("(?i)job=(?P<n>MÜLLER)", "job=müller-straße-æ", "müller"),

@@ -127,7 +127,7 @@ enum Bytes {
 
 // SAFETY: the mapping can be read, and is removed, by any thread.
 unsafe impl Send for Bytes {}
-// SAFETY: nobody writes to the mapping.
+// SAFETY: the mapping is never written to.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {

@@ -303,7 +303,7 @@ impl Checker<'_> {
                     s.stack.insert(b + i64::from(i.off), v);
                 }
                 if i.code & 0xe0 == insn::ATOMIC {
-                    // Only an instruction that returns the old value is a barrier.
+                    // Only an atomic instruction that returns the old value is a barrier.
                     if i.imm & FETCH != 0 {
                         s.ordered = s.pending.keys().copied().collect();
                     }

@@ -88,9 +88,9 @@ impl LoadedProgram {
         let text = req.groups.intersects(Groups::TEXTS);
         let (ram_end, pte_address) = if text { ram::limits() } else { (0, 0) };
         // Entries that do not fit into these tables are written again, so their sizes only matter
-        // for speed. One process has fewer names than all together, and shares nothing. There are
-        // no more shared objects than processes. The table of names is no larger, because the
-        // kernel clears a map in one go (see `sizes::most`).
+        // for speed. One process has fewer names than all processes together, and shares none.
+        // There are no more shared objects than processes. The table of names is no larger, because
+        // the kernel clears a map in one go (see `sizes::most`).
         let one = req.strategy == Strategy::One;
         let table = |of: Groups, n: u32| if req.groups.intersects(of) { n } else { 1 };
         let names =
@@ -216,7 +216,7 @@ impl LoadedProgram {
         State::ref_from_bytes(self.state.slice(0, size_of::<State>())).expect("page-aligned")
     }
 
-    /// Sets a u32 of the state. The program must not run meanwhile.
+    /// Sets a u32 of the state. The program must not run during this.
     fn set(&mut self, offset: usize, value: u32) {
         self.state.slice_mut(offset, 4).copy_from_slice(&value.to_ne_bytes());
     }

@@ -38,7 +38,7 @@ fn kills_a_child() -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     if child == 0 {
-        // SAFETY: none of the calls takes a pointer. bpf(2) fails, since it is given no attributes.
+        // SAFETY: none of the calls takes a pointer. bpf(2) fails, because it gets no attributes.
         unsafe {
             // The filter's signal would write a core file. The filter allows prctl(2), which was
             // called before.

@@ -48,7 +48,7 @@ pub fn makes_fd(cmd: libc::c_int) -> bool {
 }
 
 fn owned(fd: i64) -> OwnedFd {
-    // SAFETY: a successful bpf(2) create command returns a new fd that nobody else owns.
+    // SAFETY: a successful bpf(2) create command returns a new fd without another owner.
     unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
 }
 
@@ -294,14 +294,14 @@ impl Mapping {
     /// Writable bytes from `from` on, with the same condition as [`slice`](Self::slice).
     pub fn slice_mut(&mut self, from: usize, len: usize) -> &mut [u8] {
         assert!(from.checked_add(len).is_some_and(|end| end <= self.len));
-        // SAFETY: inside the mapping, borrowed mutably; the program does not run meanwhile.
+        // SAFETY: inside the mapping, borrowed mutably; the program does not run during this time.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(from), len) }
     }
     /// Bytes from `from` on. No program that writes to them may run while the slice lives.
     pub fn slice(&self, from: usize, len: usize) -> &[u8] {
         assert!(from.checked_add(len).is_some_and(|end| end <= self.len));
-        // SAFETY: inside the mapping, which lives as long as self. The iterator program writes
-        // only during read(2) on its file, which the engine does not call meanwhile.
+        // SAFETY: inside the mapping, which lives as long as self. The iterator program writes only
+        // during read(2) on its file, which the engine does not call during that time.
         unsafe { std::slice::from_raw_parts(self.at.add(from), len) }
     }
 }

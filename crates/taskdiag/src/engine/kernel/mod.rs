@@ -331,7 +331,7 @@ mod tests {
             assert!(text.contains(what) && text.contains("ask again"), "{text}");
             assert!(!engine.failed(what, Errno::NOMEM).to_string().contains("credentials"));
         }
-        // A security module refused, which has nothing to do with credentials.
+        // A security module refused, and credentials do not matter.
         assert!(!engine.failed(OPENING, Errno::PERM).to_string().contains("credentials"));
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Trim {
     uid: Option<u32>,
     /// Whether some data of the current task was cut.
     cut: bool,
-    /// Tasks of which something was cut.
+    /// Tasks with data that was cut.
     tasks: u64,
 }
 

@@ -212,7 +212,7 @@ impl Worker<'_> {
                     };
                     put_socket(fd, inode, netns, &sock, lists);
                 }
-                // The descriptor was closed meanwhile.
+                // The descriptor was closed since.
                 Err(Errno::NOENT | Errno::BADF) => {}
                 Err(e) => {
                     got = Err(self.meaning(at, e));
@@ -357,8 +357,8 @@ fn put_socket(fd: u32, inode: u64, netns: Option<u32>, sock: &Sock, lists: &mut 
 }
 
 impl Reader {
-    /// Calls statx() on the file that a path leads to. It returns what is known without asking a
-    /// server, and the mount.
+    /// Calls statx() on the file that a path leads to. It returns the data that is known without
+    /// asking a server, and the mount.
     pub(super) fn statx(&mut self, dir: BorrowedFd<'_>, path: &CStr) -> Result<Statx, Errno> {
         self.syscalls += 1;
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;

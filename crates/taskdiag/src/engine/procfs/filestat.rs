@@ -67,8 +67,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Notes a mapping, if its file is to be looked at.
-    /// `name` belongs to a file that is not deleted.
+    /// Notes a mapping, if its file must be looked up. `name` belongs to a file that is not
+    /// deleted.
     pub(super) fn note_mapped(&mut self, line: &MapLine<'_>, name: Option<&[u8]>) {
         let key = (line.vma.dev, line.vma.inode);
         let new = |m: &mut MappedFiles| !m.seen.contains(&key) && m.noted.insert(key);
@@ -114,7 +114,7 @@ impl Worker<'_> {
         let Some(path) = CString::new(name).ok().filter(|p| !p.is_empty()) else { return Ok(None) };
         let got = self.risky(at, Groups::FILE_STAT, |r| r.statx(CWD, &path))?;
         let found = got.ok().map(|s| file_stat(FileUse::Mapped, &s));
-        // By now, or from our root, the name may lead to another file.
+        // By now, or seen from our root, the name may lead to another file.
         Ok(found.filter(|f| (f.dev, f.inode) == (vma.dev, vma.inode)).map(|f| (f, true)))
     }
 }

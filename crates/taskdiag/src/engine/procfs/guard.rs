@@ -5,7 +5,7 @@
 //! that is gone. This cannot be known beforehand, and such a wait cannot be cancelled: it ends when
 //! the lock is free, or with our process. So a reading thread first puts its output where another
 //! thread can take it, which costs two moves under an uncontended lock, and then reads. If the read
-//! does not end, a new thread takes over the output, marks the group as blocked and goes on. The
+//! does not end, a new thread takes over the output, marks the group as blocked and continues. The
 //! old thread keeps waiting, and ends when it finds that its work was taken. `supervise` is the
 //! other side.
 

@@ -63,7 +63,7 @@ impl Slot {
     }
 }
 
-/// Called when a thread whose work was taken ends.
+/// Called at the end of a thread whose work was taken.
 pub(super) fn ended() {
     STUCK.fetch_sub(1, Ordering::Relaxed);
 }

@@ -258,7 +258,7 @@ impl SchedSum {
             }
         }
     }
-    /// The record, or `None` if nothing is known.
+    /// The record, or `None` if all members are unknown.
     fn record(&self) -> Option<Sched> {
         let mut r = Sched::new();
         let members = [

@@ -412,8 +412,8 @@ fn is_odd_name(
     reader.leads_to(at, path, file)
 }
 
-/// Device and inode of a mapped file as stat(2) has them. On btrfs and overlay, maps may have
-/// others, which are better than none where the link in map_files may not be followed.
+/// Device and inode of a mapped file as stat(2) has them. On btrfs and overlay, maps may have other
+/// numbers, which are better than none if the link in map_files may not be followed.
 fn mapped_id(reader: &mut Reader, at: TaskDir<'_>, line: &MapLine<'_>, threads: bool) -> FileId {
     let path = at.path.map_file(threads, at.pid, line.vma.start..line.vma.end);
     match reader.statx(at.dir, &path) {

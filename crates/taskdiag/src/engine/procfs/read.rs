@@ -227,7 +227,7 @@ impl Reader {
                 return Err(Errno::TIMEDOUT);
             }
             if n == self.buf.len() {
-                // Doubling tens of megabytes would touch memory for nothing.
+                // Doubling tens of megabytes would touch memory needlessly.
                 self.buf.resize(n + n.min(GROWTH), 0);
             }
         }

@@ -249,9 +249,8 @@ struct Region {
     categories: u64,
 }
 
-/// Calls `each` with the ranges of addresses in `start..end` in which the process has pages of its
-/// own, in memory or swapped out. Returns `None` if the kernel does not support this, or if `each`
-/// stopped.
+/// Calls `each` with the ranges in `start..end` in which the process has its own pages, in memory
+/// or swapped out. Returns `None` if the kernel does not support this, or if `each` stopped.
 pub(super) fn own_pages(
     pagemap: BorrowedFd<'_>,
     start: u64,

@@ -99,7 +99,7 @@ fn dump_elsewhere(ns: &OwnedFd, calls: &mut u64) -> Dumped {
 /// `NETLINK_SOCK_DIAG`, `SOCK_DIAG_BY_FAMILY` of linux/sock_diag.h.
 const NETLINK_SOCK_DIAG: i32 = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// All states but TIME_WAIT and the two of half-open connections, whose sockets have no inode.
+/// All states except TIME_WAIT and the two of half-open connections, whose sockets have no inode.
 const STATES: u32 = !(1 << 6 | 1 << 3 | 1 << 12);
 /// UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN.
 const UNIX_SHOW: u32 = 0x1 | 0x4 | 0x10;
@@ -191,7 +191,7 @@ pub struct BoundSocket {
     pub socket: u64,
     /// The device of the file system, as encoded by `new_encode_dev()`.
     pub dev: u32,
-    /// The low half of the inode of the file, which is all that the kernel tells.
+    /// The low half of the inode of the file. The kernel returns no more.
     pub inode: u32,
 }
 
@@ -219,7 +219,7 @@ fn unix_request(show: u32) -> [u8; 24] {
 
 fn open() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: takes numbers, gives a new descriptor that nobody else has.
+    // SAFETY: takes numbers, and returns a new descriptor without another owner.
     unsafe {
         let fd = libc::socket(libc::AF_NETLINK, kind, NETLINK_SOCK_DIAG);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }

@@ -146,7 +146,7 @@ fn start(job: &Arc<Job>, bell: &Arc<Bell>, begin: Begin, end: usize) -> ReaderPa
         let (job, bell, slot) = (Arc::clone(job), Arc::clone(bell), Arc::clone(&slot));
         let (begin, result) = (Arc::clone(&begin), Arc::clone(&result));
         move || {
-            // SAFETY: takes nothing, cannot fail.
+            // SAFETY: takes no arguments, and cannot fail.
             let tid = unsafe { libc::syscall(libc::SYS_gettid) };
             slot.tid.store(tid as i32, Ordering::Relaxed);
             let begin = begin.lock().unwrap_or_else(PoisonError::into_inner).take();

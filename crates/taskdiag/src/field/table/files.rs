@@ -199,7 +199,7 @@ fn name<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         path => {
             let mut out = Vec::with_capacity(64);
             open.files.write_name(&mut out, file);
-            // A socket of which no address or protocol is known.
+            // A socket whose address and protocol are not known.
             if matches!(&out[..], b"" | b"?") && file.socket().is_some() {
                 return Value::Missing(Missing::Reason(Reason::Unsupported));
             }

@@ -135,7 +135,8 @@ fn kind(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// The letters of VmFlags, except for the four that say what could be set (mr, mw, me, ms).
+/// The letters of VmFlags, except for the four that show which permissions could be set (mr, mw,
+/// me, ms).
 fn vmflags(_: &Context, row: &Row<'_>) -> Value<'static> {
     let m = match map(row) {
         Ok(m) => m,

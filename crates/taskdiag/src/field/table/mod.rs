@@ -90,7 +90,7 @@ pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPP
 /// Rows of tasks together.
 pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];
 
-/// Rows of tasks, and what they did since the previous answer.
+/// Rows of tasks, and their activity since the previous answer.
 pub static TOP: &[&[Field]] = &[rates::FIELDS, grouped::PROCESSES];
 
 /// Rows of files that are in use.

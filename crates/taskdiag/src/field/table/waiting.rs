@@ -18,7 +18,7 @@ fn wchan<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     match text(row, Group::Wchan, row.view.wchan()) {
         // It runs.
         Value::Bytes { data, .. } if data.is_empty() || &*data == b"0" => Value::ABSENT,
-        // As procps: the underscores before the name of a function tell little.
+        // As in procps: the underscores before the name of a function have little meaning.
         Value::Bytes { data: Cow::Borrowed(name), cut } => {
             let name = name.strip_prefix(b".").unwrap_or(name);
             let begin = name.iter().position(|b| *b != b'_').unwrap_or(0);

@@ -74,7 +74,8 @@ impl<'a> Walk<'a> {
         }
         Some(())
     }
-    /// Follows the program from here to an end, or to a place where nothing new is learned.
+    /// Follows the program from here to an end, or to a place where the known registers do not
+    /// change.
     fn follow(&mut self, mut pc: usize, mut r: Registers) -> Option<()> {
         loop {
             let insn = *self.all.get(pc)?;

@@ -313,8 +313,7 @@ Rss:                   5 kB
         }
     }
 
-    /// A single mapping teaches nothing. After several mappings, all lines are expected, or none
-    /// is.
+    /// A single mapping proves nothing. After several mappings, all lines are expected, or none is.
     #[test]
     fn parts_are_as_the_whole() {
         let shown =

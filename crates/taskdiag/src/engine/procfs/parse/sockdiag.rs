@@ -42,7 +42,8 @@ fn addr_at(b: &[u8], at: usize) -> Option<[u8; 16]> {
     b.get(at..at + 16)?.try_into().ok()
 }
 
-/// A socket of which only the name of its protocol is known (the attribute `system.sockprotoname`).
+/// A socket about which only the name of its protocol is known (the attribute
+/// `system.sockprotoname`).
 pub fn sock_of_protocol(name: &[u8]) -> Sock {
     let name = name.strip_suffix(b"\0").unwrap_or(name);
     let of = |family: i32, rest: Option<(i32, i32)>| Sock {
@@ -121,7 +122,8 @@ pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
             send_queue_bytes: u32_at(b, 60)?.into(),
             ..Socket::default()
         }),
-        // For a listening socket, the queues are the number of waiting connections, and its limit.
+        // For a listening socket, the queues are the number of waiting connections, and the limit
+        // of that.
         valid: INET | PORTS | QUEUES,
         name: None,
     })
@@ -166,7 +168,7 @@ pub fn unix_vfs(b: &[u8]) -> Option<(u64, u32, u32)> {
     Some((u32_at(b, 4)?.into(), inode, device(dev >> 20, dev & 0xf_ffff)))
 }
 
-/// A path ends with a NUL, an abstract name begins with one and may have more.
+/// A path ends with a NUL. An abstract name begins with one, and may contain more.
 fn unix_name(data: &[u8]) -> Option<Box<[u8]>> {
     match data {
         [] => None,
