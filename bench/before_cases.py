@@ -21,7 +21,7 @@ LISTS = {
 
 
 def older(b):
-    """The older program, which TASKDIAG_BEFORE names, or None, with a note that says so."""
+    """The older program, which TASKDIAG_BEFORE names, or None, with a note that reports that."""
     program = os.environ.get("TASKDIAG_BEFORE")
     if not program:
         b.note("  not measured: TASKDIAG_BEFORE=PROGRAM names an older build of the command, from another worktree")

@@ -11,7 +11,7 @@ from measuring import OUT, Failed, load, one_run, python_with_psutil, quiet
 
 
 def psutil(b, rows, what, at_least):
-    """Times psutil, which does `what` to each process `p`, beside the label taskdiag of `rows`."""
+    """Times psutil, which does `what` to each process `p`, compared with the label taskdiag of `rows`."""
     python = python_with_psutil()
     if not python:
         b.note("  psutil: not installed, not measured")

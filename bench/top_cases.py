@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the cases that measure what a live view costs while it stays: taskdiag top beside top, htop, atop and btop.
+"""Has the cases that measure the cost of a live view: taskdiag top compared with top, htop, atop and btop.
 
 Each of them runs in a terminal of 200 by 50 cells that shows one frame a second, and that is read as fast as it writes.
 What counts is its CPU time in some seconds after its start, from its own stat file.

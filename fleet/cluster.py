@@ -124,7 +124,7 @@ class Cluster:
             return answer.status == 200
 
     def wait(self, name, reached):
-        """Waits until `reached()` says so without an error. Raises if the process ends, or if it takes too long."""
+        """Waits until `reached()` reports that without an error. Raises if the process ends, or if it takes too long."""
         end = time.monotonic() + BEGIN_S
         while True:
             try:

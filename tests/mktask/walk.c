@@ -3,7 +3,7 @@
  * walk DIR PROPERTY=N...: a process with all of these properties, of which N chooses the variant.
  * They are made in the order of the table below, because some take away things that others need. A
  * property that this machine or the others do not let it have is left out, and the fact no_PROPERTY
- * says so. tests/tests/walk.rs has the values that the properties are compared with.
+ * reports that. tests/tests/walk.rs has the values that the properties are compared with.
  */
 #include "mktask.h"
 

@@ -88,7 +88,7 @@ def beside_2():
 
 
 def beside(name):
-    """Fails if another test runs beside the test that must run alone."""
+    """Fails if another test runs at the same time as the test that must run alone."""
     assert not (HERE / "alone").exists()
     mine = HERE / f"{name}" if name == "alone" else HERE / f"{name}.{os.getpid()}"
     assert name != "alone" or not list(HERE.glob("beside.*"))

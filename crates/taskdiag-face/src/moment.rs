@@ -35,7 +35,7 @@ impl FromStr for At {
     }
 }
 
-/// `None`: it is not a time. An error is a time that the local clock shows never or twice.
+/// `None`: it is not a time. A time that the local clock shows twice or never is an error.
 fn parse(text: &str) -> Option<Result<At, String>> {
     if let Some(ago) = text.strip_prefix('-') {
         return Some(Ok(At::Ago(limits::duration(ago).ok()?)));

@@ -109,7 +109,7 @@ impl Arena {
     /// # Safety
     /// The list ends with NULL, and all before that are strings.
     pub unsafe fn copy_strv(&mut self, list: *const *const c_char) -> *mut *mut c_char {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let n = (0..).take_while(|n| unsafe { !(*list.add(*n)).is_null() }).count();
         let to = self.words_or_none(n + 1);
         for at in 0..n {

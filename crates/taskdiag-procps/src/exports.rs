@@ -47,7 +47,7 @@ unsafe fn ours<'a>(info: *mut PidsInfo) -> Option<&'a mut Context> {
 /// # Safety
 /// As [`ours`].
 unsafe fn theirs(info: *mut PidsInfo) -> *mut PidsInfo {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { ours(info) }.map_or(info, |c| c.info)
 }
 
@@ -91,7 +91,7 @@ fn quiet<T>(f: impl FnOnce() -> Result<T, Refused>) -> Option<T> {
 /// The array has this many numbers.
 unsafe fn items(numbers: *const c_int, len: c_int, abi: Abi) -> Option<Vec<Item>> {
     let len = usize::try_from(len).ok().filter(|_| !numbers.is_null())?;
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let numbers = unsafe { std::slice::from_raw_parts(numbers, len) };
     numbers.iter().map(|n| Item::of(*n, abi)).collect()
 }

@@ -1,7 +1,7 @@
 //! Runs an engine in a separate thread, which can be abandoned.
 //!
 //! An engine allocates in many places, and in threads that it starts. After a failed allocation,
-//! the thread can neither go on nor unwind, because destructors of half-made values would not be
+//! the thread can neither continue nor unwind, because destructors of half-made values would not be
 //! safe. So each thread of the engine that gets no memory sleeps for ever, and the thread that
 //! waits for the engine returns without an answer. The memory of the engine is never used again.
 

@@ -215,7 +215,7 @@ unsafe fn take(layout: Layout, zeroed: bool) -> *mut u8 {
 ///
 /// # Safety It was [taken](take) with this layout, and has no other user.
 unsafe fn release(at: *mut u8, layout: Layout) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         if has_pages(layout) {
             // It is kept if the process has too many mappings to divide one.
@@ -233,7 +233,7 @@ unsafe fn release(at: *mut u8, layout: Layout) {
 /// It was [taken](take) with this layout.
 unsafe fn resize(at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     if !has_pages(layout) {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         return unsafe { System.realloc(at, layout, size) };
     }
     // SAFETY: these are whole pages without another owner.
@@ -241,7 +241,8 @@ unsafe fn resize(at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     if to == libc::MAP_FAILED { null_mut() } else { to.cast() }
 }
 
-/// What an engine may need besides the tasks: its tables and the stacks of its threads.
+/// The memory that an engine may need in addition to the tasks: its tables and the stacks of its
+/// threads.
 const NEEDED: usize = 32 << 20;
 /// The address space that the C library reserves for each allocating thread, and does not release
 /// (`HEAP_MAX_SIZE`).
@@ -270,7 +271,7 @@ fn is_strict() -> bool {
     n.is_none_or(|n| text[..n].first() == Some(&b'2'))
 }
 
-/// What is known about the memory for an answer.
+/// The known facts about the memory for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// No allocation fails, because the kernel overcommits.

@@ -112,7 +112,7 @@ pub fn real() -> Option<&'static Real> {
     REAL.get()
 }
 
-/// Where functions are looked up: behind a handle of dlopen(3), or after this library.
+/// Where functions are looked up: in a handle of dlopen(3), or after this library.
 type Place = *mut c_void;
 
 /// The function of this name.

@@ -321,7 +321,7 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
     let mut tasks: Vec<TaskAt> = Vec::new();
     let mut names = HashMap::new();
     let mut cuts = Vec::new();
-    // Where the last task and the filler after it end. The task may go on only there.
+    // Where the last task and the filler after it end. The task may continue only there.
     let mut open_end = 0;
     let mut at = 0;
     loop {

@@ -102,7 +102,7 @@ pub struct Properties {
     /// Whether an answer has the value once, and refers to it ([`Shared`](crate::Shared)) for the
     /// other tasks with the same object.
     pub shared: bool,
-    /// Whether there may be data of any length beside the record: ids of groups, pids of nested
+    /// Whether there may be data of any length after the record: ids of groups, pids of nested
     /// namespaces, paths.
     pub list_beside: bool,
     /// Whether the value of a process is a sum over its threads.

@@ -324,7 +324,7 @@ macro_rules! shapes {
             $(Struct { kind: $aln, name: stringify!($al), table: &crate::$al::C, is_list: true },)*
         ];
 
-        /// The types of attributes beside the groups, with their names in the header.
+        /// The types of attributes in addition to the groups, with their names in the header.
         pub const ATTRIBUTES: &[(&str, u16)] = &[
             ("A_MISSING", A_MISSING),
             $((stringify!($arc), $arn),)* $((stringify!($alc), $aln),)* $((stringify!($abc), $abn),)*

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The contract of an extension of osquery, and the values of its tables beside /proc."""
+"""The contract of an extension of osquery, and the values of its tables compared with /proc."""
 
 import os
 import signal

@@ -139,7 +139,7 @@ unsafe fn text(at: *const c_char) -> String {
     if at.is_null() {
         return String::from("NULL");
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { CStr::from_ptr(at) }.to_bytes().escape_ascii().to_string()
 }
 
@@ -148,7 +148,7 @@ unsafe fn text(at: *const c_char) -> String {
 /// # Safety
 /// The stack has the results of these items and the mark of the end.
 unsafe fn print(out: &mut Vec<u8>, stack: *const Stack, items: &[&Item]) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let row = unsafe { std::slice::from_raw_parts((*stack).head, items.len() + 1) };
     let id = row[0].value;
     for (item, result) in items.iter().zip(row) {

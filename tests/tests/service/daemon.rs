@@ -24,7 +24,7 @@ const TOO_LATE: [&str; 3] = [
 /// The user of the service, who owns no other processes.
 const USER: &str = "65533";
 
-/// A service with a socket of its own. It ends with the value.
+/// A service with a socket of its own. Dropping the value ends it.
 pub struct Daemon {
     dir: tempfile::TempDir,
     listener: UnixListener,

@@ -127,7 +127,7 @@ fn reply_on(mut stream: &UnixStream) -> String {
 }
 
 /// Starts a process that sees what this one sees, and asks. It asks once more when the socket that
-/// is returned says so, prints the reply, and closes the socket.
+/// is returned reports that, prints the reply, and closes the socket.
 fn other() -> UnixStream {
     let (mut ours, mut its) = UnixStream::pair().expect("a pair");
     // SAFETY: this process has one thread.
@@ -137,7 +137,7 @@ fn other() -> UnixStream {
             let stream = connect();
             assert!(reply_on(&stream) != "closed");
             its.write_all(b"!").expect("it is read");
-            its.read_exact(&mut [0]).expect("the signal to go on");
+            its.read_exact(&mut [0]).expect("the signal to continue");
             println!("other: {}", reply_on(&stream));
             std::io::stdout().flush().expect("it is read");
         });

@@ -198,7 +198,7 @@ fn arguments_that_proc_does_not_show() {
     let mut said = BufReader::new(hides.0.stdout.take().expect("piped")).lines();
     let pid = said
         .find_map(|l| l.ok()?.split_once("hidden ")?.1.trim().parse::<u32>().ok())
-        .expect("it says so");
+        .expect("it reports that");
     let mut patience = Patience::new(Duration::from_secs(20));
     while std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|text| !text.is_empty()) {
         assert!(!patience.is_over(), "/proc shows its arguments still");

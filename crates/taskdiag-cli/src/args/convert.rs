@@ -129,7 +129,7 @@ pub fn command() -> Command {
                 .value_name("LIST")
                 .default_value("sockets,mapped_files")
                 .help(
-                    "Write these tables beside the processes, if the recording has what they need: sockets, files (all that \
+                    "Write these tables in addition to the processes, if the recording has what they need: sockets, files (all that \
                      are open), mapped_files (each once for a process), maps (all mappings), or none",
                 ),
         )

@@ -34,7 +34,7 @@ pub fn library() -> Result<PathBuf, Exit> {
     match places.find(|p| p.is_file()) {
         Some(path) => absolute(&path),
         None => Err(Exit::Failed(format!(
-            "the library is not there: neither {} beside this program nor {}; Debian's package \
+            "the library is not there: neither {} next to this program nor {}; Debian's package \
              libtaskdiag-procps or 'make install' puts it there, or {ENV} names it",
             NAMES[0],
             installed.display()

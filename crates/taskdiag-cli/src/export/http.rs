@@ -237,7 +237,7 @@ impl Server {
             }
         }
     }
-    /// Begins a reply. Returns whether the connection goes on.
+    /// Begins a reply. Returns whether the connection continues.
     fn reply(&mut self, connection: &mut Connection, reply: Reply) -> bool {
         *self.served.codes.entry(reply.code).or_default() += 1;
         let head = reply.head();

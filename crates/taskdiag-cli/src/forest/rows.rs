@@ -23,7 +23,7 @@ pub struct Tree {
 /// 10,000 columns in each of 10,000 lines.
 const DRAWN_LEVELS: usize = 64;
 
-/// The pieces of a drawing: for a level whose line has ended, for one whose line goes on, for a
+/// The pieces of a drawing: for a level whose line has ended, for one whose line continues, for a
 /// child, for the last child.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
@@ -96,7 +96,7 @@ impl Tree {
     fn below(&mut self, root: usize, forest: &Forest, style: Style) {
         // (process, level, is it the last child)
         let mut stack = vec![(root, 0, true)];
-        // For each level above: does its line go on?
+        // For each level above: does its line continue?
         let mut lines: Vec<bool> = Vec::new();
         while let Some((at, level, last)) = stack.pop() {
             let node = &forest.nodes[at];

@@ -3,8 +3,8 @@
 //! Columns have fixed least widths, as in procps, so that the first line can be written before all
 //! tasks are read. A number that is too long pushes the columns after it to the right. Where a
 //! later cell leaves blanks, the columns are aligned again. `ps` cuts text that is too long as
-//! procps does ([`Cells`]), except in the last column, which may go on to the end of the line. All
-//! other commands cut nothing in a pipe, and end their lines at the edge of a terminal.
+//! procps does ([`Cells`]), except in the last column, which may continue to the end of the line.
+//! All other commands cut nothing in a pipe, and end their lines at the edge of a terminal.
 
 use std::io;
 

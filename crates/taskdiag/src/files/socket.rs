@@ -41,7 +41,7 @@ pub fn is_multipath(s: &Entry<'_, Socket>) -> bool {
     is_inet(s.raw) && s.protocol().is_some_and(|p| i32::from(p) == libc::IPPROTO_MPTCP)
 }
 
-/// The interface of a link-local address, without which such an address means nothing. The numbers
+/// The interface of a link-local address, without which such an address has no meaning. The numbers
 /// of interfaces belong to the network namespace.
 pub fn scope(s: &Entry<'_, Socket>, ip: IpAddr) -> Option<u32> {
     let IpAddr::V6(v6) = ip else { return None };

@@ -378,7 +378,7 @@ mod tests {
             let s = Stream::parse(s.expect("a stream")).expect("a stream");
             for (t, g) in s.tasks().flat_map(|t| told.iter().map(move |g| (t, g))) {
                 let is_told = t.attrs().any(|(kind, _)| kind == g as u16);
-                assert!(is_told || t.reason(g).is_some(), "{g} is left out without a word");
+                assert!(is_told || t.reason(g).is_some(), "{g} is left out silently");
             }
         }
     }

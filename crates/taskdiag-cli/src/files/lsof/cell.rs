@@ -501,7 +501,7 @@ const FLAGS: &[(i32, &str)] = &[
     (libc::O_NOFOLLOW, "NFLK"),
     (libc::O_NOATIME, "NATM"),
     (libc::O_DSYNC, "DSYN"),
-    // O_LARGEFILE, which the C library has as 0 where all files may be large.
+    // O_LARGEFILE. The C library defines it as 0 if all files may be large.
     (0o100_000, "LG"),
     (libc::O_CLOEXEC, "CX"),
     (libc::O_PATH, "PATH"),

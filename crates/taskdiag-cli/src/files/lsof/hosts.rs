@@ -76,7 +76,7 @@ fn name_of(address: &SocketAddr, flags: i32) -> Option<(String, String)> {
         }
     };
     // SAFETY: the address is one of `size` bytes that lives until the end of this function, and
-    // each buffer has as many bytes as the length beside it.
+    // each buffer has as many bytes as the length passed with it.
     let failed = unsafe {
         libc::getnameinfo(
             raw,

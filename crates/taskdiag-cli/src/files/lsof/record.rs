@@ -68,7 +68,7 @@ impl<'r> Record<'r> {
     }
 }
 
-/// Has it an inode in no directory, with a size that means nothing?
+/// Has it an inode in no directory, with a size without a meaning?
 pub(super) fn is_of_inode(file: &OpenFile<'_>) -> bool {
     file.lsof_type() == "a_inode" || matches!(file.fd_type(), Some(FdType::Ns | FdType::Mqueue))
 }
