@@ -12,6 +12,7 @@ use pyo3::types::{PyBytes, PyString};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
 use taskdiag::files::What;
+use taskdiag::wire::Info;
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
 use taskdiag::{ByteLimits, Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
 
@@ -345,6 +346,8 @@ pub struct Made {
     pub served: Vec<(&'static str, String, String, Duration)>,
     /// The errno of a walk that ended early; 0: it did not.
     pub errno: i32,
+    /// The head of the answer. `None`: there was no request.
+    pub info: Option<Info>,
 }
 
 impl Made {
@@ -381,6 +384,7 @@ impl Made {
             caveats: Vec::new(),
             served: Vec::new(),
             errno: 0,
+            info: None,
         }
     }
     /// The data built from a snapshot.
@@ -401,6 +405,7 @@ impl Made {
                 .map(|s| (s.engine.name(), s.groups.to_string(), s.why.clone(), s.cost.wall))
                 .collect(),
             errno: -snapshot.stream().done().error,
+            info: Some(*snapshot.stream().info()),
         }
     }
 }

@@ -4,7 +4,9 @@
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
+use taskdiag::Host;
 use taskdiag::field::{Field, Missing};
+use taskdiag::wire::Info;
 
 use crate::arrow;
 use crate::ask::Made;
@@ -307,6 +309,26 @@ impl Table {
             && self.made.nobody.is_empty()
             && !self.made.caveats.iter().any(|(_, lack)| *lack)
             && !self.made.lacks.iter().flatten().any(amiss)
+    }
+    /// The machine that the rows are of, and when: host, kernel, arch, boot_id, cpus, memory, time
+    /// and uptime. What is not known is None.
+    #[getter]
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        let info = self.made.info;
+        let host = info.as_ref().map_or_else(Host::default, Host::of);
+        let named = [("host", host.name), ("kernel", host.kernel), ("arch", host.arch)];
+        for (key, value) in named {
+            all.set_item(key, value.map(|bytes| text(py, &bytes)).transpose()?)?;
+        }
+        all.set_item("boot_id", host.boot_id.map(|id| id.to_string()))?;
+        let known = |number: fn(&Info) -> u64| info.as_ref().map(number).filter(|n| *n > 0);
+        all.set_item("cpus", known(|i| u64::from(i.ncpus)))?;
+        all.set_item("memory", known(|i| i.mem_total_bytes))?;
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        all.set_item("time", known(|i| i.realtime_ns).map(seconds))?;
+        all.set_item("uptime", known(|i| i.boottime_ns).map(seconds))?;
+        Ok(all)
     }
     /// The errno of a walk that ended early, so that rows are missing. 0: it did not.
     #[getter]

@@ -106,6 +106,10 @@ class Table:
     def served(self) -> list[tuple[str, str, str, float]]:
         """The engines that answered: (engine, groups of values, why this engine, seconds)."""
     @property
+    def info(self) -> dict[str, Any]:
+        """The machine that the rows are of, and when: host, kernel, arch, boot_id (of this boot), cpus, memory (bytes), time
+        (seconds since 1970) and uptime (seconds). What is not known is None."""
+    @property
     def errno(self) -> int:
         """The errno of a walk that ended early, so that rows are missing. 0: it did not."""
     @property

@@ -294,3 +294,15 @@ def test_each_column_can_be_asked_for():
 def test_aliases_are_names_too():
     table = taskdiag.snapshot("%cpu,pmem,rss", pids=os.getpid())
     assert table.columns == ["%cpu", "pmem", "rss"]
+
+
+def test_info_names_this_machine(engine):
+    info = taskdiag.snapshot("pid", pids=os.getpid(), engine=engine).info
+    here = os.uname()
+    assert (info["host"], info["kernel"], info["arch"]) == (here.nodename, here.release, here.machine)
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        assert info["boot_id"] == file.read().strip()
+    assert info["cpus"] >= 1 and info["memory"] > 0
+    assert abs(info["time"] - time.time()) < 60 and info["uptime"] > 0
+    # Nothing was asked, so nothing is known.
+    assert set(taskdiag.snapshot("pid", pids=[]).info.values()) == {None}

@@ -34,7 +34,7 @@ pub struct Places {
     pub at: Option<At>,
     /// A directory of `taskdiag convert`.
     pub lake: Option<PathBuf>,
-    /// The name of the host that recorded, or `None` for this host.
+    /// The name of the host that recorded, or `None` for the name in the recording.
     pub host: Option<String>,
 }
 
@@ -81,7 +81,7 @@ fn command() -> Command {
                 .long("host")
                 .value_name("NAME")
                 .requires("recording")
-                .help("The name of the host in rows of the recording; without it, that of this machine"),
+                .help("The name of the host in rows of the recording; without it, the one that was recorded"),
         )
         .arg(
             Arg::new("lake")
@@ -117,7 +117,8 @@ fn command() -> Command {
 impl Args {
     /// From the arguments of the program.
     ///
-    /// # Errors They are wrong, or ask for help.
+    /// # Errors
+    /// They are wrong, or ask for help.
     pub fn parse() -> Result<Args, Exit> {
         let m = command().try_get_matches()?;
         let path = |id: &str| m.get_one::<PathBuf>(id).cloned();

@@ -80,9 +80,8 @@ impl Session {
         add("live", Schema::tables(&context, Source::Live))?;
         add("osquery", Schema::osquery(&context))?;
         if let Some(path) = &places.recording {
-            let host = places.host.clone().unwrap_or_else(own_name);
             let (recorded, remarks) =
-                Recorded::open(path, places.at, host).map_err(Exit::Failed)?;
+                Recorded::open(path, places.at, places.host.clone()).map_err(Exit::Failed)?;
             remarks.iter().for_each(|line| remark(line));
             add("recording", Schema::tables(&context, Source::Recording(Arc::new(recorded))))?;
         }
@@ -93,7 +92,8 @@ impl Session {
     }
     /// The statements of a text.
     ///
-    /// # Errors It is not valid SQL.
+    /// # Errors
+    /// It is not valid SQL.
     pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>, Exit> {
         let usage = |e: DataFusionError| Exit::Usage(message(&e));
         // The generic dialect allows a comma after the last column, and so reads `pid, offset` as a
@@ -113,7 +113,8 @@ impl Session {
     }
     /// Runs a statement, and writes its result.
     ///
-    /// # Errors It cannot be run, or fails midway.
+    /// # Errors
+    /// It cannot be run, or fails midway.
     pub async fn run(
         &self,
         parsed: Parsed,
@@ -279,12 +280,6 @@ impl Drop for Workers {
             runtime.shutdown_background();
         }
     }
-}
-
-/// The host name of this machine.
-fn own_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
 }
 
 /// The message without the names of DataFusion's own errors before it.

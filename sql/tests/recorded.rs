@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{plan_with, rows_with, run};
 use serde_json::json;
 use taskdiag::recording::{Options, Writer};
-use taskdiag::wire::{Done, Info, StreamWriter, build};
+use taskdiag::wire::{Done, Fixed, Info, StreamWriter, build};
 use taskdiag::{Base, Groups, Snapshot, Statm};
 
 /// 2026-11-22 at 03:10:00 UTC.
@@ -17,8 +17,14 @@ const BEGIN: u64 = 1_795_317_000;
 
 /// An answer at this second about three processes, whose memory grows by a page each second.
 fn snapshot(second: u64) -> Snapshot {
+    snapshot_of(second, b"")
+}
+
+/// The same of a host with this name. An empty name is not known.
+fn snapshot_of(second: u64, host: &[u8]) -> Snapshot {
     let mut w = StreamWriter::new();
     w.info(&build!(Info {
+        nodename: Fixed::new(host),
         show_flags: (Groups::BASE | Groups::STATM).bits(),
         realtime_ns: second * 1_000_000_000,
         boottime_ns: (second - BEGIN / 2) * 1_000_000_000,
@@ -70,6 +76,26 @@ fn frames_have_their_moment_and_host() {
     let own = rows_with(&at[..2], "select distinct host from processes");
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("it has a name");
     assert_eq!(own, [json!({"host": name.trim()})]);
+}
+
+#[test]
+fn rows_are_of_the_host_that_was_recorded() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("r");
+    let mut writer =
+        Writer::open(&path, Options::new(Duration::from_secs(10))).expect("it is empty");
+    for (second, host) in [(0, "web1"), (10, "renamed")] {
+        writer.append(&snapshot_of(BEGIN + second, host.as_bytes())).expect("there is room");
+    }
+    let at = ["--recording", path.to_str().expect("UTF-8"), "--host", "given"];
+    let sql = "select host, count(*) as n from processes group by host order by host";
+    let of = |host: &str, n: u32| json!({"host": host, "n": n});
+    assert_eq!(rows_with(&at[..2], sql), [of("renamed", 3), of("web1", 3)]);
+    assert_eq!(rows_with(&at, sql), [of("given", 6)]);
+    // What runs now has the column, too.
+    let live = format!("select host from live.processes where pid = {}", std::process::id());
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("it has a name");
+    assert_eq!(rows_with(&at, &live), [json!({"host": name.trim()})]);
 }
 
 #[test]

@@ -137,7 +137,7 @@ class Address(Case):
         self.holds(run(copy / "packaging/address", *old))
         self.holds(run("diff", "-r", ROOT / "packaging", copy / "packaging"))
 
-    def test_what_is_no_address_is_refused(self):
+    def test_an_invalid_address_is_refused(self):
         copy = self.copy(*self.FILES)
         for bad in (
             ("http://example.org", "https://example.org/x", "A <a@example.org>"),

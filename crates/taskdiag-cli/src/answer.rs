@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use taskdiag::view::{Answered, Left, Plan, Query, Selection};
 use taskdiag::wire::TaskView;
-use taskdiag::{Choice, Group, Groups, Reason, Snapshot};
+use taskdiag::{Choice, Group, Groups, Host, Reason, Snapshot};
 
 use crate::columns::Column;
 use crate::exit::{Asked, Exit, Lack, Partial, say};
@@ -70,12 +70,15 @@ impl Source {
             None => self.ask(query().plan()),
         }
     }
-    /// The answer in this file, or in this directory of a recording.
+    /// The answer in this file, or in this directory of a recording. Says of which machine it is,
+    /// unless it is of this one.
     fn read(&self, path: &Path) -> Result<Snapshot, Exit> {
         #[cfg(feature = "record")]
-        return crate::recorded::read(path, self.at);
+        let snapshot = crate::recorded::read(path, self.at)?;
         #[cfg(not(feature = "record"))]
-        crate::saved::read(path).map_err(|e| crate::saved::unread(path, &e))
+        let snapshot = crate::saved::read(path).map_err(|e| crate::saved::unread(path, &e))?;
+        say_host(&snapshot.host(), &Host::here());
+        Ok(snapshot)
     }
     /// An answer of this machine to these requests. Shows progress if it takes long, and ends early
     /// at Ctrl-C.
@@ -97,6 +100,20 @@ impl Source {
         }
         Ok(snapshot)
     }
+}
+
+/// Says of which machine a saved answer is, unless it is of this one and of this boot. Another
+/// machine may have other names for its users, and a saved answer has only their numbers.
+fn say_host(host: &Host, here: &Host) {
+    let is_here = host.name == here.name;
+    if host.is_unknown() || (is_here && host.is_same_boot(here) != Some(false)) {
+        return;
+    }
+    let whose = match is_here {
+        true => ", before this boot",
+        false => "; users and groups have the names that they have on this machine",
+    };
+    say(format_args!("taskdiag: the saved answer is of {host}{whose}"));
 }
 
 /// Reports requested pids that do not exist.

@@ -18,6 +18,7 @@ use arrow_buffer::{
     ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer,
 };
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use taskdiag::Host;
 use taskdiag::columns::{Batch, Column, Data, Spec, Text, Type};
 use taskdiag::field::Context;
 
@@ -101,11 +102,22 @@ impl Form {
 /// The schema of a stream or file with these columns.
 pub fn schema(cx: &Context, specs: &[Spec]) -> Schema {
     let fields: Vec<Field> = specs.iter().map(|spec| Form::Stored.field(spec)).collect();
-    let metadata = HashMap::from([
+    let mut metadata = HashMap::from([
         ("taskdiag.schema".to_owned(), SCHEMA.to_owned()),
         ("taskdiag.realtime_ns".to_owned(), cx.info.realtime_ns.to_string()),
         ("taskdiag.boottime_ns".to_owned(), cx.info.boottime_ns.to_string()),
     ]);
+    let host = Host::of(&cx.info);
+    let text = |text: Option<Vec<u8>>| text.map(|t| String::from_utf8_lossy(&t).into_owned());
+    let of_host = [
+        ("taskdiag.host", text(host.name)),
+        ("taskdiag.boot_id", host.boot_id.map(|id| id.to_string())),
+        ("taskdiag.kernel", text(host.kernel)),
+        ("taskdiag.arch", text(host.arch)),
+    ];
+    // What is not known has no key.
+    let known = of_host.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    metadata.extend(known);
     Schema::new_with_metadata(fields, metadata)
 }
 

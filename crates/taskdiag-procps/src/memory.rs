@@ -213,7 +213,8 @@ unsafe fn take(layout: Layout, zeroed: bool) -> *mut u8 {
 
 /// Gives memory back.
 ///
-/// # Safety It was [taken](take) with this layout, and has no other user.
+/// # Safety
+/// It was [taken](take) with this layout, and has no other user.
 unsafe fn release(at: *mut u8, layout: Layout) {
     // SAFETY: the caller promises it.
     unsafe {

@@ -22,7 +22,8 @@ pub struct Changes<'a> {
     /// Tasks of one snapshot that could not be searched for in the other one. Either their start
     /// time is not known, or the other snapshot ended early and does not have their pid.
     pub unknown: Vec<TaskView<'a>>,
-    /// Time between the starts of the two answers, on the boot clock.
+    /// Time between the starts of the two answers, on the boot clock. If the machine has booted
+    /// meanwhile, by the time of day.
     pub interval: Duration,
 }
 
@@ -91,17 +92,24 @@ impl Snapshot {
     /// A counter that is lower than before, which only a counter of the kernel that wrapped can be,
     /// counts as 0.
     pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
+        // No task lives longer than a boot, though a pid and a time since boot may be the same.
+        let (before, now) = (old.stream().info(), self.stream().info());
+        let has_booted = before.boot_id.is_same(&now.boot_id) == Some(false);
         let same = |id: &TaskId, other: Option<TaskView<'a>>| {
-            other.filter(|o| TaskId::of(o).is_some_and(|o| o.is_same(id)))
+            other.filter(|o| !has_booted && TaskId::of(o).is_some_and(|o| o.is_same(id)))
         };
         let ns = |s: &Snapshot| s.stream().info().boottime_ns;
+        let interval_ns = match has_booted {
+            true => now.realtime_ns.saturating_sub(before.realtime_ns),
+            false => ns(self).saturating_sub(ns(old)),
+        };
         let is_cut = |s: &Snapshot| s.stream().done().error != 0;
         let mut changes = Changes {
             began: Vec::new(),
             ended: Vec::new(),
             stayed: Vec::with_capacity(self.tasks().len()),
             unknown: Vec::new(),
-            interval: Duration::from_nanos(ns(self).saturating_sub(ns(old))),
+            interval: Duration::from_nanos(interval_ns),
         };
         for new in self.tasks() {
             let Some(id) = TaskId::of(&new) else {
@@ -110,7 +118,7 @@ impl Snapshot {
             };
             match same(&id, old.task(new.pid())) {
                 Some(old) => changes.stayed.push(Stayed { old, new }),
-                None if is_cut(old) && !id.may_have_begun_since(ns(old)) => {
+                None if is_cut(old) && !has_booted && !id.may_have_begun_since(ns(old)) => {
                     changes.unknown.push(new)
                 }
                 None => changes.began.push(new),

@@ -44,6 +44,7 @@ pub mod engine;
 mod error;
 pub mod field;
 pub mod files;
+mod host;
 mod large;
 mod rates;
 #[cfg(feature = "record")]
@@ -68,13 +69,14 @@ pub(crate) use engine::auto::{Found, in_two_steps};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::{Cause, Error};
 pub use field::Rate;
+pub use host::Host;
 pub use rates::Rates;
 pub use request::{ByteLimits, Members, Processes, Request};
 pub use snapshot::{Caveat, Served, Snapshot};
 pub use task_id::{TaskId, Tick};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
-    Blob, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy,
+    Blob, BootId, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy,
     TaskView, VmaKind,
 };
 pub use waiter::{Ended, Waiter};

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use taskdiag_wire::{Io, Sched, Stat};
+use taskdiag_wire::{BootId, Io, Sched, Stat};
 
 use crate::field::{NONE, RATES, Rate, Row, since_boot};
 use crate::snapshot::Snapshot;
@@ -31,6 +31,7 @@ const STIME: usize = 1;
 /// The kept part of an answer, with an entry in each array for each task.
 #[derive(Debug, Default)]
 struct CpuTimes {
+    boot_id: BootId,
     begin_ns: u64,
     /// Tasks that began later are not in the answer.
     end_ns: u64,
@@ -80,12 +81,17 @@ impl Rates {
     }
     /// Takes the next answer. It needs BASE with the start times, or no task is found again.
     pub fn update(&mut self, snapshot: &Snapshot) {
-        std::mem::swap(&mut self.now, &mut self.old);
         let info = snapshot.stream().info();
+        if self.now.boot_id.is_same(&info.boot_id) == Some(false) {
+            // Each task of another boot is another one, and no counter has grown.
+            *self = Rates::new();
+        }
+        std::mem::swap(&mut self.now, &mut self.old);
         let tick = Tick::of(info);
         let took_ns = snapshot.took().map_or(0, |t| t.as_nanos() as u64);
         self.now.clear();
         self.now.is_cut = snapshot.stream().done().error != 0;
+        self.now.boot_id = info.boot_id;
         self.now.begin_ns = info.boottime_ns;
         self.now.end_ns = info.boottime_ns.saturating_add(took_ns).saturating_add(tick.ns());
         self.grown.iter_mut().for_each(Vec::clear);
@@ -236,6 +242,28 @@ mod tests {
         rates.update(&snapshot(11, &[(1, old, 6, b'S'), (2, 0, 0, b'S')]));
         assert!(rates.began().is_empty() && rates.ended().is_empty());
         assert_eq!(rates.get(0).expect("it is there").cpu_ns(), Some(SECOND));
+    }
+
+    #[test]
+    fn nothing_has_grown_since_another_boot() {
+        let of = |boot: u8, at: u64| {
+            let mut bytes = snapshot(at, &[(1, 1, at, b'S')]).stream().bytes().to_vec();
+            let place = size_of::<taskdiag_wire::NlMsgHdr>() + std::mem::offset_of!(Info, boot_id);
+            bytes[place..place + 16].fill(boot);
+            Snapshot::parse(taskdiag_wire::AlignedBuf::copy_of(&bytes)).expect("it is whole")
+        };
+        let mut rates = Rates::new();
+        rates.update(&of(1, 10));
+        rates.update(&of(1, 11));
+        assert_eq!(rates.get(0).expect("it is there").cpu_ns(), Some(SECOND));
+        // The clock of the new boot is ahead, and its process 1 began at the same time after it.
+        rates.update(&of(2, 12));
+        assert_eq!((rates.get(0).expect("it is there").cpu_ns(), rates.interval()), (None, None));
+        let (old, new) = (of(1, 11), of(2, 12));
+        let changes = new.since(&old);
+        assert_eq!((changes.began.len(), changes.ended.len(), changes.stayed.len()), (1, 1, 0));
+        // An older version did not say which boot it was.
+        assert_eq!(of(0, 12).since(&old).stayed.len(), 1);
     }
 
     #[test]

@@ -161,7 +161,8 @@ impl Members {
     /// Members of one group by name, or all of the group if there are no names. Groups other than
     /// BASE, CRED, STAT and STATM have no member sets, because they are always read as a whole.
     ///
-    /// # Panics If there is no such member. In a constant, this is an error of the compiler.
+    /// # Panics
+    /// If there is no such member. In a constant, this is an error of the compiler.
     pub const fn of(group: Groups, names: &[&str]) -> Members {
         let all = if group.bits() == Groups::BASE.bits() {
             Base::MEMBERS

@@ -129,7 +129,8 @@ impl Answers {
 
     /// An answer whose walk began at `not_before` or later. It is made if there is none.
     ///
-    /// # Errors Why there is no answer.
+    /// # Errors
+    /// Why there is no answer.
     pub fn get(
         &mut self,
         strategy: Strategy,

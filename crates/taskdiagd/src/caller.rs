@@ -116,7 +116,8 @@ pub struct First([u8; FIRST]);
 impl Own {
     /// Reads the properties of the service itself.
     ///
-    /// # Errors Why the service cannot check callers here.
+    /// # Errors
+    /// Why the service cannot check callers here.
     pub fn look() -> Result<Own, String> {
         let me = std::process::id();
         let link = std::fs::read_link("/proc/self").map_err(|e| format!("/proc/self: {e}"))?;

@@ -95,6 +95,9 @@ fn is_called(field: &Field, name: &str) -> bool {
     field.name == name || field.aliases.iter().any(|(alias, _)| *alias == name)
 }
 
+/// The column with the name of the host.
+pub const HOST: &str = "host";
+
 /// A column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -128,7 +131,7 @@ impl Column {
     pub fn of_recordings() -> [Column; 2] {
         [
             Column { name: "ts".to_owned(), what: What::Moment },
-            Column { name: "host".to_owned(), what: What::Host },
+            Column { name: HOST.to_owned(), what: What::Host },
         ]
     }
     /// The field of the library, if it has one.

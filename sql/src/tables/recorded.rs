@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use taskdiag::recording::Recording;
+use taskdiag::{Host, Snapshot};
 use taskdiag_face::moment::{self, At};
 
 /// A recording, and the chosen frames.
@@ -12,19 +13,20 @@ use taskdiag_face::moment::{self, At};
 pub struct Recorded {
     /// The recording.
     pub recording: Recording,
-    /// The name of the host.
-    pub host: String,
+    /// The name of the host. `None`: the one that was recorded.
+    pub host: Option<String>,
     only: Option<usize>,
 }
 
 impl Recorded {
     /// Opens a recording. Also returns remarks for users.
     ///
-    /// # Errors It cannot be read, or has no such frame. The reason is for users.
+    /// # Errors
+    /// It cannot be read, or has no such frame. The reason is for users.
     pub fn open(
         path: &Path,
         at: Option<At>,
-        host: String,
+        host: Option<String>,
     ) -> Result<(Recorded, Vec<String>), String> {
         let recording = Recording::open(path).map_err(|e| e.to_string())?;
         let mut remarks: Vec<String> =
@@ -65,6 +67,12 @@ impl Recorded {
             only = Some(number);
         }
         Ok((Recorded { recording, host, only }, remarks))
+    }
+    /// The name of the host in rows of this answer. Answers of older versions do not have it, and
+    /// were most likely recorded here.
+    pub fn host_of(&self, snapshot: &Snapshot) -> String {
+        let named = || snapshot.host().name.or_else(|| Host::here().name).unwrap_or_default();
+        self.host.clone().unwrap_or_else(|| String::from_utf8_lossy(&named()).into_owned())
     }
     /// The numbers of the frames from one moment to another, in us since 1970.
     pub fn frames(&self, from: Option<i64>, to: Option<i64>) -> Vec<usize> {

@@ -84,7 +84,8 @@ impl Ask {
     }
     /// The answer. The request is made once.
     ///
-    /// # Errors There is no answer. The reason is for users.
+    /// # Errors
+    /// There is no answer. The reason is for users.
     pub fn answer(&self, statement: &Statement) -> Result<Option<&Snapshot>, String> {
         let asked = self.answer.get_or_init(|| {
             let Some(mut plan) = self.plan() else { return Ok(None) };

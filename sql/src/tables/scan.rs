@@ -28,7 +28,7 @@ use taskdiag::view::{Filter, Query};
 use taskdiag::{Reason, Snapshot};
 use taskdiag_face::arrow::Form;
 
-use super::kind::{self, Column, IS_SOCKET, Kind, What, schema};
+use super::kind::{self, Column, HOST, IS_SOCKET, Kind, What, schema};
 use super::lacks::Lacks;
 use super::push::{Pushed, is_pushed};
 use super::recorded::{Recorded, micros};
@@ -57,6 +57,8 @@ impl Table {
     pub fn new(kind: Kind, source: Source) -> Table {
         let mut columns = kind::columns(kind);
         if let Source::Recording(_) = source {
+            // The library's column of this name does not have the name of `--host`.
+            columns.retain(|c| c.name != HOST);
             columns.splice(0..0, Column::of_recordings());
         }
         Table { kind, source, schema: schema(&columns), columns }
@@ -237,7 +239,8 @@ impl Work {
                             continue;
                         }
                     };
-                    let at = Some((micros(frame.info.time), recorded.host.as_str()));
+                    let host = recorded.host_of(&frame.snapshot);
+                    let at = Some((micros(frame.info.time), host.as_str()));
                     if !self.rows(kind, schema, &frame.snapshot, at, take)? {
                         break;
                     }

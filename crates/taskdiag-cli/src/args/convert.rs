@@ -24,8 +24,8 @@ pub struct ConvertArgs {
     pub tables: Vec<TableArgs>,
     /// Time between two full frames, in which unchanged rows are written, too.
     pub full_every: Duration,
-    /// The name of the host in the path.
-    pub host: String,
+    /// The name of the host in the path. `None`: the one that the recording has.
+    pub host: Option<String>,
     /// Rewrite hours that are already there.
     pub again: bool,
 }
@@ -56,10 +56,10 @@ impl Columns for Table {
     /// Columns that are always written, because they identify a row.
     fn keys(self) -> &'static str {
         match self {
-            Table::Processes | Table::Threads | Table::Memory => "pid,start_ticks",
-            Table::Sockets | Table::Files => "pid,start_ticks,fdnum",
-            Table::MappedFiles => "pid,start_ticks,device,inode,path",
-            Table::Maps => "pid,start_ticks,address",
+            Table::Processes | Table::Threads | Table::Memory => "pid,start_ticks,boot_id",
+            Table::Sockets | Table::Files => "pid,start_ticks,boot_id,fdnum",
+            Table::MappedFiles => "pid,start_ticks,boot_id,device,inode,path",
+            Table::Maps => "pid,start_ticks,boot_id,address",
         }
     }
     /// The other default columns: those that operators use most. Arguments are left out, because
@@ -151,7 +151,7 @@ pub fn command() -> Command {
             Arg::new("host")
                 .long("host")
                 .value_name("NAME")
-                .help("Use this name of the host in the path; without it, the host name of this machine"),
+                .help("Use this name of the host in the path; without it, the name of the host that was recorded"),
         )
         .arg(
             Arg::new("again")
@@ -173,12 +173,8 @@ fn full_every(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A name that can be a part of a path and of a Hive partition.
-fn host(given: Option<&String>) -> Result<String, Exit> {
-    let name = match given {
-        Some(name) => name.clone(),
-        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-    };
+/// Checks that a name can be a part of a path and of a Hive partition.
+pub fn host(name: String) -> Result<String, Exit> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
         return Err(Exit::Usage(format!(
@@ -268,7 +264,7 @@ impl ConvertArgs {
             directory: path("directory"),
             tables,
             full_every: m.get_one::<Duration>("full-every").copied().expect("it has a default"),
-            host: host(m.get_one("host"))?,
+            host: m.get_one("host").cloned().map(host).transpose()?,
             again: m.get_flag("again"),
         })
     }

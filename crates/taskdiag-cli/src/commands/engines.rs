@@ -3,7 +3,7 @@
 
 use clap::Command;
 use taskdiag::engine::auto;
-use taskdiag::{EngineId, Error, Group, Groups, Request, Support};
+use taskdiag::{EngineId, Error, Group, Groups, Host, Request, Support};
 
 use crate::args;
 use crate::exit::{self, Exit};
@@ -83,7 +83,25 @@ impl MachineFacts {
     }
 
     fn write_json(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"engines\":");
+        out.extend_from_slice(b"{\"host\":{");
+        let host = Host::here();
+        let boot_id = host.boot_id.map(|id| id.to_string().into_bytes());
+        let facts = [
+            ("name", host.name),
+            ("kernel", host.kernel),
+            ("arch", host.arch),
+            ("boot_id", boot_id),
+        ];
+        for (i, (key, value)) in facts.into_iter().enumerate() {
+            out.extend_from_slice(if i == 0 { b"" } else { b"," });
+            json::text(out, key.as_bytes());
+            out.push(b':');
+            match value {
+                Some(value) => json::text(out, &value),
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        out.extend_from_slice(b"},\n\"engines\":");
         json::list(out, self.survey.iter(), |out, (engine, support)| {
             out.extend_from_slice(b"\n{\"engine\":");
             json::text(out, engine.name().as_bytes());

@@ -4,10 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
+use taskdiag::BootId;
 use taskdiag::field::Value;
 use taskdiag::recording::FrameInfo;
 
-/// Identifies a row until the next boot. Rows are sorted by it.
+/// Identifies a row. Rows are sorted by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The id of the task.
@@ -16,6 +17,9 @@ pub struct Key {
     pub start_ticks: u64,
     /// Identifies an entry of the task's list. Zeroes if the row is the task itself.
     pub entry: [u64; 3],
+    /// How often the machine was booted before in these frames. A task of another boot may have the
+    /// same pid and ticks.
+    pub boot: u32,
 }
 
 /// The reason for a row.
@@ -58,6 +62,10 @@ pub struct Changes {
     boottime: Duration,
     /// When the machine had booted, by the clocks of that frame.
     boot: Option<SystemTime>,
+    /// The id of that boot.
+    boot_id: BootId,
+    /// How often the machine was booted.
+    boots: u32,
     /// Whether this frame is written in full.
     is_full: bool,
 }
@@ -73,21 +81,30 @@ fn apart(a: SystemTime, b: SystemTime) -> Duration {
 impl Changes {
     /// There is no frame yet, so the first one is full.
     pub fn new(full_every: Duration) -> Changes {
-        let (frame, boottime) = (0, Duration::ZERO);
-        let (known, full, boot) = (HashMap::new(), None, None);
-        Changes { full_every, known, frame, full, boottime, boot, is_full: true }
+        Changes {
+            full_every,
+            known: HashMap::new(),
+            frame: 0,
+            full: None,
+            boottime: Duration::ZERO,
+            boot: None,
+            boot_id: BootId::default(),
+            boots: 0,
+            is_full: true,
+        }
     }
-    /// Begins a frame. Returns whether the machine has booted since the previous one.
-    pub fn begin(&mut self, info: &FrameInfo) -> bool {
+    /// Begins a frame of this boot. Returns whether the machine has booted since the previous one.
+    pub fn begin(&mut self, info: &FrameInfo, boot_id: BootId) -> bool {
         let boot = info.time.checked_sub(info.boottime);
-        // After a boot, the time since boot can still be larger than in the last frame before it. A
-        // writer does not survive a boot, so if the clocks differ and the writer is the same, the
-        // clock was set.
+        // Older versions did not record the id of the boot. After a boot, the time since boot can
+        // still be larger than in the last frame before it. A writer does not survive a boot, so if
+        // the clocks differ and the writer is the same, the clock was set.
         let is_other = match (boot, self.boot.filter(|_| info.begins)) {
             (Some(now), Some(before)) => apart(now, before) > SLACK,
             _ => false,
         };
-        let has_booted = info.boottime < self.boottime || is_other;
+        let by_clocks = info.boottime < self.boottime || is_other;
+        let has_booted = self.boot_id.is_same(&boot_id).map_or(by_clocks, |is_same| !is_same);
         // If the clock was set back, there is no age, and a full frame is due.
         let is_recent = |full: SystemTime| {
             info.time.duration_since(full).is_ok_and(|age| age < self.full_every)
@@ -97,8 +114,13 @@ impl Changes {
             self.full = Some(info.time);
         }
         self.frame += 1;
-        (self.boottime, self.boot) = (info.boottime, boot);
+        (self.boottime, self.boot, self.boot_id) = (info.boottime, boot, boot_id);
+        self.boots += u32::from(has_booted);
         has_booted
+    }
+    /// How often the machine was booted before this frame.
+    pub fn boots(&self) -> u32 {
+        self.boots
     }
     /// Notes a row of this frame. Returns why it is written. `None`: it is not written, because
     /// nothing has changed, or because this frame already has the key.
@@ -163,23 +185,48 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// Returns the frames at which the machine has booted, for frames at these seconds of the two
-    /// clocks, grouped by writer.
+    /// clocks, grouped by writer, without ids of boots.
     fn boots(writers: &[&[(u64, u64)]]) -> Vec<bool> {
+        let unknown = BootId::default();
+        boots_with(&writers.iter().map(|frames| (unknown, *frames)).collect::<Vec<_>>())
+    }
+
+    /// The same, with the id of the boot of each writer.
+    fn boots_with(writers: &[(BootId, &[(u64, u64)])]) -> Vec<bool> {
         let dir = tempfile::tempdir().expect("there is room");
-        for frames in writers {
+        for (boot, frames) in writers {
             let options = Options::new(Duration::from_secs(10));
             let mut writer = Writer::open(dir.path().join("r"), options).expect("it opens");
+            let boot = *boot;
             for (time, boottime) in *frames {
                 let mut w = StreamWriter::new();
                 let (realtime_ns, boottime_ns) = (time * S, boottime * S);
-                w.info(&build!(Info { realtime_ns, boottime_ns, ..StreamWriter::blank_info() }));
+                let head = StreamWriter::blank_info();
+                w.info(&build!(Info { realtime_ns, boottime_ns, boot_id: boot, ..head }));
                 let answer = Snapshot::parse(w.finish(Done::default())).expect("it is whole");
                 writer.append(&answer).expect("it is written");
             }
         }
         let recording = Recording::open(dir.path().join("r")).expect("it opens");
         let mut changes = Changes::new(Duration::from_secs(600));
-        (0..recording.len()).map(|n| changes.begin(&recording.info(n).expect("one"))).collect()
+        let mut begin = |n| {
+            let boot_id = recording.read(n).expect("one").snapshot.stream().info().boot_id;
+            changes.begin(&recording.info(n).expect("one"), boot_id)
+        };
+        (0..recording.len()).map(&mut begin).collect()
+    }
+
+    #[test]
+    fn the_id_of_a_boot_tells_more_than_the_clocks() {
+        let begin = 1_795_317_000;
+        let (a, b) = (BootId::new([1; 16]), BootId::new([2; 16]));
+        // Within the slack of the clocks, and a clock that was set while nothing was recorded.
+        let (one, next) = ([(begin, 100)], [(begin + 60, 160)]);
+        assert_eq!(boots_with(&[(a, &one), (b, &next)]), [false, true]);
+        assert_eq!(boots_with(&[(a, &one), (a, &[(begin + 3600, 110)])]), [false, false]);
+        // An older version wrote one of them.
+        assert_eq!(boots_with(&[(BootId::default(), &one), (b, &next)]), [false, false]);
+        assert_eq!(boots_with(&[(a, &one), (BootId::default(), &[(begin + 9, 5)])]), [false, true]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Entries for Table {
             // A thread may have a table of open files of its own.
             Part::File(open) => {
                 let fd = open.file.fd().map_or(0, |fd| fd.raw.fd);
-                Key { pid, start_ticks, entry: [tid.into(), fd.into(), 0] }
+                Key { pid, start_ticks, entry: [tid.into(), fd.into(), 0], boot: 0 }
             }
             Part::Map(map) if self == Table::MappedFiles => {
                 // On file systems such as btrfs, several files of one device can have the same
@@ -60,10 +60,10 @@ impl Entries for Table {
                 let mut path = DefaultHasher::new();
                 map.name.map(|n| n.bytes).hash(&mut path);
                 let vma = map.vma.raw;
-                Key { pid, start_ticks, entry: [vma.dev.into(), vma.inode, path.finish()] }
+                Key { pid, start_ticks, entry: [vma.dev.into(), vma.inode, path.finish()], boot: 0 }
             }
-            Part::Map(map) => Key { pid, start_ticks, entry: [map.vma.raw.start, 0, 0] },
-            _ => Key { pid: tid, start_ticks, entry: [0; 3] },
+            Part::Map(map) => Key { pid, start_ticks, entry: [map.vma.raw.start, 0, 0], boot: 0 },
+            _ => Key { pid: tid, start_ticks, entry: [0; 3], boot: 0 },
         }
     }
     fn gaps(self, view: &View<'_>) -> HashMap<u32, Reason> {

@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
+use taskdiag::Host;
 use taskdiag::recording::{Recording, check_owner};
 
 use crate::args::convert::{ConvertArgs, Table, TableArgs};
@@ -28,7 +29,7 @@ use crate::{interrupt, recorded, sink};
 use entries::Entries as _;
 use hour::Hour;
 use kinds::Kinds;
-use partition::Partition;
+use partition::{Lake, Partition};
 use rows::Lacks;
 
 const HOUR: u64 = 3600;
@@ -48,8 +49,15 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
         let end = UNIX_EPOCH + Duration::from_secs((number + 1) * HOUR);
         let tables = kinds::tables(&args.tables, Kinds::of(&recording, &frames))?;
         let count = frames.len() as u64;
-        let partition =
-            Partition::new(&args.directory, number, &args.host, &tables, opened >= end, count);
+        let host = host(&recording, &frames);
+        let name = match (&args.host, &host.name) {
+            (Some(name), _) => name.clone(),
+            (None, Some(name)) => crate::args::convert::host(String::from_utf8_lossy(name).into())?,
+            // An older version recorded it, most likely here.
+            (None, None) => own_name()?,
+        };
+        let lake = Lake { directory: &args.directory, name: &name, host: &host };
+        let partition = Partition::new(&lake, number, &tables, opened >= end, count);
         if !args.again && partition.is_complete() {
             continue;
         }
@@ -88,6 +96,19 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
         true => Ok(()),
         false => Err(Exit::Partial(Partial::new(lacking, Asked::All, false))),
     }
+}
+
+/// The machine that an hour was recorded on, by its first frame that can be read. So the files of
+/// an hour keep their place if the name changes later in it.
+fn host(recording: &Recording, frames: &[usize]) -> Host {
+    let mut hosts = frames.iter().filter_map(|n| Some(recording.read(*n).ok()?.snapshot.host()));
+    hosts.next().unwrap_or_default()
+}
+
+/// The name of this machine.
+fn own_name() -> Result<String, Exit> {
+    let name = Host::here().name.unwrap_or_default();
+    crate::args::convert::host(String::from_utf8_lossy(&name).into())
 }
 
 /// Messages about the entries that the answers lack in the list of a table.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::DateTime;
 use parquet::file::metadata::ParquetMetaDataReader;
+use taskdiag::Host;
 use taskdiag_face::arrow;
 
 use crate::args::convert::{Table, TableArgs};
@@ -16,6 +17,17 @@ use crate::args::convert::{Table, TableArgs};
 const COMPLETE: &str = "taskdiag.complete";
 const TABLES: &str = "taskdiag.tables";
 const FRAMES: &str = "taskdiag.frames";
+
+/// Where files are written, and whose they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Lake<'a> {
+    /// The directory of all files.
+    pub directory: &'a Path,
+    /// The name of the host in the path.
+    pub name: &'a str,
+    /// The machine that was recorded.
+    pub host: &'a Host,
+}
 
 /// Where the files of an hour go.
 pub struct Partition {
@@ -34,9 +46,8 @@ impl Partition {
     /// recording was opened, so nothing will be added to it. `frames`: how many the recording has
     /// of it.
     pub fn new(
-        lake: &Path,
+        lake: &Lake<'_>,
         hour: u64,
-        host: &str,
         tables: &[TableArgs],
         is_over: bool,
         frames: u64,
@@ -44,17 +55,22 @@ impl Partition {
         // The hours come from the clock of a machine, so they are in the range of the calendar.
         let begin = DateTime::from_timestamp(hour as i64 * 3600, 0).unwrap_or_default();
         let directory = lake
+            .directory
             .join(begin.format("date=%Y-%m-%d/hour=%H").to_string())
-            .join(format!("host={host}"));
+            .join(format!("host={}", lake.name));
         let tables: Vec<Table> = tables.iter().map(|t| t.table).collect();
         let names: Vec<&str> = tables.iter().map(|t| t.name()).collect();
-        let metadata = BTreeMap::from([
+        let mut metadata = BTreeMap::from([
             ("taskdiag.schema", arrow::SCHEMA.to_owned()),
-            ("taskdiag.host", host.to_owned()),
+            ("taskdiag.host", lake.name.to_owned()),
             (COMPLETE, is_over.to_string()),
             (TABLES, names.join(",")),
             (FRAMES, frames.to_string()),
         ]);
+        let of_host = [("taskdiag.kernel", &lake.host.kernel), ("taskdiag.arch", &lake.host.arch)];
+        for (key, text) in of_host {
+            metadata.extend(text.as_ref().map(|t| (key, String::from_utf8_lossy(t).into_owned())));
+        }
         Partition { directory, tasks: tables[0], tables, frames, metadata }
     }
     /// The n-th file of a table, from 0.

@@ -131,7 +131,8 @@ impl Rows {
         if self.had_threads.replace(has_threads).is_some_and(|had| had != has_threads) {
             self.changes.forget();
         }
-        let has_booted = self.changes.begin(&frame.info);
+        let boot_id = frame.snapshot.stream().info().boot_id;
+        let has_booted = self.changes.begin(&frame.info, boot_id);
         if has_booted || self.cx.is_none() {
             // All frames of an hour use one context. The start time of a process is computed from
             // the clocks in it, and would differ a little from frame to frame otherwise.
@@ -149,6 +150,7 @@ impl Rows {
         // the task itself are looked up once.
         let is_own = |c: usize| self.table.set().own().any(|f| f.name == fields[c].name);
         let of_task: Vec<bool> = (0..fields.len()).map(|c| list.is_some() && !is_own(c)).collect();
+        let boot = self.changes.boots();
         let mut last: (Option<u32>, Vec<Value<'static>>) = (None, Vec::new());
         let (table, changes, builder) = (self.table, &mut self.changes, &mut self.builder);
         let (keys, ats, whys) = (&mut self.keys, &mut self.at, &mut self.change);
@@ -171,7 +173,7 @@ impl Rows {
                 Some(Value::Uint(ticks)) => *ticks,
                 _ => 0,
             };
-            let key = table.key(row, start_ticks);
+            let key = Key { boot, ..table.key(row, start_ticks) };
             if let Some(why) = changes.see(key, &values) {
                 push(key, why, &values);
             }

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use taskdiag::Host;
+
 use super::http::Served;
 use super::ledger::{
     Account, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, STATES, SYSTEM, USER, VOLUNTARY, WRITE,
@@ -441,6 +443,23 @@ fn health(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     };
     t.family("taskdiag_build_info", MetricType::Gauge, "The version of taskdiag; the value is 1.");
     t.sample(&[&label("version", env!("CARGO_PKG_VERSION").as_bytes())], 1);
+    t.family(
+        "taskdiag_host_info",
+        MetricType::Gauge,
+        "The machine: its name, kernel, architecture and boot; the value is 1.",
+    );
+    let host = Host::here();
+    let text = |text: Option<Vec<u8>>| text.unwrap_or_default();
+    let boot_id = host.boot_id.map(|id| id.to_string().into_bytes());
+    t.sample(
+        &[
+            &label("nodename", &text(host.name)),
+            &label("release", &text(host.kernel)),
+            &label("machine", &text(host.arch)),
+            &label("boot_id", &text(boot_id)),
+        ],
+        1,
+    );
     t.family("taskdiag_engine_info", MetricType::Gauge, "The engine of each walk; the value is 1.");
     for (engine, walk) in &health.engines {
         t.sample(&[&label("engine", engine.as_bytes()), &label("walk", walk.as_bytes())], 1);

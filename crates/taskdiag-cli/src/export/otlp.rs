@@ -113,10 +113,11 @@ const OF_ONE: &[Metric] = &[
     metric("process_resident_memory_bytes", "process.memory.usage", "By", UpDown),
 ];
 
-/// Families that are left out: the resource has the version and the start, there is no HTTP server,
-/// and those with names of process-exporter repeat others.
-const LEFT_OUT: [&str; 6] = [
+/// Families that are left out: the resource has the version, the host and the start, there is no
+/// HTTP server, and those with names of process-exporter repeat others.
+const LEFT_OUT: [&str; 7] = [
     "taskdiag_build_info",
+    "taskdiag_host_info",
     "taskdiag_http_requests_total",
     "namedprocess_scrape_errors",
     "namedprocess_scrape_procread_errors",

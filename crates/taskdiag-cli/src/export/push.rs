@@ -37,7 +37,8 @@ impl Push {
     }
     /// Sends a request. Returns a warning of the collector, if it has one.
     ///
-    /// # Errors `Exit::Output` if a later push may succeed, because no collector answers or it is
+    /// # Errors
+    /// `Exit::Output` if a later push may succeed, because no collector answers or it is
     /// busy. `Exit::Failed` if the same push would fail again.
     pub fn send(&self, request: &Json) -> Result<Option<String>, Exit> {
         let Collector { url, shown, .. } = &self.collector;

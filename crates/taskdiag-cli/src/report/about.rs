@@ -107,12 +107,11 @@ impl About {
     pub fn write(&self, out: &mut Vec<u8>, snapshot: &Snapshot, cx: &Context, begin: Instant) {
         let stream = snapshot.stream();
         let (info, done) = (stream.info(), stream.done());
-        let system = (!self.is_saved).then(rustix::system::uname);
-        let host = system.as_ref().map(|s| shown(s.nodename().to_bytes()));
-        let kernel = system.as_ref().map(|s| {
-            let (release, machine) = (shown(s.release().to_bytes()), shown(s.machine().to_bytes()));
-            format!("{release} {machine}")
-        });
+        let of = snapshot.host();
+        let host = of.name.as_deref().map(shown);
+        let words: Vec<String> =
+            [&of.kernel, &of.arch].into_iter().flatten().map(|text| shown(text)).collect();
+        let kernel = (!words.is_empty()).then(|| words.join(" "));
         let title = match (&self.title, &host) {
             (Some(title), _) => shown(title.as_bytes()),
             (None, Some(host)) => format!("Processes of {host}"),
@@ -125,6 +124,7 @@ impl About {
             "up_s": info.boottime_ns / 1_000_000_000,
             "host": host,
             "kernel": kernel,
+            "boot_id": of.boot_id.map(|id| id.to_string()),
             "cpus": known(info.ncpus.into()),
             "mem_total": known(info.mem_total_bytes),
             "saved": self.is_saved,

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value as Json, json};
 use taskdiag::field::{Context, Field, Part, Row, TOP, Value};
 use taskdiag::recording::{Frame, FrameInfo, Recording};
-use taskdiag::{Group, Rates, Snapshot};
+use taskdiag::{BootId, Group, Rates, Snapshot};
 
 use super::about::About;
 use super::{chosen, field};
@@ -57,7 +57,7 @@ fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, about: &
     let mut all = Series::default();
     let mut rates = Rates::new();
     let (mut times, mut breaks, mut unread) = (Vec::new(), Vec::new(), 0);
-    let mut before: Option<usize> = None;
+    let mut before: Option<(usize, BootId)> = None;
     for number in &numbers {
         let Ok(Frame { info, snapshot, .. }) = recording.read(*number) else {
             unread += 1;
@@ -65,10 +65,14 @@ fn timeline(recording: &Recording, args: &ReportArgs, shown: &Snapshot, about: &
         };
         // Nothing was recorded for a time between the two, or the machine has booted.
         let has_gap = |n| recording.gap_before(n).is_some() || has_reboot(recording, n);
-        if before.is_some_and(|b| (b + 1..=*number).any(has_gap)) {
+        let boot = snapshot.stream().info().boot_id;
+        let is_other = |(b, old): (usize, BootId)| {
+            old.is_same(&boot) == Some(false) || (b + 1..=*number).any(has_gap)
+        };
+        if before.is_some_and(is_other) {
             breaks.push(times.len());
         }
-        before = Some(*number);
+        before = Some((*number, boot));
         times.push(seconds(info.time));
         rates.update(&snapshot);
         all.add(&snapshot, &rates, times.len() - 1);

@@ -100,7 +100,7 @@ fn room_for_meters(app: &App) -> usize {
     usize::from(app.height).saturating_sub(10) / 3
 }
 
-/// Is there a meter for each CPU? If nobody says so, there is one where there is room for it.
+/// Is there a meter for each CPU? Without a choice, there is one if there is room for it.
 pub fn has_meters(app: &App) -> bool {
     let cpus = app.machine.each.len();
     let fits =
@@ -125,14 +125,16 @@ fn replayed(app: &App, replay: &super::replay::Replay) -> [String; 6] {
     let interval = app.scanner.rates.interval().unwrap_or_default().as_nanos() as f64;
     let used: u64 = (0..app.rows.all).filter_map(rate).sum();
     let used = (interval > 0.0).then(|| format!("{:.1}", used as f64 / interval * 100.0));
+    let host = replay.now().map(taskdiag::Snapshot::host).filter(|host| !host.is_unknown());
     [
         replay.line() + &plays,
         tasks(app, machine),
         format!("CPU % {} of one CPU by these tasks; {}", or_unknown(used), cpus(machine.cpus)),
         format!(
-            "Memory {}; up {}",
+            "Memory {}; up {}{}",
             size(app, machine.memory("MemTotal")),
-            or_unknown(machine.uptime_s.map(uptime))
+            or_unknown(machine.uptime_s.map(uptime)),
+            host.map_or_else(String::new, |host| format!("; {host}"))
         ),
         ended(app),
         shown(app),

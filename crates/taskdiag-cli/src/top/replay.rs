@@ -80,7 +80,9 @@ impl Replay {
         // Threads cannot be compared with processes, and after another boot all tasks are new.
         let is_alike = |old: &Snapshot| {
             let (old, new) = (old.stream(), now.stream());
-            old.strategy() == new.strategy() && old.info().boottime_ns < new.info().boottime_ns
+            old.strategy() == new.strategy()
+                && old.info().boot_id.is_same(&new.info().boot_id) != Some(false)
+                && old.info().boottime_ns < new.info().boottime_ns
         };
         let before = before.filter(is_alike);
         if !is_next || before.is_none() {

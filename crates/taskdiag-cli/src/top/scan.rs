@@ -57,7 +57,7 @@ impl Shape {
     }
 }
 
-/// How long values that change seldom are kept before they are asked again.
+/// How long values that rarely change are kept before they are asked again.
 const KEEP: Duration = Duration::from_secs(5);
 /// The numbers of tasks above which owners and memory of all tasks cost more than two files for
 /// each row on the screen: the first number for /proc, the second for a BPF program that walks the
@@ -256,7 +256,7 @@ impl Scanner {
             .with_text_bytes(ByteLimits::SHORT_TEXT);
         Ok(found(&taskdiag::query_with(&request, self.choice)?))
     }
-    /// Requests the columns that these tasks lack. Values that seldom change are kept for some
+    /// Requests the columns that these tasks lack. Values that rarely change are kept for some
     /// seconds.
     pub fn look(&self, shape: &Shape, tasks: &[u32], details: &mut Details) {
         let Some(frame) = self.frame().filter(|_| !self.is_replay()) else { return };

@@ -11,6 +11,7 @@ mod files_oracle;
 mod foreign;
 mod formats;
 mod generate;
+mod host;
 mod maps;
 mod memory;
 mod memory_oracle;

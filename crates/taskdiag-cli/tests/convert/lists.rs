@@ -500,11 +500,11 @@ fn columns_of_each_table() {
             reader.schema().fields().iter().map(|f| f.name().clone()).collect();
         names.join(",")
     };
-    assert_eq!(names("processes.parquet"), "ts,change,pid,start_ticks,comm,args");
-    assert_eq!(names("sockets.parquet"), "ts,change,pid,start_ticks,fdnum,lport,exe");
+    assert_eq!(names("processes.parquet"), "ts,change,pid,start_ticks,boot_id,comm,args");
+    assert_eq!(names("sockets.parquet"), "ts,change,pid,start_ticks,boot_id,fdnum,lport,exe");
     assert_eq!(
         names("mapped_files.parquet"),
-        "ts,change,pid,start_ticks,device,inode,path,comm,user,unit,container,deleted"
+        "ts,change,pid,start_ticks,boot_id,device,inode,path,comm,user,unit,container,deleted"
     );
     for (options, said) in [
         (&["--tables", "socket"][..], "there is no table 'socket'"),

@@ -17,7 +17,7 @@ use arrow_array::types::{
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use taskdiag::recording::{Options, Writer};
-use taskdiag::wire::{Done, Info, StreamWriter, build};
+use taskdiag::wire::{BootId, Done, Fixed, Info, StreamWriter, build};
 use taskdiag::{Base, Snapshot, Stat, Strategy};
 
 /// 2026-11-22 at 03:10:00 UTC.
@@ -53,6 +53,11 @@ fn snapshot(second: u64, boottime: u64, tasks: &Tasks) -> Snapshot {
     snapshot_of(Strategy::All, second, boottime, tasks)
 }
 
+/// The boot of a frame: the second one is up for less time.
+fn boot_id(boottime: u64) -> BootId {
+    BootId::new([if boottime < 100_000 { 2 } else { 1 }; 16])
+}
+
 /// The recording of threads also has another thread of each process, whose id is larger by 1000.
 fn snapshot_of(strategy: Strategy, second: u64, boottime: u64, tasks: &Tasks) -> Snapshot {
     let mut w = StreamWriter::new();
@@ -63,6 +68,10 @@ fn snapshot_of(strategy: Strategy, second: u64, boottime: u64, tasks: &Tasks) ->
         boottime_ns,
         dump_strategy: strategy as u64,
         clk_tck: 100,
+        boot_id: boot_id(boottime),
+        nodename: Fixed::new(b"recorded-1"),
+        release: Fixed::new(b"6.12.9"),
+        machine: Fixed::new(b"riscv64"),
         ..head
     }));
     for ((pid, start_ticks), (comm, utime_ns)) in tasks {
@@ -208,6 +217,56 @@ fn every_frame_can_be_had_again() {
         assert!(third.iter().any(|r| r.change == name), "{name}");
     }
     assert_eq!(lake.hour(3).metadata().expect("it is there").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn files_are_of_the_host_and_the_boots_that_were_recorded() {
+    let lake = Lake::new();
+    let ran = Command::new(env!("CARGO_BIN_EXE_taskdiag"))
+        .arg("convert")
+        .args([lake.path("recording"), lake.path("lake")])
+        .output()
+        .expect("the program runs");
+    assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(0), String::new()));
+    // Not of the host on which the test runs.
+    let file = lake.path("lake/date=2026-11-22/hour=04/host=recorded-1").join("processes.parquet");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&file).expect("it is there"))
+        .expect("it is a Parquet file");
+    let pairs = reader.metadata().file_metadata().key_value_metadata().expect("it has some");
+    let value = |key: &str| pairs.iter().find(|p| p.key == key).and_then(|p| p.value.as_deref());
+    assert_eq!(value("taskdiag.host"), Some("recorded-1"));
+    assert_eq!(
+        (value("taskdiag.kernel"), value("taskdiag.arch")),
+        (Some("6.12.9"), Some("riscv64"))
+    );
+    // The machine boots at minute 73.
+    let boot = ((BEGIN + 73 * MINUTE) * 1_000_000) as i64;
+    let mut seen = [0, 0];
+    for batch in reader.build().expect("it can be read") {
+        use arrow_array::ArrayAccessor;
+        let batch = batch.expect("it can be read");
+        let column = |name: &str| batch.column_by_name(name).unwrap_or_else(|| panic!("{name}"));
+        let ts = column("ts").as_primitive::<TimestampMicrosecondType>();
+        let ids = column("boot_id").as_dictionary::<Int32Type>();
+        let ids = ids.downcast_dict::<arrow_array::StringArray>().expect("text");
+        let change = column("change").as_dictionary::<Int8Type>();
+        let change = change.downcast_dict::<arrow_array::StringArray>().expect("text");
+        for i in 0..batch.num_rows() {
+            let is_second = ts.value(i) >= boot;
+            // What ended with the first boot is of it.
+            let uptime = if is_second && change.value(i) != "ended" { 0 } else { 100_000 };
+            if change.value(i) != "ended" || ts.value(i) <= boot {
+                assert_eq!(
+                    ids.value(i),
+                    boot_id(uptime).to_string(),
+                    "row {i} {}",
+                    change.value(i)
+                );
+            }
+            seen[usize::from(is_second)] += 1;
+        }
+    }
+    assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
 }
 
 #[test]

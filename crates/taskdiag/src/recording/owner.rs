@@ -27,7 +27,8 @@ fn is_ours(uid: u32) -> bool {
 /// [`Writer::open`](super::Writer::open) calls this, and programs that write other private files
 /// should call it, too.
 ///
-/// # Errors [`Error::Recording`] if a user other than root and this one can, [`Error::Io`] if the
+/// # Errors
+/// [`Error::Recording`] if a user other than root and this one can, [`Error::Io`] if the
 /// directory cannot be read.
 pub fn check_owner(dir: &Path) -> Result<(), Error> {
     let shown = dir.display();
@@ -50,7 +51,8 @@ pub fn check_owner(dir: &Path) -> Result<(), Error> {
 /// Opens a file to read and write, and creates it if it does not exist. `is_new`: it must not
 /// exist.
 ///
-/// # Errors The error of the system. It is also an error if the file is a link, not a regular file,
+/// # Errors
+/// The error of the system. It is also an error if the file is a link, not a regular file,
 /// or belongs to another user. The message has no path.
 pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
     // A pipe that is opened so does not wait for the other end.
@@ -75,7 +77,8 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
 
 /// Opens a file to read.
 ///
-/// # Errors The error of the system, and [`io::ErrorKind::Unsupported`] if it is not a regular
+/// # Errors
+/// The error of the system, and [`io::ErrorKind::Unsupported`] if it is not a regular
 /// file. The message has no directory.
 pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;

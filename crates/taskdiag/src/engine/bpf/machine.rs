@@ -85,7 +85,8 @@ const STEPS_MAX: usize = 1 << 20;
 
 /// Runs a loader to its end and returns its result.
 ///
-/// # Errors If the loader does something unknown. Descriptors that it opened stay open then.
+/// # Errors
+/// If the loader does something unknown. Descriptors that it opened stay open then.
 pub fn run(insns: &[u8], memory: &mut LoaderMemory<'_>, host: &mut impl Host) -> io::Result<i64> {
     let strange = || io::Error::other("an unknown kind of loader");
     let mut r = [0u64; 11];

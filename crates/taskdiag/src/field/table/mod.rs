@@ -50,6 +50,7 @@ mod cred;
 mod fds;
 mod files;
 pub mod grouped;
+mod host;
 mod identity;
 mod limits;
 mod maps;
@@ -82,6 +83,7 @@ pub static TABLES: &[&[Field]] = &[
     fds::FIELDS,
     tags::FIELDS,
     places::FIELDS,
+    host::FIELDS,
 ];
 
 /// Rows of memory mappings.

@@ -1,0 +1,40 @@
+//! The machine that the answer is of. Each row has the same value, so that rows of answers of many
+//! machines can be distinguished after they were put together.
+
+use std::borrow::Cow;
+
+use taskdiag_wire::{Fixed, Groups};
+
+use super::super::*;
+
+fn text<const N: usize>(text: &Fixed<N>) -> Value<'static> {
+    match text.get() {
+        Some(text) => Value::Bytes { data: Cow::Owned(text.to_vec()), cut: false },
+        None => Value::UNKNOWN,
+    }
+}
+
+fn boot_id(cx: &Context, _: &Row<'_>) -> Value<'static> {
+    match cx.info.boot_id.get() {
+        Some(_) => {
+            let data = Cow::Owned(cx.info.boot_id.to_string().into_bytes());
+            Value::Bytes { data, cut: false }
+        }
+        None => Value::UNKNOWN,
+    }
+}
+
+pub const FIELDS: &[Field] = &[
+    row!("host" "HOST" 16 Left [] Text None Plain, "uname(2) nodename",
+        "Name of the host that the answer is of", {"nodename" "NODENAME"},
+        |cx, _| text(&cx.info.nodename)),
+    row!("boot_id" "BOOT_ID" 36 Left [] Text None Plain, "/proc/sys/kernel/random/boot_id",
+        "Id of the boot that the answer is of; with pid and start_ticks, it identifies a process for ever", {},
+        boot_id),
+    row!("kernel" "KERNEL" 16 Left [] Text None Plain, "uname(2) release",
+        "Release of the kernel that the answer is of", {"release" "RELEASE"},
+        |cx, _| text(&cx.info.release)),
+    row!("arch" "ARCH" 7 Left [] Text None Plain, "uname(2) machine",
+        "Architecture of the machine that the answer is of", {},
+        |cx, _| text(&cx.info.machine)),
+];
