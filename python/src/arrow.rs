@@ -191,7 +191,7 @@ impl Array {
             buffers,
             children: children.into_iter().map(|c| Box::into_raw(Box::new(c))).collect(),
         }));
-        // SAFETY: it was just made, and nobody else has it.
+        // SAFETY: it was just made, and has no other owner.
         let o = unsafe { &mut *owned };
         Array {
             length: length as i64,

@@ -59,8 +59,8 @@ impl Units {
     pub fn form_on_screen(self) -> TextForm {
         self.form().unwrap_or(TextForm::Human)
     }
-    /// The form of a column on a screen, where people look, so sizes have a letter if nobody says
-    /// otherwise.
+    /// The form of a column on a screen. Without a choice, sizes have a letter, because people read
+    /// it.
     #[cfg(feature = "top")]
     pub fn of_screen(self, column: &Column) -> TextForm {
         let is_size = column.field.unit == Unit::Bytes
@@ -121,7 +121,7 @@ fn default() -> Result<Units, Exit> {
     })
 }
 
-/// What a file says of units; `None` if it is not there, or says nothing of them.
+/// The units chosen in a file. `None` if it does not exist, or does not choose them.
 fn said_in(path: &Path) -> Result<Option<Units>, Exit> {
     let wrong = |why: &str| Exit::Usage(format!("{}: {why}", shown(path)));
     let Some(text) = config::text(path).map_err(|why| wrong(&why))? else { return Ok(None) };

@@ -196,7 +196,7 @@ pub unsafe extern "C" fn procps_pids_reset(
     let Some(real) = real() else { return -libc::ENOSYS };
     // SAFETY: the arguments are those of the caller.
     let done = unsafe { (real.reset)(theirs(info), numbers, len) };
-    // SAFETY: the caller says that nobody else uses it.
+    // SAFETY: the caller promises that it has no other user.
     if let (0, Some(context)) = (done, unsafe { ours(info) }) {
         // SAFETY: the real library has read as many.
         if let Some(items) = unsafe { items(numbers, len, context.version.abi()) } {

@@ -157,7 +157,7 @@ macro_rules! record {
         plain_by_zerocopy!($name);
         known!($name, $c, $least; $($f: $t,)* $($g: $gt,)*);
         impl $name {
-            /// What the C compiler must agree with.
+            /// Facts that the C compiler must confirm.
             pub const C: CStruct = CStruct {
                 name: $c,
                 size: size_of::<$name>(),

@@ -12,10 +12,10 @@ use taskdiag_face::tables::Kind;
 pub struct Table {
     /// Its name in osquery, which reserves names such as `processes` for itself.
     pub name: &'static str,
-    /// What the rows are.
+    /// The kind of the rows.
     pub kind: Kind,
-    /// Names of the library's columns, with blanks between them. A table has at most 63. For
-    /// further columns, osquery cannot say which ones a query needs, and would request all of them.
+    /// Names of the library's columns, with blanks between them. A table has at most 63. osquery
+    /// could not pass on whether a query needs further columns, and would request all of them.
     pub columns: &'static str,
 }
 

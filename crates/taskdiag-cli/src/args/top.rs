@@ -53,7 +53,7 @@ pub struct TopArgs {
     pub arguments: bool,
     /// Show a meter for each CPU?
     pub per_cpu: bool,
-    /// Whether anything that is lacking is a failure, with `once`.
+    /// Whether any missing data is a failure, with `once`.
     pub strict: bool,
     /// Text or JSON, if printed.
     pub form: Form,

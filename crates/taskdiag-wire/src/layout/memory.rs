@@ -155,7 +155,7 @@ record! {
         private_dirty_bytes: u64,
         /// Marked as accessed.
         referenced_bytes: u64,
-        /// Not of any file.
+        /// Mappings of no file.
         anonymous_bytes: u64,
         /// Merged by KSM.
         ksm_bytes: u64,

@@ -116,7 +116,7 @@ pub enum Value<'a> {
     Args {
         /// The bytes, without the NUL that ends the last one.
         data: Cow<'a, [u8]>,
-        /// Is it only the beginning?
+        /// Whether only the start of the value is there.
         cut: bool,
     },
     /// A uid that is shown as a name.

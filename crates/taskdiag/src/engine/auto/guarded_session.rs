@@ -261,7 +261,7 @@ mod tests {
         assert!(!ours.is_whole() && theirs.is_whole());
         drop(ours);
         assert_eq!(Identity::of(fd), Identity::of(other), "it was closed");
-        // SAFETY: it is the one that was made above.
+        // SAFETY: it is the descriptor that was made above.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
 

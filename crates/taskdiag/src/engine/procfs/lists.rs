@@ -100,7 +100,7 @@ impl FileLists {
         let files = self.files.0.len() * size_of::<Fd>();
         files + sockets + size_of_val(&self.details[..]) + self.text.len()
     }
-    /// Is no space left, out of this much?
+    /// Whether the space for this many bytes is used up.
     pub(super) fn is_full(&self, room: usize) -> bool {
         self.files.0.len() >= LIST_LEAST && self.bytes() >= room
     }

@@ -153,7 +153,7 @@ fn queues(socket: &OwnedFd, protocol: i32) -> Option<(u32, u32)> {
     // third.
     let mut memory = [0u32; 9];
     let mut len = size_of_val(&memory) as libc::socklen_t;
-    // SAFETY: there is room for as many bytes as it says.
+    // SAFETY: there is room for the size that is given.
     let r = unsafe {
         let to = memory.as_mut_ptr().cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, to, &raw mut len)
