@@ -24,7 +24,7 @@ fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
     match (list, member) {
         // In smaps, which is read for VMA_STAT only.
         ("task_diag_vma", "flags") => true,
-        // No list of the kernel has them, only their protocol's name.
+        // The kernel lists no such sockets. Only the name of their protocol is known.
         ("task_diag_socket", "netns" | "protocol" | "state" | "type")
             if is("family", libc::AF_VSOCK) || is("family", libc::AF_XDP) =>
         {

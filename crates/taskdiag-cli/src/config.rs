@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
         },
         Err(_) => {
             let (said, end) = aside::ask(|to| {
-                // The first byte says what the others are.
+                // The first byte determines the meaning of the others.
                 let (kind, bytes) = match content(opened(path)?) {
                     Ok(bytes) => (b'+', bytes),
                     Err(Refused::Foreign(uid)) => (b'u', uid.to_ne_bytes().to_vec()),

@@ -443,7 +443,7 @@ mod tests {
             often[14].as_ref().is_some_and(|w| w.contains("processor time for 30 s")),
             "{often:?}"
         );
-        // It can run at some of the looks.
+        // At some of the checks it can run.
         assert!(look(&[true, false].repeat(8)[..15]).last().is_some_and(Option::is_some));
     }
 }

@@ -24,8 +24,8 @@
  *   trace_other    the same for tracees that are another process's children
  *
  * Each N of a case has a parent process of its own, whose idle children sleep in
- * pause(2). These parents measure by turns, a few rounds at a time, so that what
- * disturbs the machine for a while disturbs a few rounds of every N, not one N.
+ * pause(2). These parents measure by turns, a few rounds at a time, so that a
+ * disturbance of the machine affects a few rounds of every N, and not all of one N.
  * A case has one processor, and a tracer runs as SCHED_FIFO if it may. Otherwise, whether a child
  * runs next to its parent and stops before or after wait() has gone to sleep would change from time
  * to time, and these cases have different costs.

@@ -147,7 +147,7 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
     // The user who recorded it had no right to see them.
     lacks.extend(unread.iter().map(|(reason, count)| Lack {
         line: format!(
-            "the {list} of a process could not be read {count} times ({reason}): the table {name} has what was known of them before"
+            "the {list} of a process could not be read {count} times ({reason}): the table {name} keeps their earlier rows"
         ),
         from: Asked::Named,
     }));

@@ -3,7 +3,7 @@
 use super::common::{Saved, Task, machine, parts, run, taskdiag};
 use taskdiag::Group;
 
-/// The pids that are left of the small machine.
+/// The pids of the small machine that pass the filter.
 fn pids(expression: &str) -> (i32, Vec<u32>, String) {
     let saved = Saved::tasks(&machine());
     let (code, out, err) = saved.ps(&["-o", "pid=", "--where", expression]);
