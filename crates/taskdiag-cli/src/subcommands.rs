@@ -110,7 +110,9 @@ const STAND_INS: &[(&str, StandIn)] = &[
 
 /// The whole command line.
 pub fn command() -> Command {
+    let all: Vec<Command> = SUBCOMMANDS.iter().map(|s| (s.command)()).collect();
     Command::new("taskdiag")
+        .help_template(template(&all))
         .version(env!("CARGO_PKG_VERSION"))
         .long_version(args::version::LONG)
         .about(
@@ -127,7 +129,42 @@ pub fn command() -> Command {
         .max_term_width(table::HELP_WIDTH)
         .arg_required_else_help(true)
         .subcommand_required(true)
-        .subcommands(SUBCOMMANDS.iter().map(|s| (s.command)()))
+        .subcommands(all)
+}
+
+/// The commands in the groups of the help, by what they are for.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("Look", &["ps", "tree", "top", "files", "maps", "memory"]),
+    ("Keep and send", &["record", "dump", "report", "export", "convert"]),
+    ("Find out", &["fields", "engines", "wait"]),
+    ("Make procps faster", &["run", "dropin"]),
+    ("Set up", &["completions", "man", "help"]),
+];
+
+/// The layout of the help of the program. A heading begins with one blank and a command with two,
+/// so that the list stays one paragraph.
+fn template(all: &[Command]) -> String {
+    let mut list = String::new();
+    for (room, names) in ROOMS {
+        list.push_str(&format!(" {room}:\n"));
+        for name in *names {
+            let command = all.iter().find(|c| c.get_name() == *name);
+            let about = command.and_then(|c| c.get_about()).map(ToString::to_string);
+            match about {
+                Some(about) => list.push_str(&format!("  {name:<12} {about}\n")),
+                None if *name == "help" => {
+                    list.push_str("  help         Print this message, or the help of a command\n");
+                }
+                // This build is without it.
+                None => {}
+            }
+        }
+    }
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\nCommands:\n{list}\nOptions:\n{{options}}\n      \
+         --as <TOOL>  Print just what ps, pmap, pstree or lsof prints,\n                   as in 'taskdiag --as ps \
+         aux'{{after-help}}"
+    )
 }
 
 /// Parse the whole command line.
@@ -195,5 +232,21 @@ mod tests {
     fn a_word_after_two_dashes_is_no_subcommand() {
         let typed = ["taskdiag", "--", "ps"].map(OsString::from);
         assert!(matches!(parse(&typed), Err(Exit::Clap(_))));
+    }
+
+    #[test]
+    fn the_help_lists_each_command_once_in_80_columns() {
+        let help = command().render_help().to_string();
+        let shown = command()
+            .get_subcommands()
+            .filter(|c| !c.is_hide_set())
+            .map(|c| c.get_name().to_owned())
+            .collect::<Vec<_>>();
+        assert!(shown.len() > 10);
+        let list = help.split("Commands:").nth(1).expect("it has a list");
+        for name in shown {
+            assert_eq!(help.matches(&format!("\n  {name} ")).count(), 1, "{name}\n{help}");
+        }
+        assert!(list.lines().all(|l| l.len() <= 80) && help.contains("--as <TOOL>"), "{help}");
     }
 }

@@ -40,7 +40,7 @@ has threads only with --strategy all-thread, and its times and counts are then t
 /// The options.
 pub fn command() -> Command {
     Command::new("dump")
-        .about("Save all about the processes, to show it later or on another machine")
+        .about("Save one answer, to show it later or on another machine")
         .before_help(INTRO)
         .help_template(super::table::TEMPLATE)
         .arg(

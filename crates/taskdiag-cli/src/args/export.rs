@@ -1,6 +1,6 @@
 //! The options of `taskdiag export`.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -245,6 +245,17 @@ pub fn command() -> Command {
         .after_help(exit::examples(EXAMPLES))
 }
 
+/// The addresses to try. A port alone, as in `:9256`, means all addresses of the machine, as for
+/// other exporters.
+fn addresses(text: &str) -> std::io::Result<Vec<SocketAddr>> {
+    match text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()) {
+        Some(port) => {
+            Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()])
+        }
+        None => Ok(text.to_socket_addrs()?.collect()),
+    }
+}
+
 impl ExportArgs {
     /// From parsed options.
     ///
@@ -268,8 +279,7 @@ impl ExportArgs {
                         "--listen {address}: {why}; write ADDRESS:PORT, such as {LISTEN}"
                     ))
                 };
-                let all = address.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
-                To::Listen(all.collect())
+                To::Listen(addresses(address).map_err(|e| wrong(e.to_string()))?)
             }
         };
         let names: Vec<&String> = m.get_many::<String>("families").into_iter().flatten().collect();

@@ -109,7 +109,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// The options.
 pub fn command() -> Command {
     let selected = Command::new("files")
-        .about("Show open files, as lsof does: all, or those that meet a condition")
+        .about("Show open files and sockets, as lsof does")
         .before_help(INTRO)
         .help_template(table::TEMPLATE)
         .override_usage("taskdiag files [OPTIONS] [FILE...]")

@@ -47,7 +47,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 pub fn command() -> Command {
     table::options(
         Command::new("maps")
-            .about("Show memory mappings, as pmap does, of one process, several or all")
+            .about("Show memory mappings, as pmap does")
             .override_usage("taskdiag maps [OPTIONS] [PID...]"),
     )
     .next_help_heading("Selection")

@@ -32,7 +32,7 @@ shared pages in full. For USS and PSS the kernel walks over all pages of a proce
 pub fn command() -> Command {
     table::options(
         Command::new("memory")
-            .about("Show what processes have in memory and in swap, the largest first")
+            .about("Show memory and swap of processes, the largest first")
             .before_help(INTRO)
             .help_template(table::TEMPLATE)
             .override_usage("taskdiag memory [OPTIONS] [PID...]"),

@@ -97,7 +97,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// [`procps::parse`] reads them. clap only reads taskdiag's own options, [`OWN`].
 pub fn command() -> Command {
     Command::new("ps")
-        .about("Show processes or threads, as ps does: all, or those that meet a condition")
+        .about("Show processes or threads, as ps does")
         .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...] [WORD...]")
         .args_override_self(true)
         .next_help_heading("Selection")

@@ -27,6 +27,8 @@ pub struct RecordArgs {
     pub max_size: NonZeroU64,
     /// `max_size` removes no answers younger than this.
     pub keep_at_least: Duration,
+    /// Print what the recording holds, and record nothing?
+    pub show: bool,
     /// Threads rather than processes?
     pub threads: bool,
     /// The groups.
@@ -57,12 +59,13 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("sudo taskdiag record /var/lib/taskdiag", "keep the last 7 days"),
     ("sudo taskdiag ps --from /var/lib/taskdiag --at 03:10", "show the processes of that time"),
     ("taskdiag record --every 1s --keep 1d recording", "record every second"),
+    ("sudo taskdiag record --show /var/lib/taskdiag", "from when to when is it, and with what?"),
 ];
 
 /// The options.
 pub fn command() -> Command {
     Command::new("record")
-        .about("Record all processes every few seconds, to look at any moment later")
+        .about("Record processes, to look at any moment later")
         .before_help(INTRO)
         .help_template(table::TEMPLATE)
         .arg(
@@ -131,6 +134,10 @@ pub fn command() -> Command {
                 .value_parser(clap::value_parser!(u32).range(1..))
                 .help("End after N answers; without this, SIGTERM or Ctrl-C ends it"),
         )
+        .arg(
+            table::flag("show", "Print what DIR holds, from when to when and with which gaps, and record nothing")
+                .conflicts_with_all(["threads", "groups", "format", "count"]),
+        )
         .arg(engine())
         .args(PageLimits::options())
         .after_help(exit::examples(EXAMPLES))
@@ -182,6 +189,7 @@ impl RecordArgs {
             keep,
             keep_at_least: keep_at_least.unwrap_or(keep / KEEP_AT_LEAST),
             max_size: m.get_one::<NonZeroU64>("max-size").copied().expect("it has a default"),
+            show: m.get_flag("show"),
             threads: m.get_flag("threads"),
             groups,
             count: m.get_one::<u32>("count").copied(),

@@ -43,7 +43,7 @@ The page has the arguments of processes, which may hold passwords. --no-args lea
 /// The options.
 pub fn command() -> Command {
     Command::new("report")
-        .about("Make a page of HTML about all processes, to look at later or elsewhere")
+        .about("Make a page of HTML about all processes")
         .before_help(INTRO)
         .help_template(table::TEMPLATE)
         .args_override_self(true)

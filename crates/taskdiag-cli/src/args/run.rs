@@ -9,7 +9,7 @@ use crate::exit::{self, Exit};
 /// The program and its arguments.
 pub fn command() -> Command {
     Command::new("run")
-        .about("Run ps, top, pgrep or another program of procps, unmodified and faster")
+        .about("Run ps, top or another program of procps, unmodified and faster")
         .before_help(
             "The program and its output do not change: a library is loaded before its libproc2, which \
              gets the processes from taskdiag. Programs that it starts use the library, too. With TASKDIAG_STATS=1 in the \

@@ -85,7 +85,8 @@ pub fn filter() -> Arg {
 }
 
 /// The conditions for rows of this set, joined by "and": the expressions of `--where`, and one for
-/// each word, which the name or the arguments of the task must have.
+/// each word, which the name or the arguments of the task must have. The arguments of this process
+/// have what is looked for, so an expression about arguments leaves it out, as pgrep does.
 pub fn filter_from(
     m: &ArgMatches,
     set: &'static Set,
@@ -95,7 +96,13 @@ pub fn filter_from(
     let is_given = |id: &&str| matches!(m.try_get_one::<PathBuf>(id), Ok(Some(_)));
     let own = || (!["from", "replay"].iter().any(is_given)).then(std::process::id);
     let expressions = m.get_many::<String>("where").into_iter().flatten();
-    let filters = expressions.map(|text| Filter::parse(set, text));
+    let filters = expressions.map(|text| {
+        let filter = Filter::parse(set, text)?;
+        match own().filter(|_| filter.fields().any(|f| f.name == "args")) {
+            Some(pid) => Ok(filter.and(Filter::parse(set, &format!("pid != {pid}"))?)),
+            None => Ok(filter),
+        }
+    });
     let words = words.iter().map(|word| Filter::word(set, word, own()));
     let all = filters.chain(words).collect::<Result<Vec<_>, _>>().map_err(Exit::Where)?;
     Ok(all.into_iter().reduce(Filter::and))
@@ -285,7 +292,9 @@ pub fn forms() -> [Arg; 5] {
                 true => "Print an Apache Arrow IPC stream",
                 false => "Print an Apache Arrow IPC stream; this build has been made without it",
             },
-        ),
+        )
+        // Help is about what works here; the error says what to do.
+        .hide(!cfg!(feature = "arrow")),
         Arg::new("parquet")
             .long("parquet")
             .value_name("FILE")
@@ -296,7 +305,8 @@ pub fn forms() -> [Arg; 5] {
                     "Write an Apache Parquet file, which only you may read; - is standard output"
                 }
                 false => "Write an Apache Parquet file; this build has been made without it",
-            }),
+            })
+            .hide(!cfg!(feature = "arrow")),
     ]
     .map(one)
 }

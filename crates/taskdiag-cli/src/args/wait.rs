@@ -24,7 +24,7 @@ pub struct WaitArgs {
 /// The options.
 pub fn command() -> Command {
     Command::new("wait")
-        .about("Wait until processes end, children or not, and show how they ended")
+        .about("Wait until processes end, and show how they ended")
         .before_help(
             "The processes need not be children of this shell. A process that ends costs the same however many are waited \
              for, and a later process with the same pid is not mistaken for it.",

@@ -152,7 +152,7 @@ impl MachineFacts {
 /// The options.
 pub fn command() -> Command {
     Command::new("engines")
-        .about("Show which source (BPF, /proc, service) is used for which values on this machine, and why")
+        .about("Show which source (BPF, /proc, service) is used here, and why")
         .arg(args::json())
         .after_help(exit::examples(&[
             ("taskdiag engines", "show why BPF is used here, or not"),

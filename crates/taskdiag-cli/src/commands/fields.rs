@@ -30,7 +30,7 @@ list has a column of the same name.";
 /// The options.
 pub fn command() -> Command {
     Command::new("fields")
-        .about("List all columns, with their groups, unit, type, names and source")
+        .about("List all columns, with their unit, type, names and source")
         .arg(args::json())
         .arg(
             Arg::new("word")

@@ -14,10 +14,15 @@ use taskdiag::{Error, Session, Watch};
 use crate::args::record::RecordArgs;
 use crate::exit::{Exit, say};
 use crate::interrupt;
+use crate::moment;
+use crate::output::Sink;
 use crate::recorded;
 
 /// Run it.
 pub fn run(args: &RecordArgs) -> Result<(), Exit> {
+    if args.show {
+        return show(args);
+    }
     let mut options = Options::new(args.every);
     (options.keep, options.max_bytes) = (Some(args.keep), Some(args.max_size.get()));
     options.keep_at_least = Some(args.keep_at_least);
@@ -58,6 +63,60 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
             return Ok(());
         }
     }
+}
+
+/// The longest list of gaps that is printed.
+const GAPS: usize = 10;
+
+/// Prints what a recording holds.
+fn show(args: &RecordArgs) -> Result<(), Exit> {
+    let recording = recorded::open(&args.dir)?;
+    let infos = || recording.infos();
+    let (Some(first), Some(last)) = (recording.info(0), recording.info(recording.len() - 1)) else {
+        return Err(Exit::NoMatch);
+    };
+    let newest = recording.read(recording.len() - 1).ok();
+    let stream = newest.as_ref().map(|frame| frame.snapshot.stream());
+    let tasks = || infos().map(|i| i.tasks);
+    let (least, most) = (tasks().min().unwrap_or(0), tasks().max().unwrap_or(0));
+    let what = match stream.map(|s| s.strategy().is_threads()) {
+        Some(true) => "threads",
+        Some(false) => "processes",
+        None => "tasks",
+    };
+    let bytes: u64 = infos().map(|i| i.stored_bytes).fold(0, u64::saturating_add);
+    let groups: Vec<&str> =
+        stream.map(|s| s.asked().iter().map(|g| g.name()).collect()).unwrap_or_default();
+    let gaps: Vec<(usize, Duration)> =
+        (1..recording.len()).filter_map(|n| Some((n, recording.gap_before(n)?))).collect();
+    let mut sink = Sink::stdout();
+    let mut line = |key: &str, value: String| {
+        sink.buf().extend_from_slice(format!("{key:<8} {value}\n").as_bytes());
+    };
+    line("from", moment::zoned(first.time));
+    line("to", moment::zoned(last.time));
+    line("answers", format!("{}, the last ones every {:?}", recording.len(), last.every));
+    line("tasks", format!("{least} to {most} {what} in an answer"));
+    line("size", format!("{} kB", bytes.div_ceil(1000)));
+    if !groups.is_empty() {
+        line("groups", groups.join(" "));
+    }
+    match gaps.is_empty() {
+        true => line("gaps", String::from("none")),
+        false => line("gaps", gaps.len().to_string()),
+    }
+    let mut longest = gaps;
+    longest.sort_by_key(|(_, gap)| std::cmp::Reverse(*gap));
+    for (n, gap) in longest.iter().take(GAPS) {
+        if let Some(info) = recording.info(*n) {
+            line("", format!("{} up to {}", moment::length(*gap), moment::shown(info.time)));
+        }
+    }
+    if longest.len() > GAPS {
+        line("", format!("and {} shorter ones", longest.len() - GAPS));
+    }
+    sink.finish()?;
+    Ok(())
 }
 
 enum Frame {

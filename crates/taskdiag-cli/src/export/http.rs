@@ -434,7 +434,14 @@ fn answer(request: &Request, page: &mut Page<'_>, served: &Served) -> Reply {
             body: INDEX.as_bytes().into(),
             head_only: false,
         },
-        _ => Reply::error(404, "there is only /metrics"),
+        // As Prometheus' own programs have them, for probes of systems that restart what is ill.
+        "/-/healthy" | "/-/ready" => Reply {
+            code: 200,
+            content_type: "text/plain; charset=utf-8".into(),
+            body: b"OK\n"[..].into(),
+            head_only: false,
+        },
+        _ => Reply::error(404, "there are only /metrics, /-/healthy and /-/ready"),
     };
     Reply { head_only: request.head_only, ..reply }
 }
@@ -496,6 +503,16 @@ mod tests {
             "localhost:123456",
         ] {
             assert!(!is_own_name(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn probes_are_answered_without_a_walk() {
+        let mut page = |_: Format, _: &Served| -> Result<Rc<[u8]>, String> { panic!("no walk") };
+        for (path, code) in [("/-/healthy", 200), ("/-/ready", 200), ("/healthy", 404)] {
+            let request =
+                Request { path: path.into(), head_only: false, format: Format::Prometheus };
+            assert_eq!(answer(&request, &mut page, &Served::default()).code, code, "{path}");
         }
     }
 

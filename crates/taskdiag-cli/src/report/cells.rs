@@ -140,7 +140,8 @@ pub fn columns(out: &mut Vec<u8>, columns: &[Column]) {
         };
         let head = serde_json::json!({
             "name": c.field.name,
-            "head": c.header,
+            // Beside the arguments, which have the same header.
+            "head": if c.field.name == "comm" { "NAME" } else { c.header.as_str() },
             "kind": kind,
             "unit": c.field.unit.name(),
             "help": c.field.help,

@@ -25,8 +25,8 @@ const SCRIPT: &str = concat!(
 );
 
 /// The hashes of the style and the script that the policy allows. A test checks them.
-const STYLE_HASH: &str = "sha256-rgNsCaJaJmtoxPds2O0bXM9gHgzKzenfo5jYiwQGK6w=";
-const SCRIPT_HASH: &str = "sha256-xsUVDZcYzLehAGGqbO09bN27hwBpTe7Sxuwp0HhKWGw=";
+const STYLE_HASH: &str = "sha256-Q0YsTWareyv5TUq1fG8Ux7vBWTQ3nF92Wx9Bt1E5RNQ=";
+const SCRIPT_HASH: &str = "sha256-qLd+iR03qE8AbqEwf3D4BmBjRq8e2qPXdiUE3RhBux8=";
 
 /// The page with this data, which is JSON.
 pub fn page(data: &[u8]) -> Vec<u8> {

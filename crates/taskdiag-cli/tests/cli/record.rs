@@ -478,3 +478,26 @@ fn a_time_that_stays_is_not_longer_than_all_that_is_kept() {
     let (code, _, err) = parts(&run(&small));
     assert!(code == 4 && err.contains("raise --max-size, or lower --keep-at-least"), "{err}");
 }
+
+#[test]
+fn a_recording_says_what_it_holds() {
+    let replayed = Replayed::new();
+    let path = replayed.path();
+    let path = path.to_str().expect("a plain path");
+    let o = taskdiag().args(["record", "--show", path]).env("TZ", "UTC").output().expect("it runs");
+    let (code, out, err) = parts(&o);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for line in [
+        "from     2026-01-01 12:00:00 UTC",
+        "to       2026-01-01 12:10:00 UTC",
+        "answers  5, the last ones every 10s",
+        "gaps     1",
+        "         9 min up to 2026-01-01 12:10:00",
+    ] {
+        assert!(out.lines().any(|l| l == line), "{line}:\n{out}");
+    }
+    assert!(out.contains("\ngroups   base "), "{out}");
+    let (code, _, err) = parts(&run(&["record", "--show", "/no/such/directory"]));
+    assert_eq!(code, 4, "{err}");
+    assert!(!std::path::Path::new("/no/such/directory").exists());
+}

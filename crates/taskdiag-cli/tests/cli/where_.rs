@@ -31,6 +31,24 @@ fn processes() {
     assert_eq!(pids("comm == nosuch"), (1, vec![], String::new()));
 }
 
+/// The word is in its own arguments only.
+#[test]
+fn an_expression_about_arguments_leaves_out_this_program() {
+    let word = format!("word-of-{}", std::process::id());
+    let (code, out, _) = parts(&run(&["ps", "-o", "pid=", "--where", &format!("args ~ '{word}'")]));
+    assert_eq!((code, out.as_str()), (1, ""));
+    let mut shell = std::process::Command::new("sh")
+        .args(["-c", "read line", &word])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let condition = format!("args ~ '{word}' and comm == sh");
+    let (code, out, err) = parts(&run(&["ps", "-o", "pid=", "--where", &condition]));
+    let (id, _) = (shell.id(), shell.kill());
+    shell.wait().unwrap();
+    assert_eq!((code, out.trim()), (0, id.to_string().as_str()), "{err}");
+}
+
 #[test]
 fn where_combines_with_other_selections() {
     let saved = Saved::tasks(&machine());

@@ -42,14 +42,17 @@ function chart(c, t) {
   const said = el("p", { className: "note" });
   const at = (n) => {
     c.lines.forEach((l, k) => { cells[k].textContent = measured(c.unit, l.values[n]); });
-    said.textContent = `${date(t.times[n])}; the scale ends at ${measured(c.unit, most)}`;
+    said.textContent = date(t.times[n]);
     const part = t.times.length > 1 ? (t.times[n] - t.times[0]) / (t.times[t.times.length - 1] - t.times[0]) : 0.5;
     ["x1", "x2"].forEach((x) => mark.setAttribute(x, part * SIZE.w));
   };
   const slider = el("input", { type: "range", min: 0, max: t.times.length - 1, value: t.times.length - 1, "aria-label": "Moment of " + c.title });
   slider.addEventListener("input", () => at(Number(slider.value)));
   at(t.times.length - 1);
-  return el("div", { className: "card chart" }, el("h3", { textContent: c.title }), picture, slider, said, el("table", {}, el("tbody", {}, ...rows)));
+  return el("div", { className: "card chart" }, el("h3", { textContent: c.title }),
+    el("p", { className: "axis", textContent: measured(c.unit, most) }), picture,
+    el("p", { className: "axis" }, el("span", { textContent: date(t.times[0]) }), el("span", { textContent: date(t.times[t.times.length - 1]) })),
+    slider, said, el("table", {}, el("tbody", {}, ...rows)));
 }
 
 function timeline(t) {
