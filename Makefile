@@ -221,7 +221,7 @@ release-check: ## make the release twice and compare; takes as long as two build
 
 # Files that complement the program: a dashboard, alerts, and units that convert recordings.
 EXAMPLES = $(PREFIX)/share/doc/taskdiag/examples
-EXAMPLE_FILES := contrib/grafana contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer
+EXAMPLE_FILES := contrib/grafana contrib/kubernetes contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer
 
 # If a user ran `make build` first, root builds nothing. Man page and completions come from the
 # program's own tables.

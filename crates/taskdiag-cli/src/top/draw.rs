@@ -289,7 +289,7 @@ fn over(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) -> Option<Positi
         }
         Mode::Confirm(target, action) => {
             let whom = match app.marks.len() {
-                0 => target.to_string(),
+                0 | 1 => target.to_string(),
                 n => format!("these {n} tasks"),
             };
             let what = match action {

@@ -143,3 +143,20 @@ fn the_version_names_commit_features_and_engines() {
     }
     assert_eq!(parts(&run(&["-V"])).1.lines().count(), 1);
 }
+
+#[cfg(feature = "export")]
+#[test]
+fn the_manifest_for_kubernetes_has_options_that_exist() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/kubernetes/taskdiag.yaml");
+    let text = std::fs::read_to_string(path).expect("the manifest");
+    let line = text.lines().find_map(|l| l.trim().strip_prefix("args: [")).expect("arguments");
+    let words = line.trim_end_matches(']').split(", ").map(|w| w.trim_matches('"'));
+    // It ends after one answer instead of listening.
+    let args: Vec<&str> = words.filter(|w| !["--listen", ":9256"].contains(w)).collect();
+    assert_eq!(args.len() + 2, line.split(", ").count(), "{line}");
+    let (code, out, err) = parts(&run(&[&args[..], &["--once"]].concat()));
+    assert!(code == 0 && out.contains("taskdiag_container_processes"), "{code}: {err}");
+    for path in ["/-/healthy", "/-/ready"] {
+        assert!(text.contains(&format!("path: {path},")), "{path}");
+    }
+}
