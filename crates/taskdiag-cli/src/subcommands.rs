@@ -63,7 +63,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     row!("ps", args::ps::command, typed args::ps::parse, crate::ps::run),
     row!("maps", args::maps::command, typed maps, crate::maps::run),
     row!("memory", args::memory::command, matches args::memory::MemoryArgs::from_matches, crate::memory::run),
-    row!("files", args::files::command, typed args::files::parse, crate::files::run),
+    row!("files", crate::files::args::command, typed crate::files::args::parse, crate::files::run),
     row!("tree", args::tree::command, matches args::tree::TreeArgs::from_matches, crate::tree::run),
     #[cfg(feature = "top")]
     row!("top", args::top::command, matches args::top::TopArgs::from_matches, crate::top::run),
@@ -103,7 +103,7 @@ const STAND_INS: &[(&str, StandIn)] = &[
         Ok(Job::new(move || crate::tree::run(&args)))
     }),
     ("lsof", |typed| {
-        let args = args::files::FilesArgs::strict(typed)?;
+        let args = crate::files::FilesArgs::strict(typed)?;
         Ok(Job::new(move || crate::files::run(&args)))
     }),
 ];

@@ -1,16 +1,13 @@
 //! Arguments: one clap definition for each command. The parser, `--help`, the man page and the
 //! completions are all made from it.
 
-pub mod as_lsof;
 #[cfg(all(feature = "arrow", feature = "record"))]
 pub mod convert;
 pub mod dropin;
 pub mod dump;
 #[cfg(feature = "export")]
 pub mod export;
-pub mod files;
 pub mod lists;
-mod lsof;
 pub mod maps;
 pub mod memory;
 #[cfg(feature = "export")]

@@ -9,9 +9,9 @@ use taskdiag::view::{Filter, Query, Ranks, Sieve};
 use taskdiag::{Group, Groups, Members, Snapshot};
 
 use crate::answer;
-use crate::args::files::FilesArgs;
 use crate::columns;
 use crate::exit::{Exit, Lack};
+use crate::files::request::FilesArgs;
 use crate::output::{Item, Rows, Table, Take, Tally, tally};
 
 /// Run it.

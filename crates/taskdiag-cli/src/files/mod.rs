@@ -1,12 +1,15 @@
 //! `taskdiag files`: ask, join, select, arrange, write.
 
+pub mod args;
 mod count;
 pub mod inet;
+mod layout;
 pub mod letters;
 mod look;
 pub mod lsof;
 mod mounts;
 pub mod place;
+mod request;
 pub mod select;
 mod time;
 
@@ -22,10 +25,10 @@ use taskdiag::view::{Filter, Left, Opened, Query};
 use taskdiag::wire::TaskView;
 use taskdiag::{Choice, EngineId, Group, Groups, Reason, Snapshot};
 
+pub use self::request::FilesArgs;
+use self::request::{Instead, Repeat};
 use self::select::FileSelection;
 use crate::answer;
-use crate::args::as_lsof::Instead;
-use crate::args::files::{FilesArgs, Repeat};
 use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Asked, Exit, Lack, say, shown};
@@ -100,13 +103,13 @@ fn again_and_again(args: &FilesArgs, repeat: &Repeat) -> Result<(), Exit> {
 
 /// The line between two lists.
 fn marker(args: &FilesArgs, repeat: &Repeat) -> Vec<u8> {
-    let form = args.strict.as_ref().map_or(lsof::Form::Table, |l| l.form);
+    let form = args.strict.as_ref().map_or(layout::Form::Table, |l| l.form);
     let fields = args.fields.as_ref();
     let fields = fields.or(args.strict.as_ref().and_then(|l| l.fields.as_ref()));
     let text = repeat.format.as_ref().map(|format| time::formatted(format));
     match (form, fields) {
-        (lsof::Form::Json, _) => Vec::new(),
-        (lsof::Form::JsonLines, _) => b"\n".to_vec(),
+        (layout::Form::Json, _) => Vec::new(),
+        (layout::Form::JsonLines, _) => b"\n".to_vec(),
         (_, None) => [text.as_deref().unwrap_or(b"======="), b"\n"].concat(),
         (_, Some(fields)) => {
             let end: &[u8] = if fields.is_nul() { b"\0\n" } else { b"\n" };
@@ -170,7 +173,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     }
     let without_table = match &args.fields {
         Some(fields) => {
-            let layout = lsof::Layout::of_lines(fields.clone(), args.numeric_users);
+            let layout = layout::Layout::of_lines(fields.clone(), args.numeric_users);
             Some(lsof::write(&all, view.cx(), args, &layout)?)
         }
         None if args.terse => Some(terse(&all)?),
@@ -265,7 +268,7 @@ fn query(args: &FilesArgs) -> Query {
     let layout = args.strict.as_ref();
     let tasks = layout.is_some_and(|l| l.tasks == Some(true));
     // Files at other ends, and files of threads, are selected when they are known.
-    let is_all = tasks || layout.is_some_and(|l| l.ends != lsof::Ends::No);
+    let is_all = tasks || layout.is_some_and(|l| l.ends != layout::Ends::No);
     if !is_all {
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
     }

@@ -12,9 +12,9 @@ use super::kernel::Kernel;
 use super::record::{self, Record};
 use super::safe::{self, Locale};
 use super::{Cell, Ends, Layout, sockets};
-use crate::args::files::FilesArgs;
 use crate::exit::Exit;
 use crate::files::Shown;
+use crate::files::request::FilesArgs;
 
 /// Everything that the texts are made from.
 pub(super) struct Cells<'a> {

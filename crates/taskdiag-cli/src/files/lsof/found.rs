@@ -10,9 +10,9 @@ use super::Layout;
 use super::cell::Cells;
 use super::record::Record;
 use super::{safe::Locale, sockets};
-use crate::args::files::FilesArgs;
 use crate::exit::Exit;
 use crate::files::Shown;
+use crate::files::request::FilesArgs;
 use crate::files::select::CommandName;
 use crate::output::sink;
 

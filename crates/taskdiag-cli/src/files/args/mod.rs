@@ -1,5 +1,8 @@
 //! The options of `taskdiag files`. Where lsof has the same option, the letter is the same.
 
+pub mod as_lsof;
+mod lsof;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,68 +14,16 @@ use taskdiag::field::FILES;
 use taskdiag::files::TYPES;
 use taskdiag::view::Pattern;
 
-use super::table::{self, flag, list};
-use super::{as_lsof, lists, lsof};
+use super::layout::Form as LsofForm;
+use super::request::{FilesArgs, Instead, Repeat};
+use crate::args::lists;
+use crate::args::table::{self, flag, list};
 use crate::aside;
 use crate::exit::{self, Asked, Exit, Lack};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
-use crate::files::lsof::{Form as LsofForm, Layout};
 use crate::files::place::Place;
 use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
-
-/// What `taskdiag files` was asked for.
-#[derive(Clone, Debug)]
-pub struct FilesArgs {
-    /// The options of all tables.
-    pub table: table::TableArgs,
-    /// Which files.
-    pub select: FileSelection,
-    /// Pids only?
-    pub terse: bool,
-    /// Lines of fields for programs.
-    pub fields: Option<Fields>,
-    /// A column for the process group?
-    pub groups: bool,
-    /// How many files are open, not which?
-    pub count: bool,
-    /// List repeatedly?
-    pub repeat: Option<Repeat>,
-    /// Uids for users?
-    pub numeric_users: bool,
-    /// A column for the parent?
-    pub parents: bool,
-    /// The table of lsof, and its properties.
-    pub strict: Option<Layout>,
-    /// Places that do not exist; only their names can be searched for.
-    pub nowhere: Vec<PathBuf>,
-    /// The FILEs that do not exist, each with the reason that lsof prints.
-    pub missing: Vec<(PathBuf, String)>,
-    /// `-i` as it was typed.
-    pub inet: Vec<String>,
-    /// `-c` as it was typed.
-    pub commands: Vec<Vec<u8>>,
-    /// The same of `-c ^NAME`, without the `^`.
-    pub excluded_commands: Vec<Vec<u8>>,
-    /// A text instead of a list.
-    pub instead: Option<as_lsof::Instead>,
-    /// Messages about places that could not be checked, or only in part, because they do not
-    /// answer.
-    pub unseen: Vec<Lack>,
-}
-
-/// `-r`: a list after the other.
-#[derive(Clone, Debug)]
-pub struct Repeat {
-    /// The time between them.
-    pub every: Duration,
-    /// `+r`: until there is nothing to list.
-    pub while_any: bool,
-    /// The largest number of lists.
-    pub count: Option<u32>,
-    /// The line between them, for strftime(3).
-    pub format: Option<OsString>,
-}
 
 /// An introduction for users of lsof, and the differences from it.
 const INTRO: &str = "\
@@ -328,28 +279,12 @@ fn command_name(item: &[u8]) -> Result<CommandName, Exit> {
 }
 
 impl FilesArgs {
-    /// How exactly the caller says what the answer is to be about. A user who names a file and sees
-    /// processes that use it has an answer. A user who sees none cannot know whether there are any.
-    pub fn asked(&self, is_empty: bool) -> Asked {
-        let select = &self.select;
-        let named = !select.uids.only.is_empty()
-            || !select.pgids.only.is_empty()
-            || !select.commands.only.is_empty()
-            || !self.unseen.is_empty()
-            || is_empty && !select.places.is_empty();
-        match (self.table.source.strict, !select.pids.only.is_empty(), named) {
-            (true, ..) => Asked::Strict,
-            (false, true, _) => Asked::Pids,
-            (false, false, true) => Asked::Named,
-            (false, false, false) => Asked::All,
-        }
-    }
     /// From the arguments of lsof.
     pub fn strict(args: &[OsString]) -> Result<FilesArgs, Exit> {
         let read = || {
             let command = command();
             let typed = as_lsof::read(args, |name| long_takes_value(&command, name))?;
-            let as_it_is = matches!(typed.instead, Some(as_lsof::Instead::Help));
+            let as_it_is = matches!(typed.instead, Some(Instead::Help));
             let args = if as_it_is { vec!["-h".into()] } else { typed.args };
             let bin = command.bin_name("lsof").no_binary_name(true);
             let matches = bin.max_term_width(table::HELP_WIDTH).try_get_matches_from(args)?;

@@ -7,9 +7,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::lsof::REPEAT_SECONDS;
 use crate::exit::Exit;
+use crate::files::layout::{Ends, Form, Layout, States};
 use crate::files::letters::Fields;
-use crate::files::lsof::{Ends, Form, Layout, States};
 use crate::files::place::PlaceKind;
+use crate::files::request::Instead;
 
 /// The options that have, or may have, a value, and those without one.
 const VALUED: &[u8] = b"cdDefFgiKLoprsSTux";
@@ -32,17 +33,6 @@ pub struct Typed {
     crosses: bool,
     /// Another output that was requested instead of a list.
     pub instead: Option<Instead>,
-}
-
-/// A text instead of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instead {
-    /// `-h` and `-?`.
-    Help,
-    /// `-v`.
-    Version,
-    /// `-F ?`.
-    Letters,
 }
 
 /// How often.
