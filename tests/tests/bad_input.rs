@@ -221,7 +221,7 @@ fn no_locked_memory() {
 
 /// If there is not enough memory, the program reports that and leaves no core.
 #[test]
-fn little_memory() {
+fn with_little_memory_there_is_an_answer_or_an_error() {
     let mut said = 0;
     // The limits range from a size at which the program cannot be loaded to one that is enough.
     for kib in (3_000..36_000).step_by(600) {
@@ -329,7 +329,7 @@ fn sockets_elsewhere() {
 }
 
 #[test]
-fn hidepid() {
+fn hidepid_hides_processes_of_others() {
     if !is_root("hidepid") {
         return;
     }

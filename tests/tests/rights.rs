@@ -106,7 +106,7 @@ fn a_refusal_by_a_security_module_is_not_the_verifiers() {
 }
 
 #[test]
-fn the_environment() {
+fn the_environment_chooses_the_engine() {
     let procfs = Sandbox::new().env("TASKDIAG_ENGINE", "procfs");
     is_braked(&procfs, COMMANDS, "TASKDIAG_ENGINE=procfs in the environment");
     // The command line overrides it.
@@ -136,7 +136,7 @@ fn the_environment() {
 }
 
 #[test]
-fn the_brake() {
+fn the_brake_of_the_machine_wins() {
     if !is_root("the_brake") {
         return;
     }

@@ -14,7 +14,7 @@ fn path(dir: &tempfile::TempDir) -> String {
 }
 
 #[test]
-fn idle() {
+fn engines_agree_on_an_idle_process() {
     parity("idle", &["idle"], |m, a, t| {
         in_state(a, t, "S");
         assert_eq!(t.tgid, m.pid());
@@ -117,7 +117,7 @@ fn members_of(state: &str, m: &Mktask) {
 }
 
 #[test]
-fn zombie() {
+fn engines_agree_on_a_zombie() {
     parity("zombie", &["zombie"], |_, a, t| {
         in_state(a, t, "Z");
         assert_eq!(t.bytes("base.comm"), b"deadman");
@@ -129,7 +129,7 @@ fn zombie() {
 }
 
 #[test]
-fn leader_gone() {
+fn engines_agree_on_a_process_whose_leader_has_ended() {
     parity("leader_gone", &["leader-gone"], |m, a, t| {
         in_state(a, t, "Z");
         let tids = m.list("tids");
@@ -187,12 +187,12 @@ fn exec_by_another_thread() {
 }
 
 #[test]
-fn stopped() {
+fn engines_agree_on_a_stopped_process() {
     parity("stopped", &["stopped"], |_, a, t| in_state(a, t, "T"));
 }
 
 #[test]
-fn traced() {
+fn engines_agree_on_a_traced_process() {
     parity("traced_running", &["traced-running"], |_, a, t| in_state(a, t, "S"));
     parity_near("traced_stopped", &["traced-stopped"], |_, a, t| in_state(a, t, "t"));
 }
@@ -217,7 +217,7 @@ fn orphan_of_a_dead_session() {
 }
 
 #[test]
-fn family() {
+fn engines_agree_on_a_family() {
     parity("family", &["family", "3"], |_, _, _| {});
     let m = match Mktask::start(&["family", "5"]) {
         Ok(m) => m,
@@ -271,12 +271,12 @@ fn a_thread_with_its_own_files() {
 }
 
 #[test]
-fn odd_comm() {
+fn engines_agree_on_odd_command_names() {
     parity("odd_comm", &["odd-comm"], |_, a, t| in_state(a, t, "S"));
 }
 
 #[test]
-fn exe_deleted() {
+fn engines_agree_on_a_deleted_program() {
     let dir = tempfile::tempdir().expect("dir");
     parity("exe_deleted", &["exe-deleted", &path(&dir)], |_, a, t| {
         assert_eq!(t.num("paths.exe.flags"), 4, "{a}: deleted");
@@ -310,7 +310,7 @@ fn whole_cmdline(m: &Mktask, a: &Answer, t: &Task) {
 }
 
 #[test]
-fn long_cmdlines() {
+fn engines_agree_on_long_command_lines() {
     // The sizes are around a page, the 32 KiB of one attribute, the 64 KiB of an nlattr, and a
     // megabyte.
     for n in [4095, 4096, 4097, 8192, 32767, 32768, 32769, 65536, 65537, 200_000, 1 << 20] {
@@ -335,7 +335,7 @@ fn arguments_beyond_all_memory() {
 }
 
 #[test]
-fn no_arguments() {
+fn engines_agree_on_a_process_without_arguments() {
     parity("no_arguments", &["argc0"], nothing_else);
     parity_near("no_arguments", &["cmdline-none"], |_, a, t| match t.get("cmdline") {
         Some(Value::Bytes(b)) if b.is_empty() => {}
@@ -344,7 +344,7 @@ fn no_arguments() {
 }
 
 #[test]
-fn rewritten_cmdlines() {
+fn engines_agree_on_rewritten_command_lines() {
     parity_near("wiped", &["cmdline-wiped"], whole_cmdline);
     parity_near("titled", &["cmdline-titled"], whole_cmdline);
     parity("rewritten", &["cmdline-rewritten"], |m, a, t| {
@@ -354,7 +354,7 @@ fn rewritten_cmdlines() {
 }
 
 #[test]
-fn credentials() {
+fn engines_agree_on_credentials() {
     parity("credentials", &["creds"], |m, a, t| {
         if let Some(bits) = t.get("cred.securebits") {
             assert_eq!(*bits, Value::Num(m.num("securebits")), "{a}");
@@ -370,25 +370,25 @@ fn credentials() {
 }
 
 #[test]
-fn seccomp() {
+fn engines_agree_on_seccomp() {
     parity("seccomp_filter", &["seccomp-filter"], nothing_else);
     parity_near("seccomp_strict", &["seccomp-strict"], nothing_else);
 }
 
 #[test]
-fn undumpable() {
+fn engines_agree_on_an_undumpable_process() {
     parity("undumpable", &["undumpable"], |_, a, t| in_state(a, t, "S"));
 }
 
 #[test]
-fn namespaces() {
+fn engines_agree_on_namespaces() {
     parity("namespaces", &["namespaces"], nothing_else);
     parity_near("pid_namespaces", &["pidns"], nothing_else);
     parity_near("user_namespace", &["userns"], nothing_else);
 }
 
 #[test]
-fn terminal() {
+fn engines_agree_on_a_terminal() {
     parity("terminal", &["tty"], |m, a, _| {
         if a.strategy == Strategy::All {
             let child = a.task(m.num("child"));
@@ -399,7 +399,7 @@ fn terminal() {
 }
 
 #[test]
-fn directories() {
+fn engines_agree_on_directories() {
     let dir = tempfile::tempdir().expect("dir");
     let odd = format!("{}/a b\u{e9}\u{1b}", path(&dir));
     std::fs::create_dir(&odd).expect("made");
@@ -419,7 +419,7 @@ fn directories() {
 }
 
 #[test]
-fn deleted_directory() {
+fn engines_agree_on_a_deleted_directory() {
     let dir = tempfile::tempdir().expect("dir");
     let gone = format!("{}/gone", path(&dir));
     std::fs::create_dir(&gone).expect("made");
@@ -429,7 +429,7 @@ fn deleted_directory() {
 }
 
 #[test]
-fn cgroups() {
+fn engines_agree_on_control_groups() {
     parity("cgroups", &["cgroup"], |m, a, t| {
         if m.has("v2") {
             let want = [b":", m.bytes("v2").as_slice()].concat();
@@ -445,7 +445,7 @@ fn cgroups() {
 }
 
 #[test]
-fn scheduling_policies() {
+fn engines_agree_on_scheduling_policies() {
     for args in [
         ["sched", "fifo", "7"],
         ["sched", "rr", "50"],

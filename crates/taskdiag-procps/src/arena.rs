@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn lists() {
+    fn lists_of_strings_end_with_null() {
         let mut arena = Arena::default();
         for (text, parts) in
             [(&b"a\0bc\0"[..], &["a", "bc"][..]), (b"\0", &[""]), (b"0::/\0\0", &["0::/", ""])]

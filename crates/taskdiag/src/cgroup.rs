@@ -460,7 +460,7 @@ mod tests {
     ];
 
     #[test]
-    fn systemd() {
+    fn units_and_slices_of_systemd_are_found_in_paths() {
         for (path, want) in SYSTEMD {
             let path = real(path);
             let p = path.as_bytes();
@@ -634,7 +634,7 @@ mod tests {
     ];
 
     #[test]
-    fn containers() {
+    fn containers_of_each_runtime_are_found_in_paths() {
         for (path, want) in CONTAINERS {
             let path = real(path);
             let p = path.as_bytes();

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists() {
+    fn lists_of_cpus_are_parsed() {
         assert_eq!(ranges(b"0\n"), Some(vec![0..=0]));
         assert_eq!(ranges(b"0-3,8,10-11\n"), Some(vec![0..=3, 8..=8, 10..=11]));
         assert_eq!(ranges(b"\n"), Some(vec![]));

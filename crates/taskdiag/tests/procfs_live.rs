@@ -53,7 +53,7 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn this_process() {
+fn procfs_agrees_with_this_process() {
     let me = std::process::id();
     let s = ask(&Request::one(me, all_groups()));
     assert_eq!(s.tasks().len(), 1);
@@ -220,7 +220,7 @@ fn threads_and_their_process() {
 }
 
 #[test]
-fn children() {
+fn children_are_listed_by_their_parent() {
     let kids = [Waiting::start("cat"), Waiting::start("cat")];
     let s = ask(&Request::children(std::process::id(), Groups::BASE | Groups::CMDLINE));
     for kid in &kids {
@@ -244,7 +244,7 @@ fn nobody() {
 }
 
 #[test]
-fn zombie() {
+fn procfs_reads_a_zombie() {
     let mut kid = Waiting::start("cat");
     kid.0.kill().unwrap();
     let groups = all_groups();

@@ -194,7 +194,7 @@ fn counters_stay_when_processes_end() {
 
 /// A group without processes stays, with its counters, unless it must be forgotten.
 #[test]
-fn empty_groups() {
+fn empty_groups_keep_their_counters() {
     let dir = tempfile::tempdir().expect("a directory");
     let (_file, path) = config("process_names: [{name: g, comm: [taskdiag-empty]}]");
     for (options, left) in [
@@ -232,7 +232,7 @@ fn where_counters_begin() {
 /// Children belong to the group of their parent, unless there is a rule for them or an option
 /// disables that.
 #[test]
-fn children() {
+fn children_belong_to_the_group_of_their_parent() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = dir.path().join("taskdiag-parent");
     let text = format!(
@@ -282,7 +282,7 @@ fn children() {
 
 /// A process stays in its group when it changes its name, unless it is checked again.
 #[test]
-fn another_name() {
+fn a_renamed_process_stays_in_its_group_unless_rechecked() {
     let dir = tempfile::tempdir().expect("a directory");
     let (_file, path) =
         config("process_names: [{name: '{{.Comm}}', comm: [taskdiag-before, taskdiag-after]}]");

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints() {
+    fn the_path_of_metrics_is_added_to_an_endpoint() {
         for (endpoint, want, base) in [
             (DEFAULT, "http://127.0.0.1:4318/v1/metrics", "http://127.0.0.1:4318/v1/metrics"),
             ("http://[::1]:4318/", "http://[::1]:4318/v1/metrics", "http://[::1]:4318/v1/metrics"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn variables() {
+    fn variables_of_opentelemetry_are_read() {
         let all = pairs("V", "a=b, Authorization=Bearer%20x=,").ok();
         let want = [("a".into(), "b".into()), ("Authorization".into(), "Bearer x=".into())];
         assert_eq!(all.as_deref(), Some(&want[..]));

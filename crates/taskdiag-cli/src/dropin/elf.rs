@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_program() {
+    fn this_program_is_recognised_as_an_elf_file() {
         let own = linked(&std::env::current_exe().expect("it runs")).expect("it is read");
         let own = own.expect("it is an ELF file");
         assert!(own.is_dynamic);

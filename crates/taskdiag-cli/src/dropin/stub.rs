@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes() {
+    fn names_have_the_hash_of_the_elf_format() {
         // The results for such a name and for an empty one in the generic ABI.
         assert_eq!((hash("printf"), hash("exit"), hash("")), (0x077_905a6, 0x0006_cf04, 0));
     }

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn requests() {
+    fn requests_get_the_right_reply() {
         let request = parse(b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9256\r\n\r\n", true);
         let want =
             Request { path: "/metrics".into(), head_only: false, format: Format::Prometheus };

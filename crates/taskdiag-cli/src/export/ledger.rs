@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn growth() {
+    fn counters_grow_and_never_fall() {
         let mut last = [5, NONE, 9, 1, NONE, 0, 0, 0];
         let by = grown(&mut last, &[7, 3, 8, NONE, NONE, 0, 0, 0]);
         assert_eq!(by, [2, 0, 0, NONE, NONE, 0, 0, 0]);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn templates_make_the_names_of_groups() {
         for (text, want) in [
             ("", ""),
             ("plain", "plain"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
+    fn days_since_1970_give_the_date() {
         for (days, want) in [
             (0, (1970, 1, 1)),
             (11_016, (2000, 2, 29)),

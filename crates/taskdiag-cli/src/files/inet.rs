@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn states_filter() {
+    fn conditions_on_states_select_sockets() {
         let passes = |spec: &str, s: &Socket| {
             States::parse(spec).expect(spec).passes(&Entry { valid: Socket::ALL_VALID, raw: s })
         };

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_seconds() {
+    fn seconds_are_written_exactly() {
         assert_eq!(made(|o| seconds(o, 0)), "0.0");
         assert_eq!(made(|o| seconds(o, 1_500_000_000)), "1.5");
         assert_eq!(made(|o| seconds(o, 1_000_000_001)), "1.000000001");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes() {
+    fn any_bytes_become_valid_json() {
         assert_eq!(made(|o| text(o, b"a\"\n\x01")), "\"a\\\"\\n\\u0001\"");
         assert_eq!(made(|o| text(o, b"a\xff")), "\"a\u{fffd}\"");
         let odd = Value::Bytes { data: b"\xff\xfe"[..].into(), cut: false };

@@ -18,7 +18,7 @@ fn fails(args: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn usage() {
+fn wrong_usage_gets_a_hint_and_exit_code_2() {
     fails(&["ps", "-o", "comand"], 2, &["'comand'", "did you mean 'command'", "taskdiag fields"]);
     fails(&["ps", "-o", "usr"], 2, &["'usr'", "did you mean 'user'"]);
     fails(&["ps", "--sort", "rrs"], 2, &["'rrs'", "did you mean"]);

@@ -361,13 +361,13 @@ fn missing_values_are_reported_only_if_they_matter() {
 }
 
 #[test]
-fn pids_only() {
+fn t_prints_each_pid_once() {
     assert_eq!(files(&machine(), &["-t", "-u", "33"]), (0, "20\n30\n31\n".into(), String::new()));
     assert_eq!(files(&machine(), &["-t", "-a", "-u", "33", "-i"]).1, "");
 }
 
 #[test]
-fn counts() {
+fn count_prints_open_files_by_process() {
     let m = machine();
     let (code, out, err) = files(&m, &["--count"]);
     let rows: Vec<Vec<&str>> = out.lines().map(|l| l.split_whitespace().collect()).collect();
@@ -441,7 +441,7 @@ fn an_order_of_ones_own() {
 }
 
 #[test]
-fn hostile_names() {
+fn hostile_names_are_escaped_in_files() {
     let mut m = Made::new(Groups::BASE | Groups::FD, Strategy::All);
     m.task((7, 7), 0, b"a\nb\x1b[2J", |w| {
         w.put_list(Fd::ALL_VALID, &[file(0, 1, 1, R, 1)]);

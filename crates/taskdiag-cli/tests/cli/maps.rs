@@ -154,7 +154,7 @@ fn maps(saved: &Saved, args: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn one_process() {
+fn maps_of_one_process_have_a_total() {
     let want = "\
 10:   /bin/prog -x
 Address             Size Mode  Mapping
@@ -180,7 +180,7 @@ total               1508
 }
 
 #[test]
-fn all_processes() {
+fn maps_of_all_processes_name_the_process() {
     let (code, out, err) = maps(&machine(), &[]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert_eq!(out.lines().count(), 1 + 2 * mappings().len() + 1 + 1);
@@ -210,7 +210,7 @@ fn lines_by_hand_are_the_same() {
 }
 
 #[test]
-fn extended() {
+fn extended_maps_show_resident_and_dirty_memory() {
     let (code, out, err) = maps(&machine(), &["-x", "10"]);
     // A mapping that came after the walk over the pages has no figures, and that is no failure.
     assert_eq!((code, err.as_str()), (0, ""));
@@ -270,7 +270,7 @@ fn columns_of_the_task_are_there_too() {
 }
 
 #[test]
-fn selections() {
+fn conditions_select_mappings() {
     let count = |args: &[&str]| {
         let (code, out, err) = maps(&machine(), &[args, &["--no-headers"]].concat());
         // Only a process without any mapping gets the message that it has no memory.
@@ -461,7 +461,7 @@ fn shared_memory_is_counted_with_the_first_who_is_selected() {
 }
 
 #[test]
-fn odd_streams() {
+fn odd_streams_of_mappings_are_printed() {
     // Names that do not exist, members that are not known, and a value shared with a task that does
     // not exist.
     let mut w = StreamWriter::new();

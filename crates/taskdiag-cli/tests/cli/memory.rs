@@ -64,7 +64,7 @@ const MACHINE: &[Task] = &[
 ];
 
 #[test]
-fn largest_first() {
+fn memory_lists_the_largest_process_first() {
     let want = "\
   PID USER         SWAP    USS    PSS     RSS COMMAND
    11 3999999999      4  71680  81920  102400 large

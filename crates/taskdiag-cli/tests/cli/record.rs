@@ -408,7 +408,7 @@ fn record_writes_answers_of_this_machine() {
 }
 
 #[test]
-fn wrong_arguments() {
+fn wrong_arguments_of_record_are_refused() {
     let dir = tempfile::tempdir().expect("there is room");
     let name = dir.path().to_str().expect("a path of ours");
     for (args, want) in [

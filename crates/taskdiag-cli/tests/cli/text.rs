@@ -3,7 +3,7 @@
 use super::common::{Saved, Task, machine, parts, run};
 
 #[test]
-fn default_view() {
+fn the_default_view_is_printed_byte_for_byte() {
     let (code, out, err) = Saved::tasks(&machine()).ps(&[]);
     let want = "\
 USER       PID  PPID S NLWP     TIME   RSS START COMMAND
@@ -104,7 +104,7 @@ fn a_long_number_moves_the_row_and_long_text_is_cut() {
 }
 
 #[test]
-fn procps_views() {
+fn views_have_the_columns_of_procps() {
     let saved = Saved::tasks(&machine());
     let (_, out, _) = saved.ps(&["aux"]);
     let mut lines = out.lines();
@@ -121,7 +121,7 @@ fn procps_views() {
 }
 
 #[test]
-fn tree() {
+fn a_forest_is_drawn_below_its_parents() {
     let (_, out, _) = Saved::tasks(&machine()).ps(&["--tree", "-o", "pid=,args="]);
     let want = [
         "    1 /bin/init -x",
@@ -150,7 +150,7 @@ fn a_deep_tree_stays_small() {
 }
 
 #[test]
-fn sorting() {
+fn rows_are_sorted_by_any_key() {
     let saved = Saved::tasks(&machine());
     let order = |key: &str| {
         let out = saved.ps(&["-o", "pid=", "--sort", key]).1;
@@ -164,7 +164,7 @@ fn sorting() {
 }
 
 #[test]
-fn selections() {
+fn options_select_processes() {
     let saved = Saved::tasks(&machine());
     let pids = |args: &[&str]| {
         let mut all = vec!["-o", "pid="];

@@ -680,7 +680,7 @@ fn a_recording_is_stepped_through() {
 /// A session keeps files of processes open. If the program around it has used up the descriptors,
 /// it keeps fewer.
 #[test]
-fn few_descriptors() {
+fn top_works_with_few_descriptors() {
     // Without arguments: somebody's may be so long that they are cut, which is another exit code.
     let script = "ulimit -n 64; for i in $(seq 35); do exec {fd}</dev/null; done; exec \"$0\" top --once -d 200ms --engine procfs -o pid,comm,cpu_now";
     let sleepers: Vec<Child> =

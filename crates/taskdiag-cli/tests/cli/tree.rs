@@ -32,7 +32,7 @@ fn workers() -> Vec<Task> {
 }
 
 #[test]
-fn drawings() {
+fn trees_are_drawn_as_in_pstree() {
     let saved = Saved::tasks(&workers());
     for (args, want) in [
         (
@@ -174,7 +174,7 @@ fn threads_with_one_name_are_in_the_order_of_their_ids() {
 }
 
 #[test]
-fn nested_json() {
+fn nested_json_has_the_whole_tree() {
     let saved = Saved::tasks(&machine());
     let (code, out, _) = tree(&saved, &["--json", "-u", "-o", "pid,user,rss"]);
     assert_eq!(code, 0);

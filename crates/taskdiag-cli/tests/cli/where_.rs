@@ -11,7 +11,7 @@ fn pids(expression: &str) -> (i32, Vec<u32>, String) {
 }
 
 #[test]
-fn processes() {
+fn expressions_select_processes() {
     for (expression, want) in [
         ("comm == sleep", &[11][..]),
         ("comm in (sh, sleep)", &[10, 11]),
@@ -163,7 +163,7 @@ fn open_files_by_the_program_that_has_them() {
 
 /// The examples of the reference are understood.
 #[test]
-fn examples() {
+fn the_examples_of_the_document_run() {
     let saved = Saved::tasks(&machine());
     let path = saved.path();
     let mut count = 0;

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loadavg() {
+    fn the_number_of_threads_is_read_from_loadavg() {
         assert_eq!(parse(b"2.48 2.10 1.24 3/105125 18288\n"), Some(105125));
         for bad in [&b""[..], b"1 2 3", b"1 2 3 4 5", b"1 2 3 4/x 5", b"\xff"] {
             assert_eq!(parse(bad), None);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn fingers() {
+    fn command_lines_are_read_as_in_procps() {
         for typed in ["aux", "-aux"] {
             let t = read(typed).unwrap();
             assert!(t.bsd && t.kinds.bsd_a && t.kinds.bsd_x, "{typed}");

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn how_often() {
+    fn repeat_counts_and_delays_are_read() {
         let of = |args: &[&str]| {
             let r = typed(args).expect("they are right").repeat.expect("asked for");
             let format = r.format.map(|f| f.to_string_lossy().into_owned());

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_members() {
+    fn members_of_structs_are_found() {
         let file = example();
         let btf = Btf::parse(&file, &Wanted::new([&b"wanted"[..]], [])).unwrap();
         assert_eq!(btf.offset("wanted", "plain"), Some(0));

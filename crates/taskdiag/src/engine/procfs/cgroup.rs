@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relative_paths() {
+    fn paths_are_relative_to_the_shown_root() {
         let cases = [
             ("", "/", Some("")),
             ("", "/a/b", Some("a/b")),

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn numbers_are_parsed_exactly() {
         for (text, want) in [
             ("0", Some(0)),
             ("7", Some(7 * ONE)),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed_with_units() {
         for (text, bytes) in [
             ("7", 7),
             ("2G", 2 << 30),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed_with_units() {
         for (text, ms) in [
             ("10s", 10_000),
             ("1.5s", 1_500),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn moments() {
+    fn moments_are_parsed_as_dates_and_times() {
         for (text, seconds) in [
             ("1767268800", 1_767_268_800),
             ("2026-01-01 12:00Z", 1_767_268_800),

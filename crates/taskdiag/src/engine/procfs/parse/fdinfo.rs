@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn all_kinds() {
+    fn fdinfo_of_each_kind_is_parsed() {
         let e = "eventfd-count:               1f\neventfd-id: 12\neventfd-semaphore: 0\n";
         assert_eq!(details(FdType::Eventfd, e), [(1, [0x1f, 12, 0, 0, 0])]);
         let e = "tfd:        5 events:       19 data:         ffffffff  pos:0 ino:3d sdev:fe00001\n\
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn links() {
+    fn links_of_descriptors_give_their_type() {
         for (text, kind, name, inode) in [
             ("socket:[12]", Some(FdType::Socket), "", Some(12)),
             ("pipe:[13]", Some(FdType::Pipe), "", Some(13)),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn positions() {
+    fn position_and_flags_are_parsed() {
         let pos = |t: &str| fdinfo(t.as_bytes(), FdType::Reg).pos;
         assert_eq!(pos("pos:\t-1\n"), Some(u64::MAX));
         assert_eq!(pos("pos:\tx\n"), None);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file() {
+    fn a_mapping_of_a_file_is_parsed() {
         let l = one(
             "7f40be1ef000-7f40be211000 rwxs 0000a000 103:1fe 247026      /usr/bin/a b (deleted)",
         );
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds() {
+    fn each_kind_of_mapping_is_recognised() {
         for (file, text, kind, want) in [
             ("00:00 0", "", VmaKind::Anon, None),
             ("00:00 0 ", "                      [heap]", VmaKind::Heap, None),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines() {
+    fn bad_lines_of_maps_are_refused() {
         for bad in [
             "",
             "1000",

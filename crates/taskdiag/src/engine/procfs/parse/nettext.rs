@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn inet() {
+    fn internet_sockets_are_parsed_from_text() {
         let s = one(
             "net/tcp",
             "   1: 0100007F:0050 0200007F:A001 01 00000006:00000005 00:00000000 00000000  0 0 77 1 00000000f58e326b 20",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn unix() {
+    fn unix_sockets_are_parsed_from_text() {
         let s = one("net/unix", "00000000c6b0a327: 00000002 00000000 00010000 0001 01 12 /a b ");
         assert_eq!(s.name.as_deref(), Some(&b"/a b "[..]));
         assert_eq!((s.record.inode, s.record.state, s.record.r#type), (12, 10, 1));

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lone_numbers() {
+    fn lone_numbers_are_parsed() {
         assert_eq!(lone_number::<i32>(b"-1000\n"), Some(-1000));
         assert_eq!(lone_number::<u32>(b"4294967295"), Some(u32::MAX));
         for bad in [&b""[..], b"\n", b"x\n", b"1 2\n", b"4294967296", b"-1"] {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn autogroups() {
+    fn autogroups_are_parsed() {
         let a = autogroup(b"/autogroup-39440 nice -5\n").expect("one");
         assert_eq!((a.id(), a.nice()), (Some(39440), Some(-5)));
         for bad in [&b""[..], b"\n", b"/autogroup-1 nice 0", b"/autogroup- nice 0\n", b"/x\n"] {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn labels() {
+    fn labels_of_security_modules_are_parsed() {
         assert_eq!(label(b"unconfined\n"), b"unconfined");
         assert_eq!(label(b"system_u:system_r:init_t:s0\0"), b"system_u:system_r:init_t:s0");
         assert_eq!(label(b"/usr/sbin/cupsd (enforce)\n"), b"/usr/sbin/cupsd (enforce)");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn io_file() {
+    fn the_io_file_is_parsed() {
         let text = b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\n\
             cancelled_write_bytes: 7\n";
         let i = io(text).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_file() {
+    fn the_limits_file_is_parsed() {
         let mut text = String::from("Limit                     Soft Limit    Hard Limit   Units\n");
         for (i, name) in LIMITS.iter().enumerate() {
             let hard = if i == 3 { "unlimited".to_string() } else { (i * 10).to_string() };
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn schedstat_file() {
+    fn the_schedstat_file_is_parsed() {
         assert_eq!(schedstat(b"100 20 3\n"), Some([100, 20, 3]));
         for bad in ["", "1 2\n", "1 2 3", "a b c\n"] {
             assert_eq!(schedstat(bad.as_bytes()), None, "{bad:?}");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn ns_links() {
+    fn links_of_namespaces_are_parsed() {
         assert_eq!(ns_inode(b"mnt:[4026531832]"), Some(4026531832));
         for bad in ["", "mnt:", "mnt:[", "mnt:[]", "mnt:[1", "mnt:[4294967296]"] {
             assert_eq!(ns_inode(bad.as_bytes()), None, "{bad:?}");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroups() {
+    fn cgroup_lines_are_parsed() {
         let text = b"9:name=systemd:/a\n2:cpu,cpuacct:/x:y\nbad\nx:y:z\n0::/b c\n0::/cut";
         let got: Vec<_> = cgroup_lines(text).map(|l| (l.hierarchy, l.text, l.path)).collect();
         let want: [(u32, &[u8], &[u8]); 3] = [
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts() {
+    fn mount_lines_are_parsed() {
         let text = b"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
             41 31 0:38 /a\\040b /cg\\134\\0402 rw shared:5 master:1 - cgroup2 cgroup2 rw\n\
             bad\n42 31 x / /y rw - cgroup2 cgroup2 rw\n43 1 0:1 / / rw - cgroup2";

@@ -280,7 +280,7 @@ Rss:                   5 kB
 ";
 
     #[test]
-    fn entries() {
+    fn entries_of_smaps_are_parsed() {
         let e: Vec<_> = smaps_entries(FILE.as_bytes()).collect();
         assert_eq!(e.len(), 3);
         let s = e[0].stat;
@@ -350,7 +350,7 @@ Rss:                   5 kB
     }
 
     #[test]
-    fn rollups() {
+    fn smaps_rollup_is_parsed() {
         let r = rollup(FILE.as_bytes()).unwrap();
         assert_eq!(r.nla.kind, Group::Rollup as u16);
         assert_eq!((r.rss_bytes(), r.swap_pss_bytes()), (Some(5120), Some(21 * 1024)));

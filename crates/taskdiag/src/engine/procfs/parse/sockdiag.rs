@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn inet() {
+    fn internet_sockets_are_parsed_from_messages() {
         let mut b = vec![0u8; 72];
         (b[0], b[1]) = (libc::AF_INET as u8, 1);
         b[4..8].copy_from_slice(&[0, 80, 1, 2]);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn unix() {
+    fn unix_sockets_are_parsed_from_messages() {
         let head = [[1u8, 1, 1, 0], 7u32.to_ne_bytes(), [0; 4], [0; 4]].concat();
         let queues = [3u32.to_ne_bytes(), 4u32.to_ne_bytes()].concat();
         let b = [&head[..], &attr(0, b"/a\0"), &attr(2, &9u32.to_ne_bytes()), &attr(4, &queues)]

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member() {
+    fn stat_gives_every_member() {
         let s = stat(&line(b"cat"), TICK).unwrap();
         let b = s.base;
         assert_eq!(s.comm(), b"cat");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names() {
+    fn hostile_names_do_not_shift_fields_of_stat() {
         let long = [b'k'; 64];
         let names: [&[u8]; 8] = [
             b"",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_anywhere() {
+    fn a_stat_file_may_be_cut_anywhere() {
         let whole = line(b"a) b");
         let full = stat(&whole, TICK).unwrap();
         for n in 0..whole.len() {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn reaped() {
+    fn a_reaped_task_is_recognised() {
         let text = b"7 (x) X 0 -1 -1 0 -1 4194316 0 0 0 0 0 0 0 0 20 0 0 0 5 0 0 \n";
         assert!(stat(text, TICK).unwrap().is_reaped());
         assert!(!stat(&line(b"x"), TICK).unwrap().is_reaped());

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members() {
+    fn statm_gives_every_member() {
         let s = statm(b"100 23 3 4 0 5 0\n", 4096);
         let (size, rss, anon) = (s.size_bytes(), s.rss_bytes(), s.rss_anon_bytes());
         assert_eq!((size, rss, anon), (Some(100 << 12), Some(23 << 12), Some(20 << 12)));

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member() {
+    fn status_gives_every_member() {
         let s = parse(TEXT, WANT);
         let c = s.cred;
         assert_eq!((c.uid, c.euid, c.suid, c.fsuid), (1, 2, 3, 4));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn reuse_forgets() {
+    fn a_reused_parser_forgets_the_previous_task() {
         let mut s = parse(TEXT, WANT);
         s.parse(b"", WANT);
         assert_eq!((s.cred, s.statm), (Cred::new(), Statm::new()));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_anywhere() {
+    fn a_status_file_may_be_cut_anywhere() {
         let full = parse(TEXT, WANT);
         for n in 0..TEXT.len() {
             let s = parse(&TEXT[..n], WANT);
