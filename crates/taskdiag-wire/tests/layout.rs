@@ -195,7 +195,7 @@ fn constants() -> Vec<(String, i64)> {
 #[test]
 fn constants_are_those_of_the_header() {
     let mut want: BTreeMap<String, i64> = constants().into_iter().collect();
-    // Netlink's own, which the header uses.
+    // Constants of netlink that the header uses.
     want.insert("NLMSG_NOOP".into(), NLMSG_NOOP.into());
     want.insert("NLMSG_DONE".into(), NLMSG_DONE.into());
     let ask: Vec<_> = want.keys().map(|n| (n.clone(), n.clone())).collect();

@@ -435,7 +435,7 @@ class Process(Ending):
     # --- values that can be changed
 
     def nice(self, value=None):
-        """Its nice value, or sets it."""
+        """Returns its nice value, or sets it."""
         if value is None:
             return self._attr("nice")
         self._by_number(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, value))
@@ -449,7 +449,7 @@ class Process(Ending):
             return self._held().by_number(function)
 
     def ionice(self, ioclass=None, value=None):
-        """Its I/O priority, or sets it."""
+        """Returns its I/O priority, or sets it."""
         if ioclass is None:
             if value is not None:
                 raise ValueError("'ioclass' argument must be specified")
@@ -463,7 +463,7 @@ class Process(Ending):
         self._by_number(lambda pid: _native.ioprio_set(pid, int(ioclass) << 13 | value))
 
     def rlimit(self, resource_, limits=None):
-        """A limit (soft, hard), or sets it."""
+        """Returns a limit (soft, hard), or sets it."""
         if limits is not None:
             if len(limits) != 2:
                 raise ValueError(f"second argument must be a (soft, hard) tuple, got {limits!r}")

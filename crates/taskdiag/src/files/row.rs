@@ -178,8 +178,8 @@ impl<'a> OpenFile<'a> {
         };
         links.map_or(is_mark, |n| n == 0)
     }
-    /// Whether the name is marked as deleted, as in the kernel and lsof. It is if this path is
-    /// gone, or names another file now.
+    /// Whether the name is marked as deleted, as in the kernel and lsof: this path does not exist
+    /// any more, or leads to another file now.
     pub fn has_mark(&self) -> bool {
         let unlinked = self.fd().is_some_and(|f| f.nlink() == Some(0) && has_links(&f));
         unlinked || self.path.is_some_and(|p| p.deleted)
