@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn young_processes_have_no_more_than_their_threads_can() {
         for took in [None, Some(S / 10)] {
-            // The process began 2 ms before the clock was read, and its CPU time was read 90 ms after the
-            // clock.
+            // The process began 2 ms before the clock was read, and its CPU time was read 90 ms
+            // after the clock.
             assert_eq!(percent(S / 11, S / 500, took, 1), 100.0);
             assert_eq!(percent(S / 11 * 2, S / 500, took, 2), 200.0);
             // It began after the clock was read.
