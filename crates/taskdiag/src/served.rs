@@ -50,3 +50,14 @@ pub struct Cost {
     /// How much of the request's budget it used: the time that VMA_STAT and ROLLUP took.
     pub walked: Duration,
 }
+
+impl Cost {
+    /// The cost of both.
+    pub(crate) fn plus(self, other: Cost) -> Cost {
+        Cost {
+            syscalls: self.syscalls + other.syscalls,
+            wall: self.wall + other.wall,
+            walked: self.walked + other.walked,
+        }
+    }
+}

@@ -4,9 +4,9 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Planned;
 use super::choice::Choice;
 use super::engines::Engines;
+use super::plan::{Planned, answer};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::request::{Members, Processes, Request};
@@ -92,7 +92,7 @@ impl Session {
     /// As [`query_with`](super::query_with). The last two answers stay as they are then, and the
     /// next call tries again.
     pub fn refresh(&mut self) -> Result<&Snapshot, Error> {
-        let new = super::answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
+        let new = answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
         let old = std::mem::replace(&mut self.before, self.now.take());
         if let Some(Ok(memory)) = old.map(|s| s.into_bytes().try_into_owned()) {
             self.engines.recycle(memory);
@@ -108,7 +108,7 @@ impl Session {
             self.engines.recycle(memory);
         }
         self.request.processes = processes;
-        let new = super::answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
+        let new = answer(&self.request, self.choice, &mut self.engines, &mut self.planned)?;
         Ok(self.now.insert(new))
     }
 

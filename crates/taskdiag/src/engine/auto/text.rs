@@ -112,7 +112,7 @@ fn read(
     for r in reqs {
         match procfs.run(&Request { limits: room.next(req.limits), ..r }) {
             Ok(a) => {
-                cost = super::add(cost, a.cost);
+                cost = cost.plus(a.cost);
                 let stream = a.stream.into_owned();
                 room.spend(&Stream::parse(stream.as_bytes())?);
                 streams.push(stream);
