@@ -26,7 +26,7 @@ use taskdiag_wire::{
 use crate::field::Row;
 use crate::snapshot::Snapshot;
 
-pub use crate::engine::procfs::{BoundSocket, bound_sockets};
+pub use crate::engine::procfs::{BoundSocket, bound_sockets, unix_addresses};
 pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, Holders, holders};
 pub use locks::{Lock, Locked, Locks};

@@ -4,8 +4,6 @@
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 
 use taskdiag::files::OpenFile;
 
@@ -60,14 +58,8 @@ impl Kernel {
 }
 
 fn unix_addresses() -> Option<HashMap<u64, String>> {
-    let file = BufReader::with_capacity(64 << 10, File::open("/proc/net/unix").ok()?);
-    let line = |line: Vec<u8>| {
-        let line = String::from_utf8_lossy(&line).into_owned();
-        let mut words = line.split_ascii_whitespace();
-        let address = words.next()?.strip_suffix(':')?.to_owned();
-        Some((words.nth(5)?.parse().ok()?, format!("0x{address}")))
-    };
-    Some(file.split(b'\n').map_while(Result::ok).filter_map(line).collect())
+    let all = taskdiag::files::unix_addresses().ok()?;
+    Some(all.into_iter().map(|(inode, address)| (inode, format!("0x{address}"))).collect())
 }
 
 fn queues() -> Option<HashSet<u32>> {

@@ -59,7 +59,7 @@ mod unlisted;
 mod walk;
 mod worker;
 
-pub use sockets::{BoundSocket, bound_sockets};
+pub use sockets::{BoundSocket, bound_sockets, unix_addresses};
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};

@@ -208,6 +208,14 @@ pub fn bound_sockets() -> io::Result<Vec<BoundSocket>> {
     Ok(all)
 }
 
+/// What `/proc/net/unix` has in place of an address for each unix socket of this network namespace,
+/// by inode. Lines that may be a part of another socket's name do not count.
+pub fn unix_addresses() -> io::Result<HashMap<u64, String>> {
+    let text = std::fs::read("/proc/net/unix")?;
+    let all = parse::unix_addresses(&text).into_iter();
+    Ok(all.map(|(inode, a)| (inode, String::from_utf8_lossy(a).into_owned())).collect())
+}
+
 /// struct unix_diag_req
 fn unix_request(show: u32) -> [u8; 24] {
     let mut req = [0u8; 24];
@@ -288,15 +296,53 @@ mod tests {
 
     use super::*;
 
-    /// Checks that sockets of all unprivileged kinds are parsed to the same values from the text,
-    /// except for members that the text lacks.
+    /// Any user can bind such a socket. The kernel writes its name as it is, so the file has a line
+    /// that looks like one of the other socket.
+    #[test]
+    fn a_bound_name_with_a_line_feed_does_not_describe_another_socket() {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::{SocketAddr, UnixDatagram};
+        let inode = |fd: i32| -> u64 {
+            let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+            let link = link.to_str().unwrap().to_owned();
+            link.trim_start_matches("socket:[").trim_end_matches(']').parse().unwrap()
+        };
+        // The victim is no unix socket, so that no line of the kernel is about it.
+        let victim = TcpListener::bind("127.0.0.1:0").unwrap();
+        let number = inode(victim.as_raw_fd());
+        let line = format!("00: 00000002 00000000 00010000 0001 01 {number} /run/trusted");
+        let forger = UnixDatagram::unbound().unwrap();
+        let name = format!("x{}\n{line}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let forger = UnixDatagram::bind_addr(&address).inspect(|_| drop(forger)).unwrap();
+        let text = std::fs::read("/proc/self/net/unix").unwrap();
+        let has = |part: &[u8]| text.windows(part.len()).any(|w| w == part);
+        assert!(has(format!("\n{line}\n").as_bytes()), "the kernel writes it as it is");
+        let all: Vec<Sock> = parse::net_text("net/unix", &text).collect();
+        assert!(all.iter().all(|s| s.record.inode != number), "the line is believed");
+        // The text has no name that sock_diag does not have.
+        let (asked, _) = dump(&mut 0);
+        for s in &all {
+            let same = |a: &Sock| a.name == s.name || s.record.inode == inode(forger.as_raw_fd());
+            assert!(asked.get(&s.record.inode).is_none_or(same), "{s:?}");
+        }
+        let known = all.iter().filter(|s| asked.contains_key(&s.record.inode)).count();
+        let unix = asked.values().filter(|s| s.record.family == libc::AF_UNIX as u16).count();
+        println!("{known} of {unix} unix sockets are known from the text");
+        assert!(known > 0, "some are known");
+    }
+
+    /// Checks that sockets of all unprivileged kinds are the same from the text, except for members
+    /// that the text lacks.
     #[test]
     fn text_tells_the_same() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let unix = UnixListener::bind(dir.path().join("a socket")).unwrap();
+        // Its line is too long to be a part of a name.
+        let name = format!("a socket {}", "x".repeat(50));
+        let unix = UnixListener::bind(dir.path().join(name)).unwrap();
         let netlink = open().unwrap();
         // A netlink socket is listed once it has an address, which it gets when it sends.
         let _ = ask(&netlink, &[0; 56], &mut 0, |_| ());

@@ -19,7 +19,7 @@ mod status;
 
 pub use fdinfo::{FdInfo, FdLink, fd_link, fdinfo};
 pub use maps::{MapLine, NOT_IN_MAPS, maps_lines, newlines};
-pub use nettext::net_text;
+pub use nettext::{net_text, unix_addresses};
 pub use small::*;
 pub use smaps::{rollup, smaps_entries, whole_smaps_entries};
 pub use sockdiag::{

@@ -1,6 +1,8 @@
 //! Parses sockets from the text of /proc/PID/net, where sock_diag(7) does not list them. Parts of
 //! sock_diag are kernel modules, which may be missing or not be loadable.
 
+use std::collections::HashMap;
+
 use taskdiag_wire::{Socket, build};
 
 use super::Sock;
@@ -15,19 +17,104 @@ const ACCEPTS: u32 = 1 << 16;
 const CONNECTED: [u16; 2] = [2, 3];
 
 /// The sockets in a file of /proc/PID/net. There are none if the name of the file is not known
-/// here.
-pub fn net_text<'a>(file: &str, text: &'a [u8]) -> impl Iterator<Item = Sock> + 'a {
+/// here. Those that a user may have made up are left out.
+pub fn net_text<'a>(file: &str, text: &'a [u8]) -> Box<dyn Iterator<Item = Sock> + 'a> {
     let line: fn(&[u8]) -> Option<Sock> = match file {
+        "net/unix" => {
+            return Box::new(unix_lines(text).filter_map(|(first, rest)| {
+                let mut sock = unix(first)?;
+                if let Some(name) = sock.name.as_mut().filter(|_| !rest.is_empty()) {
+                    *name = [&**name, b"\n", rest].concat().into();
+                }
+                Some(sock)
+            }));
+        }
         "net/tcp" | "net/tcp6" => |l| inet(l, libc::IPPROTO_TCP as u16),
         "net/udp" | "net/udp6" => |l| inet(l, libc::IPPROTO_UDP as u16),
         "net/udplite" | "net/udplite6" => |l| inet(l, libc::IPPROTO_UDPLITE as u16),
         "net/raw" | "net/raw6" => |l| inet(l, libc::IPPROTO_RAW as u16),
-        "net/unix" => unix,
         "net/netlink" => netlink,
         "net/packet" => packet,
         _ => |_| None,
     };
-    super::small::complete_lines(text).filter_map(line)
+    Box::new(super::small::complete_lines(text).filter_map(line))
+}
+
+/// The most bytes of a unix socket's name, `UNIX_PATH_MAX`.
+const NAME_MAX: usize = 108;
+
+/// The sockets in the text of /proc/PID/net/unix: the line of each, and the lines after it that
+/// belong to its name.
+///
+/// The kernel writes names as they are, and a name may have line feeds. So a user can bind a socket
+/// whose name ends with a line that looks like one of the kernel's, of any inode and with any name.
+/// A line that ends within the longest name after the beginning of an earlier name may be such a
+/// one. It is not known which, so it is left out: its socket is then one of which nothing is known.
+pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut at = 0;
+    // Before this place, the bytes may be those of a name.
+    let mut doubt = 0;
+    let mut lines = super::small::complete_lines(text).peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let line = lines.next()?;
+            let (begin, end) = (at, at + line.len());
+            at = end + 1;
+            let name = unix_name(line);
+            let may_be_name = end <= doubt;
+            if let Some(name) = name {
+                doubt = doubt.max(begin + name + NAME_MAX);
+            }
+            if may_be_name || !is_of_unix(line) {
+                continue;
+            }
+            // What does not look like a socket goes on with the name.
+            let rest = at;
+            while name.is_some() {
+                let Some(next) = lines.peek() else { break };
+                if at + next.len() > doubt || is_of_unix(next) {
+                    break;
+                }
+                at += next.len() + 1;
+                lines.next();
+            }
+            return Some((line, text.get(rest..at.saturating_sub(1)).unwrap_or_default()));
+        }
+    })
+}
+
+/// The address that the text of /proc/PID/net/unix has for each unix socket, by inode. A socket
+/// that has several lines has that of a line that is certainly the kernel's, or none: see
+/// [`unix_lines`].
+pub fn unix_addresses(text: &[u8]) -> HashMap<u64, &[u8]> {
+    let words = |line| {
+        let f = Words::new(line);
+        Some((decimal(f.at(6)?)?, f.at(0)?.strip_suffix(b":")?))
+    };
+    let mut all: HashMap<u64, Option<&[u8]>> = HashMap::new();
+    for (inode, address) in
+        super::small::complete_lines(text).filter(|l| is_of_unix(l)).filter_map(words)
+    {
+        all.entry(inode).and_modify(|a| *a = None).or_insert(Some(address));
+    }
+    for (inode, address) in unix_lines(text).filter_map(|(line, _)| words(line)) {
+        all.insert(inode, Some(address));
+    }
+    all.into_iter().filter_map(|(inode, address)| Some((inode, address?))).collect()
+}
+
+/// Where the name of a line of a unix socket begins. `None`: it is not one, or has no name.
+fn unix_name(line: &[u8]) -> Option<usize> {
+    let end = is_of_unix(line).then(|| Words::new(line).end(6))??;
+    (end < line.len()).then_some(end + 1)
+}
+
+/// Has it the form in which unix_seq_show() begins a line?
+fn is_of_unix(line: &[u8]) -> bool {
+    let f = Words::new(line);
+    let is_hex = |n| f.at(n).and_then(hex).is_some();
+    let is_address = f.at(0).is_some_and(|w| w.ends_with(b":"));
+    is_address && (1..6).all(is_hex) && f.at(6).and_then(decimal).is_some()
 }
 
 /// `sl local remote st tx:rx tr:when retrnsmt uid timeout inode`, as written by tcp4_seq_show() and
@@ -226,6 +313,93 @@ mod tests {
         let s = one("net/unix", "0: 00000003 00000000 00000000 0005 03   575");
         assert_eq!((s.name, s.record.inode, s.record.state), (None, 575, 1));
         assert_eq!(one("net/unix", "0: 2 0 0 2 01 5 @x").record.state, 7);
+    }
+
+    /// The inode and the name of each socket that is believed.
+    fn believed(text: &[u8]) -> Vec<(u64, Option<String>)> {
+        let name = |n: Box<[u8]>| String::from_utf8_lossy(&n).into_owned();
+        net_text("net/unix", text).map(|s| (s.record.inode, s.name.map(name))).collect()
+    }
+
+    const HEADER: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n";
+
+    /// A line as the kernel writes it.
+    fn kernels(inode: u64, name: &str) -> String {
+        let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+        format!("00000000c6b0a327: 00000002 00000000 00010000 0001 01 {inode:5}{name}\n")
+    }
+
+    #[test]
+    fn a_name_forges_no_socket() {
+        let forged = kernels(12, "/run/d");
+        for name in [format!("@x\n{forged}"), format!("\n{forged}"), format!("/tmp/a\nb\n{forged}")]
+        {
+            let name = name.trim_end_matches('\n');
+            assert!(name.len() <= NAME_MAX, "{}", name.len());
+            let before = [HEADER.to_owned(), kernels(10, "")].concat();
+            let text = [
+                &before,
+                &kernels(11, name),
+                &kernels(77, "/run/a/path/that/is/long/enough/to/be/no/part/of/a/name")[..],
+            ];
+            let all: Vec<u64> =
+                believed(text.concat().as_bytes()).into_iter().map(|s| s.0).collect();
+            assert_eq!(all, [10, 11, 77], "{name:?}");
+        }
+        // The shortest lines that are taken for one, as many as there is room for.
+        let short = "0: 0 0 0 0 0 9 /\n".repeat(6);
+        let text = [HEADER.to_owned(), kernels(11, &format!("@\n{}", short.trim_end()))].concat();
+        assert_eq!(believed(text.as_bytes()).len(), 1);
+    }
+
+    #[test]
+    fn lines_that_no_name_has_room_for_are_believed() {
+        let path = "/run/systemd/journal/stdout-and-more";
+        let all = [
+            kernels(1, ""),
+            kernels(2, path),
+            kernels(3, path),
+            kernels(4, "@a"),
+            kernels(5, path),
+        ];
+        let text = [&[HEADER.to_owned()][..], &all].concat().concat();
+        let name = || Some(path.to_owned());
+        let want = [(1, None), (2, name()), (3, name()), (4, Some("@a".to_owned())), (5, name())];
+        // Only socket 4 is so short that its line may be a part of the name of 3.
+        let found = believed(text.as_bytes());
+        assert!(
+            want.iter().filter(|w| w.0 != 4 && w.0 != 5).all(|w| found.contains(w)),
+            "{found:?}"
+        );
+        assert!(found.iter().all(|f| want.contains(f)), "{found:?}");
+    }
+
+    #[test]
+    fn a_line_of_a_name_is_no_address_of_another_socket() {
+        let line = |address: &str, inode, name| {
+            kernels(inode, name).replacen("00000000c6b0a327", address, 1)
+        };
+        let forged = line("bad", 12, "");
+        let name = format!("@\n{}", forged.trim_end());
+        let text =
+            [line("1", 11, &name), line("2", 12, ""), line("3", 13, "@a"), line("4", 14, "")];
+        let text = text.concat();
+        let found = unix_addresses(text.as_bytes());
+        let at = |inode| found.get(&inode).map(|a| String::from_utf8_lossy(a).into_owned());
+        assert_eq!([11, 13, 14].map(at), ["1", "3", "4"].map(|a| Some(a.to_owned())));
+        // The kernel's own line for it is short, too, so that both may be a part of a name.
+        assert!(at(12).is_none_or(|a| a == "2"), "{found:?}");
+    }
+
+    #[test]
+    fn a_name_with_line_feeds_is_whole() {
+        let text = [HEADER.to_owned(), kernels(5, "/tmp/a\nb\n\nc d"), kernels(6, "")].concat();
+        let found = believed(text.as_bytes());
+        assert_eq!(found[0], (5, Some("/tmp/a\nb\n\nc d".to_owned())), "{found:?}");
+        // No name goes on further than it may be long.
+        let text =
+            [HEADER.to_owned(), kernels(5, "/tmp/a"), format!("{}\n", "x".repeat(120))].concat();
+        assert_eq!(believed(text.as_bytes()), [(5, Some("/tmp/a".to_owned()))]);
     }
 
     #[test]
