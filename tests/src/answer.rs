@@ -131,9 +131,9 @@ impl Task {
         let group = Group::from_number(T::TYPE.into()).expect("records are groups");
         // A value that threads share is in the stream once.
         let Some(record) = view.owner(group).and_then(|o| o.record::<T>()) else { return };
-        let bytes = record.as_bytes();
+        let bytes = record.raw().as_bytes();
         let known =
-            (0..).zip(T::TABLE.valid).filter(|(bit, _)| record.valid() & (1u32 << bit) != 0);
+            (0..).zip(T::TABLE.valid).filter(|(bit, _)| record.raw().valid() & (1u32 << bit) != 0);
         for (_, m) in known {
             let raw = &bytes[m.offset..m.offset + m.size];
             let value = match m.size {

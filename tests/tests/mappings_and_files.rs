@@ -149,7 +149,7 @@ fn addresses_of_code_and_stack() {
         ] {
             let answer = read(source, &req).expect("an answer");
             let task = answer.snapshot.tasks().find(|t| t.pid() == m.pid()).expect("the task");
-            let l = *task.record::<Layout>().unwrap_or_else(|| panic!("{answer}: no addresses"));
+            let l = task.record::<Layout>().unwrap_or_else(|| panic!("{answer}: no addresses"));
             let got = [l.start_code(), l.end_code(), l.start_stack()];
             assert_eq!(got, facts.map(Some), "{answer}");
         }
@@ -582,7 +582,7 @@ fn a_thread_with_its_own_files_has_its_own_list() {
             let t = owner(&a, tid, Group::Fd);
             assert_eq!(rows::<Fd>(&t).len(), links(tid), "{a} of {tid}");
             let t = owner(&a, tid, Group::FdCount);
-            let open = t.record::<FdCount>().and_then(FdCount::open);
+            let open = t.record::<FdCount>().and_then(|n| n.open());
             assert_eq!(open, Some(links(tid) as u32), "{a} of {tid}");
         }
     }

@@ -4,7 +4,7 @@ use std::collections::TryReserveError;
 use std::ffi::CStr;
 
 use taskdiag::field::Row;
-use taskdiag::{Base, Blob, FdCount, Group, Io, Ns, Reason, Rollup, Stat, Statm, TaskView};
+use taskdiag::{Base, Blob, FdCount, Group, Io, Ns, Reason, Record, Rollup, Stat, Statm, TaskView};
 
 use crate::arena::Arena;
 use crate::item::Item;
@@ -23,8 +23,8 @@ pub struct Task<'a> {
     texts: TaskView<'a>,
     /// The values of the whole process. They exist for a thread if the real library shows sums of
     /// its process.
-    stat: Option<&'a Stat>,
-    io: Option<&'a Io>,
+    stat: Option<Record<'a, Stat>>,
+    io: Option<Record<'a, Io>>,
     /// Is it read from the files of a process, and not from those of a thread?
     is_process: bool,
     /// Is it the calling thread? It counts as running, even if it waits for the threads of an
@@ -150,26 +150,26 @@ fn zero(row: &Row<'_>, group: Group) -> Option<u64> {
     matches!(row.view.reason(group), Some(Reason::Absent | Reason::Denied)).then_some(0)
 }
 
-fn statm(task: &Task<'_>, get: impl FnOnce(&Statm) -> Option<u64>) -> Option<u64> {
+fn statm(task: &Task<'_>, get: impl FnOnce(Record<'_, Statm>) -> Option<u64>) -> Option<u64> {
     task.row.statm.map_or_else(|| zero(&task.row, Group::Statm), get)
 }
 
-fn kib(task: &Task<'_>, get: impl FnOnce(&Statm) -> Option<u64>) -> Option<u64> {
+fn kib(task: &Task<'_>, get: impl FnOnce(Record<'_, Statm>) -> Option<u64>) -> Option<u64> {
     statm(task, get).map(|bytes| bytes / 1024)
 }
 
-fn io(task: &Task<'_>, get: impl FnOnce(&Io) -> Option<u64>) -> Option<u64> {
+fn io(task: &Task<'_>, get: impl FnOnce(Record<'_, Io>) -> Option<u64>) -> Option<u64> {
     task.io.map_or_else(|| zero(&task.row, Group::Io), get)
 }
 
-fn ns(task: &Task<'_>, get: impl FnOnce(&Ns) -> Option<u32>) -> Option<u64> {
+fn ns(task: &Task<'_>, get: impl FnOnce(Record<'_, Ns>) -> Option<u32>) -> Option<u64> {
     match task.row.ns {
         Some(ns) => get(ns).map(u64::from),
         None => zero(&task.row, Group::Ns),
     }
 }
 
-fn smap(task: &Task<'_>, get: impl FnOnce(&Rollup) -> Option<u64>) -> Option<u64> {
+fn smap(task: &Task<'_>, get: impl FnOnce(Record<'_, Rollup>) -> Option<u64>) -> Option<u64> {
     let owner = task.row.view.owner(Group::Rollup)?;
     match owner.record::<Rollup>() {
         Some(rollup) => get(rollup).map(|bytes| bytes / 1024),
@@ -510,21 +510,21 @@ impl Common {
             Item::TIME_ALL_C => seconds(all_c()?),
             Item::UTILIZATION => self.utilization(all()?, self.elapsed(task)?),
             Item::UTILIZATION_C => self.utilization(all_c()?, self.elapsed(task)?),
-            Item::IO_READ_BYTES => io(task, Io::read_bytes)?,
-            Item::IO_READ_CHARS => io(task, Io::rchar)?,
-            Item::IO_READ_OPS => io(task, Io::syscr)?,
-            Item::IO_WRITE_BYTES => io(task, Io::write_bytes)?,
-            Item::IO_WRITE_CBYTES => io(task, Io::cancelled_write_bytes)?,
-            Item::IO_WRITE_CHARS => io(task, Io::wchar)?,
-            Item::IO_WRITE_OPS => io(task, Io::syscw)?,
-            Item::NS_CGROUP => ns(task, Ns::cgroup)?,
-            Item::NS_IPC => ns(task, Ns::ipc)?,
-            Item::NS_MNT => ns(task, Ns::mnt)?,
-            Item::NS_NET => ns(task, Ns::net)?,
-            Item::NS_PID => ns(task, Ns::pid)?,
-            Item::NS_TIME => ns(task, Ns::time)?,
-            Item::NS_USER => ns(task, Ns::user)?,
-            Item::NS_UTS => ns(task, Ns::uts)?,
+            Item::IO_READ_BYTES => io(task, |r| r.read_bytes())?,
+            Item::IO_READ_CHARS => io(task, |r| r.rchar())?,
+            Item::IO_READ_OPS => io(task, |r| r.syscr())?,
+            Item::IO_WRITE_BYTES => io(task, |r| r.write_bytes())?,
+            Item::IO_WRITE_CBYTES => io(task, |r| r.cancelled_write_bytes())?,
+            Item::IO_WRITE_CHARS => io(task, |r| r.wchar())?,
+            Item::IO_WRITE_OPS => io(task, |r| r.syscw())?,
+            Item::NS_CGROUP => ns(task, |r| r.cgroup())?,
+            Item::NS_IPC => ns(task, |r| r.ipc())?,
+            Item::NS_MNT => ns(task, |r| r.mnt())?,
+            Item::NS_NET => ns(task, |r| r.net())?,
+            Item::NS_PID => ns(task, |r| r.pid())?,
+            Item::NS_TIME => ns(task, |r| r.time())?,
+            Item::NS_USER => ns(task, |r| r.user())?,
+            Item::NS_UTS => ns(task, |r| r.uts())?,
             Item::CAPS_PERMITTED => hex(cred?.cap_permitted()?)?,
             Item::SIGBLOCKED => hex(signals?.blocked()?)?,
             Item::SIGCATCH => hex(signals?.caught()?)?,
@@ -535,48 +535,48 @@ impl Common {
             Item::SIGNALS => hex(signals?.pending()?)?,
             Item::MEM_DATA => kib(task, |s| Some(s.data_bytes()? + s.stack_bytes()?))?,
             Item::MEM_DATA_PGS => pages(statm(task, |s| Some(s.data_bytes()? + s.stack_bytes()?))?),
-            Item::MEM_RES | Item::VM_RSS => kib(task, Statm::rss_bytes)?,
-            Item::MEM_RES_PGS | Item::RSS => pages(statm(task, Statm::rss_bytes)?),
+            Item::MEM_RES | Item::VM_RSS => kib(task, |r| r.rss_bytes())?,
+            Item::MEM_RES_PGS | Item::RSS => pages(statm(task, |r| r.rss_bytes())?),
             Item::MEM_SHR => kib(task, |s| s.rss_bytes()?.checked_sub(s.rss_anon_bytes()?))?,
             Item::MEM_SHR_PGS => {
                 pages(statm(task, |s| s.rss_bytes()?.checked_sub(s.rss_anon_bytes()?))?)
             }
-            Item::MEM_VIRT | Item::VM_SIZE => kib(task, Statm::size_bytes)?,
-            Item::MEM_VIRT_PGS => pages(statm(task, Statm::size_bytes)?),
-            Item::VSIZE_BYTES => statm(task, Statm::size_bytes)?,
-            Item::VM_DATA => kib(task, Statm::data_bytes)?,
-            Item::VM_EXE => kib(task, Statm::text_bytes)?,
-            Item::VM_LIB => kib(task, Statm::lib_bytes)?,
-            Item::VM_RSS_ANON => kib(task, Statm::rss_anon_bytes)?,
-            Item::VM_RSS_FILE => kib(task, Statm::rss_file_bytes)?,
-            Item::VM_RSS_LOCKED => kib(task, Statm::locked_bytes)?,
-            Item::VM_RSS_SHARED => kib(task, Statm::rss_shmem_bytes)?,
-            Item::VM_STACK => kib(task, Statm::stack_bytes)?,
-            Item::VM_SWAP => kib(task, Statm::swap_bytes)?,
-            Item::VM_USED => kib(task, Statm::rss_bytes)? + kib(task, Statm::swap_bytes)?,
-            Item::SMAP_ANONYMOUS => smap(task, Rollup::anonymous_bytes)?,
-            Item::SMAP_HUGE_ANON => smap(task, Rollup::anon_huge_bytes)?,
-            Item::SMAP_HUGE_FILE => smap(task, Rollup::file_huge_bytes)?,
-            Item::SMAP_HUGE_SHMEM => smap(task, Rollup::shmem_huge_bytes)?,
-            Item::SMAP_HUGE_TLBPRV => smap(task, Rollup::private_hugetlb_bytes)?,
-            Item::SMAP_HUGE_TLBSHR => smap(task, Rollup::shared_hugetlb_bytes)?,
-            Item::SMAP_LAZY_FREE => smap(task, Rollup::lazyfree_bytes)?,
-            Item::SMAP_LOCKED => smap(task, Rollup::locked_bytes)?,
-            Item::SMAP_PRV_CLEAN => smap(task, Rollup::private_clean_bytes)?,
-            Item::SMAP_PRV_DIRTY => smap(task, Rollup::private_dirty_bytes)?,
+            Item::MEM_VIRT | Item::VM_SIZE => kib(task, |r| r.size_bytes())?,
+            Item::MEM_VIRT_PGS => pages(statm(task, |r| r.size_bytes())?),
+            Item::VSIZE_BYTES => statm(task, |r| r.size_bytes())?,
+            Item::VM_DATA => kib(task, |r| r.data_bytes())?,
+            Item::VM_EXE => kib(task, |r| r.text_bytes())?,
+            Item::VM_LIB => kib(task, |r| r.lib_bytes())?,
+            Item::VM_RSS_ANON => kib(task, |r| r.rss_anon_bytes())?,
+            Item::VM_RSS_FILE => kib(task, |r| r.rss_file_bytes())?,
+            Item::VM_RSS_LOCKED => kib(task, |r| r.locked_bytes())?,
+            Item::VM_RSS_SHARED => kib(task, |r| r.rss_shmem_bytes())?,
+            Item::VM_STACK => kib(task, |r| r.stack_bytes())?,
+            Item::VM_SWAP => kib(task, |r| r.swap_bytes())?,
+            Item::VM_USED => kib(task, |r| r.rss_bytes())? + kib(task, |r| r.swap_bytes())?,
+            Item::SMAP_ANONYMOUS => smap(task, |r| r.anonymous_bytes())?,
+            Item::SMAP_HUGE_ANON => smap(task, |r| r.anon_huge_bytes())?,
+            Item::SMAP_HUGE_FILE => smap(task, |r| r.file_huge_bytes())?,
+            Item::SMAP_HUGE_SHMEM => smap(task, |r| r.shmem_huge_bytes())?,
+            Item::SMAP_HUGE_TLBPRV => smap(task, |r| r.private_hugetlb_bytes())?,
+            Item::SMAP_HUGE_TLBSHR => smap(task, |r| r.shared_hugetlb_bytes())?,
+            Item::SMAP_LAZY_FREE => smap(task, |r| r.lazyfree_bytes())?,
+            Item::SMAP_LOCKED => smap(task, |r| r.locked_bytes())?,
+            Item::SMAP_PRV_CLEAN => smap(task, |r| r.private_clean_bytes())?,
+            Item::SMAP_PRV_DIRTY => smap(task, |r| r.private_dirty_bytes())?,
             Item::SMAP_PRV_TOTAL => {
-                smap(task, Rollup::private_clean_bytes)? + smap(task, Rollup::private_dirty_bytes)?
+                smap(task, |r| r.private_clean_bytes())? + smap(task, |r| r.private_dirty_bytes())?
             }
-            Item::SMAP_PSS => smap(task, Rollup::pss_bytes)?,
-            Item::SMAP_PSS_ANON => smap(task, Rollup::pss_anon_bytes)?,
-            Item::SMAP_PSS_FILE => smap(task, Rollup::pss_file_bytes)?,
-            Item::SMAP_PSS_SHMEM => smap(task, Rollup::pss_shmem_bytes)?,
-            Item::SMAP_REFERENCED => smap(task, Rollup::referenced_bytes)?,
-            Item::SMAP_RSS => smap(task, Rollup::rss_bytes)?,
-            Item::SMAP_SHR_CLEAN => smap(task, Rollup::shared_clean_bytes)?,
-            Item::SMAP_SHR_DIRTY => smap(task, Rollup::shared_dirty_bytes)?,
-            Item::SMAP_SWAP => smap(task, Rollup::swap_bytes)?,
-            Item::SMAP_SWAP_PSS => smap(task, Rollup::swap_pss_bytes)?,
+            Item::SMAP_PSS => smap(task, |r| r.pss_bytes())?,
+            Item::SMAP_PSS_ANON => smap(task, |r| r.pss_anon_bytes())?,
+            Item::SMAP_PSS_FILE => smap(task, |r| r.pss_file_bytes())?,
+            Item::SMAP_PSS_SHMEM => smap(task, |r| r.pss_shmem_bytes())?,
+            Item::SMAP_REFERENCED => smap(task, |r| r.referenced_bytes())?,
+            Item::SMAP_RSS => smap(task, |r| r.rss_bytes())?,
+            Item::SMAP_SHR_CLEAN => smap(task, |r| r.shared_clean_bytes())?,
+            Item::SMAP_SHR_DIRTY => smap(task, |r| r.shared_dirty_bytes())?,
+            Item::SMAP_SWAP => smap(task, |r| r.swap_bytes())?,
+            Item::SMAP_SWAP_PSS => smap(task, |r| r.swap_pss_bytes())?,
             // Those that the fetch itself makes, or the real library.
             _ => return None,
         })

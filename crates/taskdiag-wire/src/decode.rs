@@ -499,8 +499,12 @@ pub(crate) fn is_blob(kind: u16) -> bool {
 /// The command name of a task with this BASE record, or `None` if it is not known. `long` gives the
 /// content of the task's [`A_COMM`] attribute. It is called only if the name fills the record, so
 /// that it may be longer.
-pub fn comm<'a>(base: &'a Base, long: impl FnOnce() -> Option<&'a [u8]>) -> Option<&'a [u8]> {
+pub fn comm<'a>(
+    base: Record<'a, Base>,
+    long: impl FnOnce() -> Option<&'a [u8]>,
+) -> Option<&'a [u8]> {
     base.comm()?;
+    let base = base.raw();
     let room = base.comm.len() - 1;
     let end = |name: &[u8]| name.iter().position(|b| *b == 0);
     match end(&base.comm).unwrap_or(room) {

@@ -53,7 +53,7 @@ pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use fixed::{BootId, Fixed};
 pub use layout::{
     ArrayHdr, Attribute, BlobHdr, Cut, Done, Entry, Features, GroupRecord, Info, ListEntry,
-    MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Req, TaskMsg,
+    MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Record, Req, TaskMsg,
 };
 pub use names::{
     FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag,

@@ -130,8 +130,9 @@ macro_rules! plain {
     };
 }
 
-/// The struct of a group: an `nlattr`, the `valid` mask, members that each own a bit of it, and
-/// padding between or after them. `least` is its size in the first version of the format.
+/// The struct of a group, and the methods of [`Record`] that read it: an `nlattr`, the `valid`
+/// mask, members that each own a bit of it, and padding between or after them. `least` is its size
+/// in the first version of the format.
 macro_rules! record {
     ($(#[$m:meta])* $name:ident = $c:literal, least $least:literal;
      { $($(#[$fm:meta])* $f:ident: $t:ty,)* } $(pad { $($p:ident: $pt:ty,)* } then { $($(#[$gm:meta])* $g:ident: $gt:ty,)* })?) => {
@@ -174,6 +175,11 @@ macro_rules! record {
                 r.nla = NlAttr { len: size_of::<$name>() as u16, kind: Self::TYPE };
                 r
             }
+            /// The members that are known.
+            #[inline]
+            pub fn known(&self) -> Record<'_, $name> {
+                Record::new(self)
+            }
             /// Is the member with this name known? `None` if there is no such member.
             pub fn knows(&self, member: &str) -> Option<bool> {
                 Self::MEMBERS.iter().position(|m| *m == member).map(|i| self.valid & (1 << i) != 0)
@@ -189,11 +195,11 @@ macro_rules! record {
     };
     (@getters $name:ident, $bit:expr; []) => {};
     (@getters $name:ident, $bit:expr; [$f:ident: $t:ty, $($rest:ident: $rt:ty,)*]) => {
-        impl $name {
+        impl Record<'_, $name> {
             #[doc = concat!("`", stringify!($f), "`, or `None` where it is not known.")]
             #[inline]
             pub fn $f(&self) -> Option<$t> {
-                (self.valid & (1 << ($bit)) != 0).then_some(self.$f)
+                (self.raw.valid & (1 << ($bit)) != 0).then_some(self.raw.$f)
             }
         }
         record!(@getters $name, $bit + 1; [$($rest: $rt,)*]);
@@ -244,6 +250,50 @@ pub trait Attribute: Plain {
 
 /// A struct that is an entry of lists.
 pub trait ListEntry: Attribute {}
+
+/// A record in a stream. Its methods return the members that are known, and have the names of the
+/// members of [`raw`](Self::raw), which are zero where they are not known.
+///
+/// ```
+/// use taskdiag_wire::{Record, Statm, build, layout::bit};
+///
+/// let valid = bit(Statm::MEMBERS, "rss_bytes");
+/// let statm = build!(Statm { valid, rss_bytes: 4096 });
+/// assert_eq!(Record::new(&statm).rss_bytes(), Some(4096));
+/// assert_eq!(Record::new(&statm).swap_bytes(), None);
+/// ```
+///
+/// A member cannot be taken for a value that is known:
+///
+/// ```compile_fail,E0615
+/// let statm = taskdiag_wire::Statm::new();
+/// let rss: u64 = taskdiag_wire::Record::new(&statm).rss_bytes;
+/// ```
+#[derive(Debug)]
+pub struct Record<'a, T> {
+    pub(crate) raw: &'a T,
+}
+
+impl<T> Clone for Record<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Record<'_, T> {}
+
+impl<'a, T> Record<'a, T> {
+    /// The view of a record.
+    #[inline]
+    pub fn new(raw: &'a T) -> Record<'a, T> {
+        Record { raw }
+    }
+    /// The record as it is in the stream.
+    #[inline]
+    pub fn raw(&self) -> &'a T {
+        self.raw
+    }
+}
 
 /// An entry of a list in a stream. Its methods return the members that are known. It will never get
 /// more members, so this struct can be constructed.

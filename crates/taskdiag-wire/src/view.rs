@@ -59,8 +59,8 @@ impl<'a> TaskView<'a> {
     }
     /// The record of a fixed-size group, or `None` if it is not in the answer
     /// ([`reason`](Self::reason) says why).
-    pub fn record<T: GroupRecord>(&self) -> Option<&'a T> {
-        T::ref_from_prefix(self.find(T::TYPE)?).map(|(r, _)| r)
+    pub fn record<T: GroupRecord>(&self) -> Option<Record<'a, T>> {
+        T::ref_from_prefix(self.find(T::TYPE)?).map(|(r, _)| Record::new(r))
     }
     /// The command name. It may contain any bytes but NUL.
     pub fn comm(&self) -> Option<&'a [u8]> {

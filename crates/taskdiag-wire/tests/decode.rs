@@ -269,7 +269,7 @@ fn a_struct_that_is_shorter_than_the_first_one_is_refused_and_a_longer_one_is_re
             long[..2].copy_from_slice(&n.to_ne_bytes());
             let bytes = stream(&[task_msg(7, 0, &long)], 1);
             let s = parse(&bytes).expect("a longer struct is a newer one");
-            assert_eq!(s.get(0).and_then(|t| t.record::<$t>().map(|r| r.valid)), Some(1));
+            assert_eq!(s.get(0).and_then(|t| t.record::<$t>().map(|r| r.raw().valid)), Some(1));
         })* };
     }
     for_each_record!(check);

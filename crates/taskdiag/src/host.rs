@@ -13,8 +13,9 @@ use crate::snapshot::Snapshot;
 ///
 /// ```
 /// # fn main() -> Result<(), taskdiag::Error> {
-/// let request = taskdiag::Request::one(std::process::id(), taskdiag::Groups::BASE);
-/// let here = taskdiag::query(&request)?;
+/// use taskdiag::{Groups, Request};
+///
+/// let here = taskdiag::query(&Request::one(std::process::id(), Groups::BASE))?;
 /// println!("{}", here.host()); // web1 (Linux 6.12.9 x86_64)
 /// assert_eq!(here.host(), taskdiag::Host::here());
 /// # Ok(())

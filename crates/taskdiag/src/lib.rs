@@ -1,6 +1,29 @@
 //! Process information on Linux: one request, one binary answer, from the fastest source the
 //! machine has.
 //!
+//! Start with [`ProcessList`], which has processes with the values that most programs want:
+//!
+//! ```
+//! # fn main() -> Result<(), taskdiag::Error> {
+//! for process in taskdiag::ProcessList::read()?.iter() {
+//!     let (name, user) = (process.name().unwrap_or_default(), process.user().unwrap_or_default());
+//!     println!("{:>8} {user:<10} {name} {:?}", process.pid(), process.memory());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`ProcessList`], [`Process`] and [`OpenSocket`]: processes, with users, arguments and sockets.
+//! - [`query`], and [`query_with`] for an engine of your choice: exactly the values that you want.
+//! - [`Session`] and [`Rates`]: the same request each second, and what changed.
+//! - [`Waiter`]: waits until processes end.
+//! - [`Snapshot::write_to`], [`Snapshot::read_from`] and [`Host`]: saves an answer and reads it
+//!   elsewhere.
+//! - `view::Query` and [`field`]: rows and columns as the command has them.
+//! - [`files`]: who uses files and sockets.
+//!
+//! `examples/` of the source has a program for each of these.
+//!
 //! A [`Request`] names the tasks (a [`Strategy`]) and the [`Groups`] of attributes wanted. An
 //! [engine] answers it with a stream in the task_diag format, and a [`Snapshot`] gives
 //! typed views over those bytes, whether they came from this machine or from a saved file.
@@ -46,6 +69,7 @@ pub mod field;
 pub mod files;
 mod host;
 mod large;
+mod process;
 mod rates;
 #[cfg(feature = "record")]
 pub mod recording;
@@ -61,6 +85,7 @@ mod watch;
 
 pub use bytes::Bytes;
 pub use changes::{Changes, Stayed};
+#[doc(inline)]
 pub use engine::auto::{
     Choice, Repeated, Session, SessionCache, comes_in_parts, query, query_each, query_with,
 };
@@ -68,16 +93,17 @@ pub use engine::auto::{
 pub(crate) use engine::auto::{Found, in_two_steps};
 pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::{Cause, Error};
-pub use field::Rate;
+pub use field::{Missing, Rate};
 pub use host::Host;
+pub use process::{OpenSocket, Process, ProcessList};
 pub use rates::Rates;
 pub use request::{ByteLimits, Members, Processes, Request};
 pub use snapshot::{Caveat, Served, Snapshot};
 pub use task_id::{TaskId, Tick};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
-    Blob, BootId, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy,
-    TaskView, VmaKind,
+    Blob, BootId, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Record,
+    Strategy, TaskView, VmaKind,
 };
 pub use waiter::{Ended, Waiter};
 pub use watch::Watch;

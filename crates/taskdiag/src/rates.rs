@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use taskdiag_wire::{BootId, Io, Sched, Stat};
+use taskdiag_wire::BootId;
 
 use crate::field::{NONE, RATES, Rate, Row, since_boot};
 use crate::snapshot::Snapshot;
@@ -15,15 +15,15 @@ use crate::task_id::{TaskId, Tick};
 
 /// The counters, in the order of the arrays.
 const COUNTERS: [fn(&Row<'_>) -> Option<u64>; RATES] = [
-    |r| r.stat.and_then(Stat::utime_ns),
-    |r| r.stat.and_then(Stat::stime_ns),
-    |r| r.stat.and_then(Stat::minflt),
-    |r| r.stat.and_then(Stat::majflt),
-    |r| r.io.and_then(Io::read_bytes),
-    |r| r.io.and_then(Io::write_bytes),
-    |r| r.sched.and_then(Sched::nvcsw),
-    |r| r.sched.and_then(Sched::nivcsw),
-    |r| r.sched.and_then(Sched::run_delay_ns),
+    |r| r.stat.and_then(|r| r.utime_ns()),
+    |r| r.stat.and_then(|r| r.stime_ns()),
+    |r| r.stat.and_then(|r| r.minflt()),
+    |r| r.stat.and_then(|r| r.majflt()),
+    |r| r.io.and_then(|r| r.read_bytes()),
+    |r| r.io.and_then(|r| r.write_bytes()),
+    |r| r.sched.and_then(|r| r.nvcsw()),
+    |r| r.sched.and_then(|r| r.nivcsw()),
+    |r| r.sched.and_then(|r| r.run_delay_ns()),
 ];
 const UTIME: usize = 0;
 const STIME: usize = 1;
@@ -203,7 +203,7 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Base, Done, Info, StreamWriter, build};
+    use taskdiag_wire::{Base, Done, Info, Stat, StreamWriter, build};
 
     const SECOND: u64 = 1_000_000_000;
 

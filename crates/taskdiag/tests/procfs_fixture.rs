@@ -135,7 +135,7 @@ fn sizes_come_from_the_cheapest_file() {
     let ask = |groups, members| {
         let s = p.ask(&Request::all(groups).with_members(members));
         let t = s.tasks().next().unwrap();
-        let m = *t.record::<Statm>().unwrap();
+        let m = t.record::<Statm>().unwrap();
         (m.size_bytes(), m.rss_bytes(), m.rss_anon_bytes())
     };
     let of = |names: &[&str]| Members::of(Groups::STATM, names);

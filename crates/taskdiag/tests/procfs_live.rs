@@ -74,13 +74,13 @@ fn procfs_agrees_with_this_process() {
         assert_eq!(t.reason(g), why, "{g}");
     }
     let base = t.record::<Base>().unwrap();
-    assert_eq!(base.valid, Base::ALL_VALID);
-    assert_eq!(base.ppid, std::os::unix::process::parent_id());
+    assert_eq!(base.raw().valid, Base::ALL_VALID);
+    assert_eq!(base.raw().ppid, std::os::unix::process::parent_id());
     let comm = fs::read("/proc/self/comm").unwrap();
     assert_eq!(t.comm(), comm.strip_suffix(b"\n"));
     let info = s.stream().info();
-    assert!(base.start_time_ns < info.boottime_ns);
-    assert!(info.boottime_ns - base.start_time_ns < 3600 * 1_000_000_000);
+    assert!(base.raw().start_time_ns < info.boottime_ns);
+    assert!(info.boottime_ns - base.raw().start_time_ns < 3600 * 1_000_000_000);
 
     let cred = t.record::<Cred>().unwrap();
     let meta = fs::metadata("/proc/self").unwrap();
@@ -89,8 +89,8 @@ fn procfs_agrees_with_this_process() {
     assert_eq!(t.groups().unwrap().len(), cred.ngroups().unwrap() as usize);
 
     let stat = t.record::<Stat>().unwrap();
-    assert_eq!((stat.valid, stat.flags), (Stat::ALL_VALID, 0));
-    assert!(stat.num_threads >= 1);
+    assert_eq!((stat.raw().valid, stat.raw().flags), (Stat::ALL_VALID, 0));
+    assert!(stat.raw().num_threads >= 1);
     let statm = t.record::<Statm>().unwrap();
     assert!(statm.size_bytes().unwrap() >= statm.rss_bytes().unwrap());
     assert!(statm.rss_bytes().unwrap() > 100_000);
@@ -104,11 +104,11 @@ fn procfs_agrees_with_this_process() {
     let cwd = std::env::current_dir().unwrap();
     assert_eq!(&*t.path(PathKind::Cwd).unwrap().data, cwd.as_os_str().as_encoded_bytes());
 
-    assert_eq!(t.record::<Io>().unwrap().valid, Io::ALL_VALID);
-    assert!(t.record::<Io>().unwrap().rchar > 0);
+    assert_eq!(t.record::<Io>().unwrap().raw().valid, Io::ALL_VALID);
+    assert!(t.record::<Io>().unwrap().raw().rchar > 0);
     let sched = t.record::<Sched>().unwrap();
-    assert_eq!((sched.valid, sched.flags), (Sched::ALL_VALID, SCHED_LIVE_ONLY));
-    assert!(sched.run_time_ns > 0);
+    assert_eq!((sched.raw().valid, sched.raw().flags), (Sched::ALL_VALID, SCHED_LIVE_ONLY));
+    assert!(sched.raw().run_time_ns > 0);
 
     let ns = t.record::<Ns>().unwrap();
     for (name, inode) in [("mnt", ns.mnt()), ("user", ns.user()), ("pid", ns.pid())] {
@@ -146,14 +146,16 @@ fn oom_label_autogroup_and_login_are_those_of_the_files() {
         assert_eq!(text, word(pid, "attr/current"));
         assert_eq!(text.is_none(), t.reason(Group::Label).is_some());
 
-        let of = |r: &Autogroup| Some(format!("/autogroup-{} nice {}", r.id()?, r.nice()?));
+        let of = |r: taskdiag::Record<'_, Autogroup>| {
+            Some(format!("/autogroup-{} nice {}", r.id()?, r.nice()?))
+        };
         let group = t.record::<Autogroup>().and_then(of);
         assert_eq!(group, word(pid, "autogroup"));
         assert_eq!(group.is_none(), t.reason(Group::Autogroup).is_some());
 
         let login = t.record::<Login>();
-        let uid = login.and_then(Login::uid).map(|v| v.to_string());
-        let session = login.and_then(Login::session).map(|v| v.to_string());
+        let uid = login.and_then(|r| r.uid()).map(|v| v.to_string());
+        let session = login.and_then(|r| r.session()).map(|v| v.to_string());
         assert_eq!((uid, session), (word(pid, "loginuid"), word(pid, "sessionid")));
     }
 }

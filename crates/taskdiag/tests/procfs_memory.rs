@@ -258,7 +258,7 @@ fn the_short_groups() {
     assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut want) }, 0);
     let at = libc::RLIMIT_NOFILE as usize;
     assert_eq!((l.soft().unwrap()[at], l.hard().unwrap()[at]), (want.rlim_cur, want.rlim_max));
-    assert_eq!(t.record::<Signals>().unwrap().valid, Signals::ALL_VALID);
+    assert_eq!(t.record::<Signals>().unwrap().raw().valid, Signals::ALL_VALID);
     assert!(t.wchan().unwrap().data.ends_with(b"nanosleep"));
     let fds = t.record::<FdCount>().unwrap();
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();

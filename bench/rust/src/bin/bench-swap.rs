@@ -18,7 +18,7 @@ fn main() -> Result<(), Error> {
     let begin = Begin::now();
     for _ in 0..runs {
         let snapshot = taskdiag::query(&Request::one(pid, Groups::SWAP))?;
-        let record = snapshot.tasks().next().and_then(|t| t.record::<Swap>().copied());
+        let record = snapshot.tasks().next().and_then(|t| t.record::<Swap>().map(|r| *r.raw()));
         swap = record.unwrap_or_default();
     }
     let (ours, ours_cpu) = begin.elapsed();

@@ -222,7 +222,7 @@ impl Threads {
                 let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });
                 let this = TrackedThread {
                     id,
-                    comm: base.comm,
+                    comm: base.raw().comm,
                     seen: 0,
                     membership: process.membership,
                     account: None,
@@ -242,8 +242,8 @@ impl Threads {
         };
         known.seen = self.scans;
         // Counts under the thread's old name, or in its old group, stay in that account.
-        let is_moved = known.comm != base.comm || known.membership != process.membership;
-        (known.comm, known.membership) = (base.comm, process.membership);
+        let is_moved = known.comm != base.raw().comm || known.membership != process.membership;
+        (known.comm, known.membership) = (base.raw().comm, process.membership);
         if let Some(account) = known.account.take_if(|_| is_moved) {
             self.names.leave(account);
         }

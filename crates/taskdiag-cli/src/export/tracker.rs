@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use taskdiag::field::{OwnerNames, Row, since_boot};
 use taskdiag::{
-    Base, ByteLimits, Choice, Cred, Group, Groups, Members, Reason, Request, Session, Snapshot,
-    Stat, TaskId, query_each, query_with,
+    Base, ByteLimits, Choice, Group, Groups, Members, Reason, Request, Session, Snapshot, TaskId,
+    query_each, query_with,
 };
 
 use super::accounts::Accounts;
@@ -260,7 +260,7 @@ impl Tracker {
                     new.map(|n| if counts_all || n == NONE { n } else { 0 })
                 }
             };
-            let threads = row.stat.and_then(Stat::num_threads);
+            let threads = row.stat.and_then(|r| r.num_threads());
             known.threads = threads.unwrap_or(1);
             known.had_several |= known.threads > 1;
             let gauges = Gauges::of(&row, known.id.start_ns(), threads);
@@ -332,7 +332,7 @@ impl Tracker {
             let Some(id) = TaskId::of(&task) else { continue };
             let is_due = match self.known.get_mut(&task.pid()) {
                 Some(known) if known.id.is_same(&id) => {
-                    all || known.asked < TIMES || known.comm != base.comm
+                    all || known.asked < TIMES || known.comm != base.raw().comm
                 }
                 Some(_) => {
                     self.forget(task.pid());
@@ -388,7 +388,7 @@ impl Tracker {
             match self.known.get_mut(pid) {
                 Some(known) if known.id.is_same(&id) => {
                     let is_second = known.asked < TIMES;
-                    (known.comm, known.asked) = (base.comm, TIMES.min(known.asked + 1));
+                    (known.comm, known.asked) = (base.raw().comm, TIMES.min(known.asked + 1));
                     let before = std::mem::replace(&mut known.place, place);
                     self.places.leave(&before);
                     if let Some(process) = process.filter(|_| is_second || known.looks != looks) {
@@ -402,7 +402,7 @@ impl Tracker {
                     let known = TrackedProcess {
                         id,
                         ppid: base.ppid().unwrap_or(0),
-                        comm: base.comm,
+                        comm: base.raw().comm,
                         seen: self.health.scrapes,
                         asked: 1,
                         group: Member::Undecided,
@@ -431,12 +431,12 @@ impl Tracker {
             0 => Vec::new(),
             end => line[..end].split(|b| *b == 0).map(<[u8]>::to_vec).collect(),
         };
-        let uid = row.cred.and_then(Cred::euid);
+        let uid = row.cred.and_then(|r| r.euid());
         let user = uid.map(|uid| match self.owners.user(uid) {
             Some(name) => name.to_vec(),
             None => uid.to_string().into_bytes(),
         });
-        let start_ns = row.base.and_then(Base::start_time_ns).unwrap_or(0);
+        let start_ns = row.base.and_then(|r| r.start_time_ns()).unwrap_or(0);
         let paths = row.view.cgroups().filter_map(|(_, entry)| taskdiag::cgroup::path_of(entry));
         Process {
             comm: row.comm.unwrap_or_default().to_vec(),

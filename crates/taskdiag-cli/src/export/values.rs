@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use taskdiag::field::Row;
-use taskdiag::{Group, Reason, Rollup, Stat, Statm};
+use taskdiag::{Group, Reason, Record, Rollup, Stat, Statm};
 
 use super::ledger::{Account, Counts, NONE};
 
@@ -35,11 +35,11 @@ impl Gauges {
     pub fn of(row: &Row<'_>, start_ns: u64, threads: Option<u32>) -> Gauges {
         // A kernel thread and a zombie have none, so the value is known to be 0.
         let none = |group| is_without(row, group).then_some(0);
-        let memory = |get: fn(&Statm) -> Option<u64>| match row.statm {
+        let memory = |get: fn(Record<'_, Statm>) -> Option<u64>| match row.statm {
             Some(statm) => get(statm),
             None => none(Group::Statm),
         };
-        let pages = |get: fn(&Rollup) -> Option<u64>| match row.rollup {
+        let pages = |get: fn(Record<'_, Rollup>) -> Option<u64>| match row.rollup {
             Some(rollup) => get(rollup),
             None => none(Group::Rollup),
         };
@@ -52,11 +52,11 @@ impl Gauges {
         Gauges {
             start_ns,
             threads: threads.map(u64::from),
-            rss: memory(Statm::rss_bytes),
-            size: memory(Statm::size_bytes),
-            swap: memory(Statm::swap_bytes),
-            pss: pages(Rollup::pss_bytes),
-            swap_pss: pages(Rollup::swap_pss_bytes),
+            rss: memory(|r| r.rss_bytes()),
+            size: memory(|r| r.size_bytes()),
+            swap: memory(|r| r.swap_bytes()),
+            pss: pages(|r| r.pss_bytes()),
+            swap_pss: pages(|r| r.swap_pss_bytes()),
             open,
             open_share: open.zip(limit).and_then(|(open, limit)| share(open, limit)),
         }
@@ -89,25 +89,25 @@ fn is_without(row: &Row<'_>, group: Group) -> bool {
 
 /// The counters of a task.
 pub fn counts(row: &Row<'_>) -> Counts {
-    let stat = |get: fn(&Stat) -> Option<u64>| row.stat.and_then(get).unwrap_or(NONE);
+    let stat = |get: fn(Record<'_, Stat>) -> Option<u64>| row.stat.and_then(get).unwrap_or(NONE);
     let none = |group: Group| if is_without(row, group) { 0 } else { NONE };
-    let io = |get: fn(&taskdiag::Io) -> Option<u64>| match row.io {
+    let io = |get: fn(Record<'_, taskdiag::Io>) -> Option<u64>| match row.io {
         Some(io) => get(io).unwrap_or(NONE),
         None => none(Group::Io),
     };
-    let sched = |get: fn(&taskdiag::Sched) -> Option<u64>| match row.sched {
+    let sched = |get: fn(Record<'_, taskdiag::Sched>) -> Option<u64>| match row.sched {
         Some(sched) => get(sched).unwrap_or(NONE),
         None => none(Group::Sched),
     };
     [
-        stat(Stat::utime_ns),
-        stat(Stat::stime_ns),
-        io(taskdiag::Io::read_bytes),
-        io(taskdiag::Io::write_bytes),
-        stat(Stat::majflt),
-        stat(Stat::minflt),
-        sched(taskdiag::Sched::nvcsw),
-        sched(taskdiag::Sched::nivcsw),
+        stat(|r| r.utime_ns()),
+        stat(|r| r.stime_ns()),
+        io(|r| r.read_bytes()),
+        io(|r| r.write_bytes()),
+        stat(|r| r.majflt()),
+        stat(|r| r.minflt()),
+        sched(|r| r.nvcsw()),
+        sched(|r| r.nivcsw()),
     ]
 }
 

@@ -5,7 +5,6 @@
 use std::sync::OnceLock;
 
 use taskdiag::field::{self, Context, Field, Row, TextForm, Value};
-use taskdiag::wire::Statm;
 use unicode_width::UnicodeWidthChar;
 
 use super::terminal;
@@ -14,7 +13,7 @@ use super::terminal;
 /// value. If procps may not see the size of the code, it subtracts nothing, so all memory counts as
 /// the rest.
 pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
-    match (field.name, row.statm.and_then(Statm::size_bytes)) {
+    match (field.name, row.statm.and_then(|r| r.size_bytes())) {
         ("drs", Some(size)) => Value::Uint(size),
         ("vsz_bytes", None) => Value::Uint(0),
         _ => Value::ABSENT,

@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::frame::NlAttr;
-use crate::table::{Attribute, CStruct, Entry, GroupRecord, ListEntry, Member, c_name};
+use crate::table::{Attribute, CStruct, Entry, GroupRecord, ListEntry, Member, Record, c_name};
 
 record! {
     /// FD_COUNT: how many files are open. Source: `/proc/PID/fd`, `files_struct`.

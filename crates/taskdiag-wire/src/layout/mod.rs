@@ -15,7 +15,7 @@ pub use self::files::*;
 pub use self::frame::*;
 pub use self::memory::*;
 pub use self::task::*;
-pub use crate::table::{Attribute, CStruct, Entry, GroupRecord, ListEntry, Member, bit};
+pub use crate::table::{Attribute, CStruct, Entry, GroupRecord, ListEntry, Member, Record, bit};
 
 /// The structs that frame those of the [registry](mod@crate::registry).
 pub const FRAMES: &[&CStruct] = &[

@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::frame::NlAttr;
-use crate::table::{Attribute, CStruct, GroupRecord, Member, bit, c_name};
+use crate::table::{Attribute, CStruct, GroupRecord, Member, Record, bit, c_name};
 
 record! {
     /// BASE: the identity of the task. Source: `/proc/PID/stat`, `task_struct`. Only kernel threads

@@ -156,7 +156,7 @@ pub fn walk<B: AsRef<[u8]>>(s: &Stream<B>) -> usize {
         n += t.attrs().map(|(_, b)| b.len()).sum::<usize>();
         n += t.comm().map_or(0, <[u8]>::len);
         macro_rules! records {
-            ($($t:ident)*) => { $(n += t.record::<$t>().map_or(0, |r| r.valid as usize);)* };
+            ($($t:ident)*) => { $(n += t.record::<$t>().map_or(0, |r| r.raw().valid as usize);)* };
         }
         for_each_record!(records);
         macro_rules! lists {

@@ -487,7 +487,8 @@ mod tests {
         w.begin_task(7, 7);
         let mut base: Base = filled(fill);
         (base.valid, base.state) = (Base::ALL_VALID & !skip_base, b'Z');
-        base.comm = if base.comm().is_some() { *b"name\0\0\0\0\0\0\0\0\0\0\0\0" } else { [0; 16] };
+        base.comm =
+            if base.known().comm().is_some() { *b"name\0\0\0\0\0\0\0\0\0\0\0\0" } else { [0; 16] };
         w.put(&base);
         let mut cred: Cred = filled(fill);
         cred.valid = Cred::ALL_VALID & m.cred;

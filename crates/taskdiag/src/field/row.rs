@@ -1,14 +1,16 @@
 //! One task, or an entry of one of its lists, with its records looked up: fields are read many at a
 //! time, so the attributes of a task are walked once for all of them.
 
-use taskdiag_wire::{A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, TaskView, Vma, VmaStat};
+use taskdiag_wire::{
+    A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, Record, TaskView, Vma, VmaStat,
+};
 
 use super::part::{Map, Part};
 use super::value::{Missing, Value};
 use crate::files::PathName;
 
-fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<&T> {
-    T::ref_from_prefix(bytes).map(|(r, _)| r)
+fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<Record<'_, T>> {
+    T::ref_from_prefix(bytes).map(|(r, _)| Record::new(r))
 }
 
 /// The data of a blob in one piece.
@@ -29,7 +31,7 @@ macro_rules! row {
             /// The command name, where it is in the answer.
             pub comm: Option<&'a [u8]>,
             $(#[doc = concat!(stringify!($c), ", where the answer has it for this task itself.")]
-              pub $s: Option<&'a taskdiag_wire::$r>,)*
+              pub $s: Option<Record<'a, taskdiag_wire::$r>>,)*
             /// Which part of the task the row describes.
             pub part: Part<'a>,
         }
@@ -70,12 +72,12 @@ impl Row<'_> {
     }
     /// State letter, where it is known.
     pub fn state(&self) -> Option<u8> {
-        self.base.and_then(taskdiag_wire::Base::state)
+        self.base.and_then(|base| base.state())
     }
     /// A kernel thread? `false` where that is not known.
     pub fn is_kthread(&self) -> bool {
         self.base
-            .and_then(taskdiag_wire::Base::flags)
+            .and_then(|base| base.flags())
             .is_some_and(|f| f & taskdiag_wire::TASK_KTHREAD != 0)
     }
     /// A zombie? `false` where that is not known.

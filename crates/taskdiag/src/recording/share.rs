@@ -92,7 +92,7 @@ fn values<'a>(task: &TaskView<'a>) -> Values<'a> {
 }
 
 fn uid(task: &TaskView<'_>) -> u32 {
-    task.record::<Cred>().and_then(Cred::uid).unwrap_or(CUT_OTHERS)
+    task.record::<Cred>().and_then(|r| r.uid()).unwrap_or(CUT_OTHERS)
 }
 
 /// The sizes of a user's values in one class.

@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(t.record::<Stat>().and_then(|b| b.utime_ns()), Some(SECOND));
         assert_eq!(t.record::<Statm>().and_then(|b| b.text_bytes()), Some(4096));
         let cred = t.record::<Cred>().expect("it is there");
-        assert_eq!((cred.uid(), cred.securebits(), cred.securebits), (Some(5), None, 0));
+        assert_eq!((cred.uid(), cred.securebits(), cred.raw().securebits), (Some(5), None, 0));
         assert_eq!(t.reason(Group::Signals), Some(Reason::Vanished));
         assert_eq!(t.cmdline().expect("it is there").data, &b"secret\0"[..]);
     }

@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(s.asked(), Groups::BASE | Groups::IO);
         let t: Vec<_> = s.tasks().collect();
         assert_eq!(t[0].record::<Io>().unwrap().rchar(), Some(9));
-        assert_eq!(t[0].record::<Base>().unwrap().start_time_ns, 5_000_000);
+        assert_eq!(t[0].record::<Base>().unwrap().raw().start_time_ns, 5_000_000);
         assert_eq!(t[0].attrs().filter(|a| a.0 == Base::TYPE).count(), 1);
         for gone in &t[1..] {
             assert!(gone.record::<Io>().is_none());

@@ -101,7 +101,7 @@ impl Trim {
             };
             if kind == Group::Cred as u16 {
                 let cred = Cred::read_from_prefix(&bytes[at..end]);
-                self.uid = cred.and_then(|(cred, _)| cred.uid());
+                self.uid = cred.and_then(|(cred, _)| cred.known().uid());
             }
             let text = [Group::Cmdline as u16, Group::Environ as u16];
             let text = text.iter().position(|k| *k == kind);

@@ -100,7 +100,7 @@ impl Worker<'_> {
             Err(Stop::Gap(_)) => return Ok(None),
             Err(stop) => return Err(stop),
         };
-        if stat.base.state != b'Z' || stat.stat.num_threads().is_none_or(|n| n < 2) {
+        if stat.base.state != b'Z' || stat.stat.known().num_threads().is_none_or(|n| n < 2) {
             return Ok(None);
         }
         let Ok(dir) = self.reader.open_dir(at.dir, at.path.file("task")) else { return Ok(None) };

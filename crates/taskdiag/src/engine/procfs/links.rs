@@ -307,10 +307,10 @@ mod tests {
         s.add([Some(10), Some(20), Some(30), None, Some(1)]);
         let r = s.record().unwrap();
         assert_eq!(
-            (r.run_time_ns(), r.run_delay_ns(), r.timeslices()),
+            (r.known().run_time_ns(), r.known().run_delay_ns(), r.known().timeslices()),
             (Some(11), Some(22), Some(33))
         );
-        assert_eq!((r.nvcsw(), r.nivcsw()), (None, Some(u64::MAX)));
+        assert_eq!((r.known().nvcsw(), r.known().nivcsw()), (None, Some(u64::MAX)));
         assert_eq!(r.knows("flags"), Some(true));
         let mut s = SchedSum::default();
         s.add([None; 5]);

@@ -66,7 +66,7 @@ impl Worker<'_> {
                 Err(e) => return Err(self.meaning(at, e)),
             }
         };
-        match statm.size_bytes() {
+        match statm.known().size_bytes() {
             Some(0) => Err(Stop::Gap(Reason::Absent)),
             Some(_) => {
                 self.out.put(&statm);
@@ -267,7 +267,9 @@ impl Worker<'_> {
         }
         let Some(max) = limits.max_rss_bytes else { return Ok(()) };
         let rss = match self.reader.file(at.dir, at.path.file("statm")) {
-            Ok(text) => parse::statm(text, self.run.page_size).rss_bytes().unwrap_or(u64::MAX),
+            Ok(text) => {
+                parse::statm(text, self.run.page_size).known().rss_bytes().unwrap_or(u64::MAX)
+            }
             Err(e) => return Err(self.meaning(at, e)),
         };
         if rss > max { Err(Stop::Gap(Reason::OverBudget)) } else { Ok(()) }

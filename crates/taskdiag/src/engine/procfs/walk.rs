@@ -132,7 +132,7 @@ fn place(dir: BorrowedFd<'_>, pid: u32, tgid: u32) -> TaskDir<'_> {
 /// Writes a process if it is a child of `of`.
 pub(super) fn child(w: &mut Worker<'_>, at: TaskDir<'_>, of: u32) -> Result<(), Error> {
     match w.stat_file(at) {
-        Ok(s) if s.base.ppid() == Some(of) => w.task(at, Some(s)),
+        Ok(s) if s.base.known().ppid() == Some(of) => w.task(at, Some(s)),
         Err(Stop::Failed(e)) => Err(e),
         // It is not a child of `of`, or its parent is unknown.
         _ => Ok(()),

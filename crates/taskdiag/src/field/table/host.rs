@@ -1,5 +1,5 @@
-//! The machine that the answer is of. Each row has the same value, so that rows of answers of many
-//! machines can be distinguished after they were put together.
+//! The machine that the answer is of. Each row has the same value, which distinguishes the rows of
+//! many machines after they were put together.
 
 use std::borrow::Cow;
 

@@ -1,13 +1,13 @@
 //! Resource limits: `rlimit_NAME` is the soft limit, and `rlimit_NAME_hard` the hard one. Names are
 //! RLIMIT_* in lower case.
 
-use taskdiag_wire::{Group, Groups, Limits};
+use taskdiag_wire::{Group, Groups, Limits, Record};
 
 use super::super::*;
 
 fn limit(
     row: &Row<'_>,
-    get: impl FnOnce(&Limits) -> Option<[u64; 16]>,
+    get: impl FnOnce(Record<'_, Limits>) -> Option<[u64; 16]>,
     number: usize,
 ) -> Value<'static> {
     match row.limits {
@@ -26,10 +26,10 @@ macro_rules! limits {
         pub const FIELDS: &[Field] = &[$(
             row!($name $header 9 Right [LIMITS] Integer $unit Plain,
                 concat!("/proc/PID/limits ", $proc), concat!("Soft limit: ", $what), {},
-                |_, row| limit(row, Limits::soft, $number)),
+                |_, row| limit(row, |r| r.soft(), $number)),
             row!($hard $header 9 Right [LIMITS] Integer $unit Plain,
                 concat!("/proc/PID/limits ", $proc), concat!("Hard limit: ", $what), {},
-                |_, row| limit(row, Limits::hard, $number)),
+                |_, row| limit(row, |r| r.hard(), $number)),
         )*];
     };
 }

@@ -1,12 +1,12 @@
 //! The address space.
 
-use taskdiag_wire::{Group, Groups, Layout, Statm};
+use taskdiag_wire::{Group, Groups, Record, Statm};
 
 use super::super::*;
 
 fn sum(
     row: &Row<'_>,
-    f: impl FnOnce(&Statm) -> Option<u64>,
+    f: impl FnOnce(Record<'_, Statm>) -> Option<u64>,
     wrap: impl FnOnce(u64) -> Value<'static>,
 ) -> Value<'static> {
     match row.statm {
@@ -21,7 +21,7 @@ fn pmem(cx: &Context, row: &Row<'_>) -> Value<'static> {
         return Value::UNKNOWN;
     }
     let percent = |v| Value::Percent((v as f64 * 100.0 / total as f64).min(99.9));
-    sum(row, Statm::rss_bytes, percent)
+    sum(row, |r| r.rss_bytes(), percent)
 }
 
 /// The bytes of the program's code.
@@ -69,7 +69,7 @@ pub const FIELDS: &[Field] = &[
         "Virtual size without program code; text in KiB", {"dsiz" "DSIZ"}, data),
     row!("stackp" "STACKP" 16 Right [LAYOUT] Text None Hex, "/proc/PID/stat 28",
     "Where the stack of the first thread began", {"start_stack" "STACKP"},
-    |_, r| match r.layout.map(Layout::start_stack) {
+    |_, r| match r.layout.map(|r| r.start_stack()) {
         Some(v) => v.map_or(Value::UNKNOWN, Value::Mask),
         None => r.missing(Group::Layout),
     }),

@@ -1,17 +1,17 @@
 //! Sums over all mappings of a process, in memory and in swap.
 
-use taskdiag_wire::{Group, Groups, Rollup, Swap};
+use taskdiag_wire::{Group, Groups, Record, Rollup, Swap};
 
 use super::super::*;
 
-fn rollup(row: &Row<'_>, get: impl FnOnce(&Rollup) -> Option<u64>) -> Value<'static> {
+fn rollup(row: &Row<'_>, get: impl FnOnce(Record<'_, Rollup>) -> Option<u64>) -> Value<'static> {
     match row.rollup.or_else(|| row.view.owner(Group::Rollup)?.record()) {
         Some(r) => get(r).map_or(Value::UNKNOWN, Value::Uint),
         None => row.missing(Group::Rollup),
     }
 }
 
-fn swap(row: &Row<'_>, get: impl FnOnce(&Swap) -> Option<u64>) -> Value<'static> {
+fn swap(row: &Row<'_>, get: impl FnOnce(Record<'_, Swap>) -> Option<u64>) -> Value<'static> {
     match row.swap.or_else(|| row.view.owner(Group::Swap)?.record()) {
         Some(s) => get(s).map_or(Value::UNKNOWN, Value::Uint),
         None => row.missing(Group::Swap),

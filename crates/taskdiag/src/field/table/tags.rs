@@ -1,12 +1,12 @@
 //! Data that other subsystems keep about a task: its OOM score, security label, autogroup and
 //! login.
 
-use taskdiag_wire::{Group, Groups, Login};
+use taskdiag_wire::{Group, Groups, Login, Record};
 
 use super::super::*;
 
 /// A number of LOGIN. All ones mean that the task belongs to no login.
-fn login(row: &Row<'_>, get: impl FnOnce(&Login) -> Option<u32>) -> Value<'static> {
+fn login(row: &Row<'_>, get: impl FnOnce(Record<'_, Login>) -> Option<u32>) -> Value<'static> {
     match row.login.map(get) {
         Some(Some(u32::MAX)) => Value::ABSENT,
         Some(Some(v)) => Value::Uint(v.into()),
@@ -37,8 +37,8 @@ pub const FIELDS: &[Field] = &[
         "Nice value of its autogroup", {}, member!(Autogroup autogroup.nice, |v| Value::Int(v.into()))),
     row!("luid" "LUID" 5 Right [LOGIN] Integer None Plain, "/proc/PID/loginuid",
         "Uid of the login, even if its uid has changed; - if there is none", {"loginuid" "LUID"},
-        |_, row| login(row, Login::uid)),
+        |_, row| login(row, |r| r.uid())),
     row!("audit_session" "AUDSESS" 7 Right [LOGIN] Integer None Plain, "/proc/PID/sessionid",
         "Audit session of that login; - if there is none", {"sessionid" "AUDSESS"},
-        |_, row| login(row, Login::session)),
+        |_, row| login(row, |r| r.session())),
 ];

@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn autogroups_are_parsed() {
         let a = autogroup(b"/autogroup-39440 nice -5\n").expect("one");
-        assert_eq!((a.id(), a.nice()), (Some(39440), Some(-5)));
+        assert_eq!((a.known().id(), a.known().nice()), (Some(39440), Some(-5)));
         for bad in [&b""[..], b"\n", b"/autogroup-1 nice 0", b"/autogroup- nice 0\n", b"/x\n"] {
             assert_eq!(autogroup(bad), None);
         }
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!((i.rchar, i.wchar, i.syscr, i.syscw), (1, 2, 3, 4));
         assert_eq!((i.read_bytes, i.write_bytes, i.cancelled_write_bytes), (5, 6, 7));
         assert_eq!(i.valid, Io::ALL_VALID);
-        assert_eq!(io(&text[..text.len() - 1]).unwrap().cancelled_write_bytes(), None);
+        assert_eq!(io(&text[..text.len() - 1]).unwrap().known().cancelled_write_bytes(), None);
         assert_eq!(io(b""), None);
         assert_eq!(io(b"rchar: x\n"), None);
         assert_eq!(io(b"rchar:"), None);
@@ -267,9 +267,9 @@ mod tests {
             text += &format!("{name:<26}{i:<21}{hard:<21}units\n");
         }
         let l = limits(text.as_bytes()).unwrap();
-        assert_eq!(l.soft().unwrap(), std::array::from_fn(|i| i as u64));
+        assert_eq!(l.known().soft().unwrap(), std::array::from_fn(|i| i as u64));
         assert_eq!(
-            l.hard().unwrap(),
+            l.known().hard().unwrap(),
             std::array::from_fn(|i| if i == 3 { u64::MAX } else { i as u64 * 10 })
         );
         assert!(limits(&text.as_bytes()[..text.len() - 1]).is_none());

@@ -353,8 +353,11 @@ Rss:                   5 kB
     fn smaps_rollup_is_parsed() {
         let r = rollup(FILE.as_bytes()).unwrap();
         assert_eq!(r.nla.kind, Group::Rollup as u16);
-        assert_eq!((r.rss_bytes(), r.swap_pss_bytes()), (Some(5120), Some(21 * 1024)));
-        assert_eq!((r.pss_anon_bytes(), r.locked_bytes()), (None, Some(22 * 1024)));
+        assert_eq!(
+            (r.known().rss_bytes(), r.known().swap_pss_bytes()),
+            (Some(5120), Some(21 * 1024))
+        );
+        assert_eq!((r.known().pss_anon_bytes(), r.known().locked_bytes()), (None, Some(22 * 1024)));
         assert_eq!(rollup(b""), None);
         assert_eq!(rollup(b"Rss: 5 MB\nPss:\n"), None);
         for (key, member) in KEYS.iter().zip(Rollup::MEMBERS) {

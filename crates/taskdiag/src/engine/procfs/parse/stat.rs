@@ -64,7 +64,7 @@ impl StatFile {
     }
     /// Was the task reaped while the file was read? Then the kernel shows a task without a process.
     pub fn is_reaped(&self) -> bool {
-        self.stat.num_threads() == Some(0) && self.base.sid().is_none()
+        self.stat.known().num_threads() == Some(0) && self.base.known().sid().is_none()
     }
 }
 
@@ -204,8 +204,8 @@ mod tests {
         };
         assert_eq!(of(" 0 0 0 0 "), Err(Reason::Absent));
         assert_eq!(of(" 1 1 0 0 "), Err(Reason::Denied));
-        assert_eq!(of(" 1 1 9 0 ").unwrap().start_stack(), Some(9));
-        assert_eq!(of(" 7 z 9 0 ").unwrap().end_code(), None);
+        assert_eq!(of(" 1 1 9 0 ").unwrap().known().start_stack(), Some(9));
+        assert_eq!(of(" 7 z 9 0 ").unwrap().known().end_code(), None);
         let cut = stat(b"1 (x) S 0 0 0 0 -1 4 0 ", TICK).unwrap();
         assert_eq!(cut.layout, Err(Reason::Unsupported));
     }
@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn locked_pages() {
         let s = stat(&line(b"cat"), TICK).unwrap();
-        assert_eq!(s.stat_with_locked(None).flags(), None);
-        assert_eq!(s.stat_with_locked(Some(0)).flags(), Some(0));
-        assert_eq!(s.stat_with_locked(Some(4096)).flags(), Some(STAT_LOCKED));
+        assert_eq!(s.stat_with_locked(None).known().flags(), None);
+        assert_eq!(s.stat_with_locked(Some(0)).known().flags(), Some(0));
+        assert_eq!(s.stat_with_locked(Some(4096)).known().flags(), Some(STAT_LOCKED));
         assert_eq!(s.stat_with_locked(Some(4096)).valid, Stat::ALL_VALID);
         let zombie = stat(b"1 (x) Z 0 0 0 0 -1 4 0 \n", TICK).unwrap();
-        assert_eq!(zombie.stat_with_locked(None).flags(), Some(0));
+        assert_eq!(zombie.stat_with_locked(None).known().flags(), Some(0));
     }
 
     #[test]
@@ -266,10 +266,10 @@ mod tests {
             // Every value that is marked as known must be right.
             if s.comm() == b"a) b" {
                 for (known, value) in [
-                    (s.base.ppid(), full.base.ppid),
-                    (s.base.pgid(), full.base.pgid),
-                    (s.base.task_flags(), full.base.task_flags),
-                    (s.stat.policy(), full.stat.policy),
+                    (s.base.known().ppid(), full.base.ppid),
+                    (s.base.known().pgid(), full.base.pgid),
+                    (s.base.known().task_flags(), full.base.task_flags),
+                    (s.stat.known().policy(), full.stat.policy),
                 ] {
                     assert!(known.is_none_or(|k| k == value), "cut at {n}");
                 }
@@ -285,8 +285,11 @@ mod tests {
             assert_eq!(stat(bad, TICK), None, "{bad:?}");
         }
         let s = stat(b"1 (x) S a -1 99999999999 z z z \n", TICK).unwrap();
-        assert_eq!((s.base.ppid(), s.base.pgid(), s.base.sid()), (None, None, None));
-        assert_eq!(s.base.flags(), None);
+        assert_eq!(
+            (s.base.known().ppid(), s.base.known().pgid(), s.base.known().sid()),
+            (None, None, None)
+        );
+        assert_eq!(s.base.known().flags(), None);
         assert_eq!(s.args_len, None);
     }
 

@@ -30,7 +30,8 @@ mod tests {
     #[test]
     fn statm_gives_every_member() {
         let s = statm(b"100 23 3 4 0 5 0\n", 4096);
-        let (size, rss, anon) = (s.size_bytes(), s.rss_bytes(), s.rss_anon_bytes());
+        let (size, rss, anon) =
+            (s.known().size_bytes(), s.known().rss_bytes(), s.known().rss_anon_bytes());
         assert_eq!((size, rss, anon), (Some(100 << 12), Some(23 << 12), Some(20 << 12)));
         assert_eq!(s.valid.count_ones(), 3);
     }
@@ -40,7 +41,7 @@ mod tests {
         let known = |text: &[u8]| statm(text, 4096).valid.count_ones();
         assert_eq!([known(b""), known(b"100"), known(b"100 23"), known(b"100 23 3")], [0, 0, 1, 2]);
         // More is shared than is resident.
-        assert_eq!(statm(b"1 2 3 \n", 4096).rss_anon_bytes(), None);
+        assert_eq!(statm(b"1 2 3 \n", 4096).known().rss_anon_bytes(), None);
         assert_eq!(known(b"18446744073709551615 x 3 \n"), 0);
     }
 }

@@ -226,7 +226,7 @@ impl StatusFile {
                 set!(c, Cred.fsgid, f.u32());
             }
             // The number and the list must come from one line.
-            b"Grou" if c.ngroups().is_none() => {
+            b"Grou" if c.known().ngroups().is_none() => {
                 if let Some(f) = numbers(line, "Groups:") {
                     let whole = ids(f, &mut self.gids);
                     let n = u32::try_from(self.gids.len() / 4).ok();
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(parse(TEXT, WANT).fd_size, Some(256));
         assert_eq!(parse(TEXT, Groups::SWAP).swap_bytes, Some(4096));
         let both = parse(TEXT, Groups::SWAP | Groups::STATM);
-        assert_eq!((both.swap_bytes, both.statm.swap_bytes()), (Some(4096), Some(4096)));
+        assert_eq!((both.swap_bytes, both.statm.known().swap_bytes()), (Some(4096), Some(4096)));
     }
 
     #[test]
@@ -357,15 +357,15 @@ mod tests {
         let s = parse(TEXT, Groups::STAT);
         assert_eq!((s.statm.valid, s.locked_bytes), (0, Some(1024)));
         let s = parse(TEXT, Groups::STAT | Groups::STATM);
-        assert_eq!((s.statm.locked_bytes(), s.locked_bytes), (Some(1024), Some(1024)));
+        assert_eq!((s.statm.known().locked_bytes(), s.locked_bytes), (Some(1024), Some(1024)));
     }
 
     #[test]
     fn without_memory_or_groups() {
         let s = parse(b"Name:\tkthreadd\nGroups:\t \nKthread:\t1\nThreads:\t1\n", WANT);
         assert_eq!(s.statm.valid, 0);
-        assert_eq!(s.cred.ngroups(), Some(0));
-        assert_eq!(s.cred.uid(), None);
+        assert_eq!(s.cred.known().ngroups(), Some(0));
+        assert_eq!(s.cred.known().uid(), None);
     }
 
     #[test]
@@ -392,11 +392,11 @@ mod tests {
         let full = parse(TEXT, WANT);
         for n in 0..TEXT.len() {
             let s = parse(&TEXT[..n], WANT);
-            assert!(s.cred.uid().is_none_or(|v| v == full.cred.uid), "cut at {n}");
-            assert!(s.cred.cap_permitted().is_none_or(|v| v == full.cred.cap_permitted));
-            assert!(s.statm.rss_bytes().is_none_or(|v| v == full.statm.rss_bytes));
+            assert!(s.cred.known().uid().is_none_or(|v| v == full.cred.uid), "cut at {n}");
+            assert!(s.cred.known().cap_permitted().is_none_or(|v| v == full.cred.cap_permitted));
+            assert!(s.statm.known().rss_bytes().is_none_or(|v| v == full.statm.rss_bytes));
             assert!(s.nvcsw.is_none_or(|v| v == 150) && s.nivcsw.is_none());
-            assert!(s.cred.ngroups().is_none_or(|v| v == 3));
+            assert!(s.cred.known().ngroups().is_none_or(|v| v == 3));
         }
     }
 
@@ -405,9 +405,9 @@ mod tests {
         let text = b"\n:\n::\nUid:\nUid:\t-1 99999999999\nVmRSS:\t5 MB\nVmSize:\t18446744073709551615 kB\n\
             CapInh:\tzz\nSeccomp:\nGroups:\t1 x 2\n";
         let s = parse(text, WANT);
-        assert_eq!((s.cred.uid(), s.cred.euid()), (None, None));
+        assert_eq!((s.cred.known().uid(), s.cred.known().euid()), (None, None));
         assert_eq!(s.statm.valid, 0);
-        assert_eq!((s.cred.ngroups(), s.gids.len()), (None, 0));
+        assert_eq!((s.cred.known().ngroups(), s.gids.len()), (None, 0));
         assert_eq!(tgid(b"Tgid:\t5"), None);
         assert_eq!(tgid(&[0xff; 100]), None);
     }
