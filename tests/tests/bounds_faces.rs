@@ -5,6 +5,7 @@
 //! another one as memory of the new one. So this one has to be small.
 
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use taskdiag_tests::busy::worth;
@@ -23,8 +24,15 @@ fn run(args: &[&str]) -> (usize, Duration) {
     (peak, begin.elapsed())
 }
 
+/// One crowd at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn no_face_takes_the_memory_of_a_crowd() {
+    let _alone = alone();
     let m = match Mktask::start(&["crowd", "6000000", "200"]) {
         Ok(m) => m,
         Err(why) => return skip("no_face_takes_the_memory_of_a_crowd", &why),
@@ -64,5 +72,61 @@ fn no_face_takes_the_memory_of_a_crowd() {
             assert!(bytes <= most * MIB, "taskdiag {args:?}: {} MiB", bytes / MIB);
             assert!(worth(time) < Duration::from_secs(20), "taskdiag {args:?}: {time:?}");
         }
+    }
+}
+
+/// The engines that can divide a list, where they work.
+fn dividing() -> Vec<&'static str> {
+    let is_here =
+        |name: &&str| engines().iter().any(|s| matches!(s, Source::Engine(e) if e.name() == *name));
+    // /proc takes some 10 ms for each process on a busy machine.
+    let is_long = std::env::var_os("TASKDIAG_LONG").is_some();
+    let all = if is_long { &["bpf", "procfs"][..] } else { &["bpf"] };
+    all.iter().copied().filter(is_here).collect()
+}
+
+#[test]
+fn a_dump_of_many_processes_takes_the_memory_of_a_part() {
+    let _alone = alone();
+    let test = "a_dump_of_many_processes_takes_the_memory_of_a_part";
+    if dividing().is_empty() {
+        return skip(test, "no engine bpf here; TASKDIAG_LONG=1 tries procfs, too");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("now.tdg");
+    let groups = "base,stat,cred,cmdline,vma,fd";
+    let peak_of = |count: &str, engine: &str| {
+        let m = Mktask::start(&["crowd", "100", count]).map_err(|why| skip(test, &why)).ok()?;
+        let out = std::fs::File::create(&path).expect("a file");
+        let mut command = Command::new(cli::taskdiag());
+        command.args(["dump", "-g", groups, "--engine", engine]).env_remove("TASKDIAG_ENGINE");
+        command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
+        let (status, peak) = taskdiag_tests::peak::run(&mut command);
+        let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+        assert!(matches!(code, Some(0 | 3)), "{engine}: {code:?}");
+        // Another process reads it, so that this one stays small.
+        let saved = path.to_str().expect("a plain path");
+        let list = cli::Sandbox::new().run(&["ps", "--from", saved, "-eo", "pid", "--csv"]);
+        let mut pids: Vec<u32> =
+            list.stdout.lines().skip(1).map_while(|l| l.parse().ok()).collect();
+        let all = pids.len();
+        pids.sort_unstable();
+        pids.dedup();
+        assert_eq!(pids.len(), all, "{engine}: a process is there twice");
+        let crowd = m.list("crowd");
+        assert!(crowd.iter().all(|pid| pids.binary_search(pid).is_ok()), "{engine}: {list}");
+        for pid in [crowd[0], crowd[crowd.len() - 1]] {
+            let pid = pid.to_string();
+            let maps = ["maps", "--from", saved, "-p", &pid, "-o", "path"];
+            let maps = cli::Sandbox::new().run(&maps);
+            assert!(maps.stdout.contains("/mktask"), "{engine}: {maps}");
+        }
+        Some((peak, path.metadata().expect("it was written").len()))
+    };
+    for engine in dividing() {
+        let Some((some, small)) = peak_of("1100", engine) else { return };
+        let Some((many, large)) = peak_of("4400", engine) else { return };
+        assert!(large > small * 2, "{engine}: {small} and {large} bytes");
+        assert!(many < some + 8 * MIB, "{engine}: {} and {} MiB", some / MIB, many / MIB);
     }
 }

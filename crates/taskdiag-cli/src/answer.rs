@@ -195,6 +195,27 @@ pub fn verdict(
 pub fn verdict_of(
     snapshot: &Snapshot,
     empty: bool,
+    lacks: Vec<Lack>,
+    asked: Asked,
+) -> Result<(), Exit> {
+    verdict_about(snapshot, snapshot.tasks().len() as u64, empty, lacks, asked)
+}
+
+/// [`verdict_of`] an answer of this many tasks that was made in parts. `summary` is what is true of
+/// the whole.
+pub fn verdict_of_parts(
+    summary: &Snapshot,
+    tasks: u64,
+    lacks: Vec<Lack>,
+    asked: Asked,
+) -> Result<(), Exit> {
+    verdict_about(summary, tasks, tasks == 0, lacks, asked)
+}
+
+fn verdict_about(
+    snapshot: &Snapshot,
+    there: u64,
+    empty: bool,
     mut lacks: Vec<Lack>,
     asked: Asked,
 ) -> Result<(), Exit> {
@@ -215,7 +236,6 @@ pub fn verdict_of(
     }
     let error = snapshot.stream().done().error;
     if error == -Errno::INTR.raw_os_error() && interrupt::was_stopped() {
-        let there = snapshot.tasks().len();
         let line =
             format!("stopped by Ctrl-C: only what was read until then is shown, {there} processes");
         lacks.insert(0, Lack::always(line));

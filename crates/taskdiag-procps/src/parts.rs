@@ -38,29 +38,13 @@ impl Parts {
             }
         }
         ids.sort_unstable();
-        Ok(Parts { parts: divided(&ids, (all / TASKS).min(MOST)), count: ids.len() })
+        Ok(Parts { parts: Processes::divided(&ids, (all / TASKS).min(MOST)), count: ids.len() })
     }
-}
-
-/// So many ranges with about the same number of these ids, which have all that there can be between
-/// them.
-fn divided(ids: &[u32], count: usize) -> Vec<Processes> {
-    let mut parts = Vec::new();
-    let mut first = Processes::ALL.first;
-    for n in 1..count.clamp(1, ids.len().max(1)) {
-        let last = ids[n * ids.len() / count];
-        if last > first {
-            parts.push(Processes { first, last: last - 1 });
-            first = last;
-        }
-    }
-    parts.push(Processes { first, last: Processes::ALL.last });
-    parts
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use taskdiag::Processes;
 
     #[test]
     fn each_process_is_in_one_part() {
@@ -68,7 +52,7 @@ mod tests {
         for (ids, count, want) in
             [(&many[..], 20, 20), (&many, 1, 1), (&many, 0, 1), (&[], 20, 1), (&[7, 8], 20, 2)]
         {
-            let parts = divided(ids, count);
+            let parts = Processes::divided(ids, count);
             assert_eq!(parts.len(), want);
             assert_eq!((parts[0].first, parts[want - 1].last), (0, u32::MAX));
             assert!(parts.windows(2).all(|w| w[0].last + 1 == w[1].first), "{parts:?}");

@@ -323,6 +323,12 @@ impl StreamWriter {
         self.buf
     }
 
+    /// The bytes so far, of a stream whose end is written by somebody else.
+    pub fn into_open(self) -> AlignedBuf {
+        debug_assert!(self.task.is_none());
+        self.buf
+    }
+
     /// Append the tasks of another writer, which has written no INFO, and count them as our own.
     pub fn append(&mut self, other: StreamWriter) {
         debug_assert!(other.task.is_none());

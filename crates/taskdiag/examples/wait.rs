@@ -1,4 +1,4 @@
-//! Waits until a process ends, without asking again and again. `cargo run --example wait -- 1234`
+//! Waits until a process ends, without asking repeatedly. `cargo run --example wait -- 1234`
 
 use std::process::Command;
 use std::time::Duration;

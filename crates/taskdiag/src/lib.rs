@@ -87,7 +87,8 @@ pub use bytes::Bytes;
 pub use changes::{Changes, Stayed};
 #[doc(inline)]
 pub use engine::auto::{
-    Choice, Repeated, Session, SessionCache, comes_in_parts, query, query_each, query_with,
+    Choice, InParts, Part, Repeated, Session, SessionCache, comes_in_parts, query, query_each,
+    query_with,
 };
 #[cfg(feature = "view")]
 pub(crate) use engine::auto::{Found, in_two_steps};

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_is_not_none_without_a_reason() {
+    fn a_value_not_requested_has_a_reason() {
         let me = std::process::id();
         let list = ProcessList::read().expect("/proc is there");
         let process = list.get(me).expect("this process is there");

@@ -128,6 +128,22 @@ impl Processes {
         self == Processes::ALL
     }
 
+    /// So many ranges with about the same number of these ids, which are in ascending order.
+    /// Together, the ranges have all processes that there can be.
+    pub fn divided(ids: &[u32], count: usize) -> Vec<Processes> {
+        let mut parts = Vec::new();
+        let mut first = Processes::ALL.first;
+        for n in 1..count.clamp(1, ids.len().max(1)) {
+            let last = ids[n * ids.len() / count];
+            if last > first {
+                parts.push(Processes { first, last: last - 1 });
+                first = last;
+            }
+        }
+        parts.push(Processes { first, last: Processes::ALL.last });
+        parts
+    }
+
     /// Whether it has the process with this id.
     pub const fn has(self, tgid: u32) -> bool {
         self.first <= tgid && tgid <= self.last

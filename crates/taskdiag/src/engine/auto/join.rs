@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::task_id::TaskId;
 
 /// The totals of two streams over different tasks.
-fn sum(a: &Done, b: &Done) -> Done {
+pub(super) fn sum(a: &Done, b: &Done) -> Done {
     build!(Done {
         error: if a.error != 0 { a.error } else { b.error },
         reserved: 0,
@@ -33,7 +33,8 @@ fn sum(a: &Done, b: &Done) -> Done {
     })
 }
 
-fn both_infos(a: &Info, b: &Info) -> Info {
+/// The head of an answer that is joined from two: the first one, with the engines of both.
+pub(super) fn both_infos(a: &Info, b: &Info) -> Info {
     build!(Info {
         show_flags: a.show_flags | b.show_flags,
         kernel_groups: a.kernel_groups | b.kernel_groups,

@@ -1,7 +1,7 @@
 //! Chooses the engines that answer a request, falls back if one fails, and reports which engine
 //! served what and why. This file is what programs call. `facts` says what is known before an
-//! engine is tried, `cost` compares the engines, `plan` chooses and falls back, `run` asks them, and
-//! `join` and `refs` join their answers.
+//! engine is tried, `cost` compares the engines, `plan` chooses and falls back, `run` asks them,
+//! and `join` and `refs` join their answers.
 
 mod aliases;
 mod choice;
@@ -13,6 +13,7 @@ mod facts;
 mod follow_up;
 mod guarded_session;
 mod join;
+mod parts;
 mod plan;
 mod refs;
 mod repeated;
@@ -31,6 +32,7 @@ use self::engines::Engines;
 use self::facts::facts;
 #[cfg(feature = "view")]
 pub(crate) use self::follow_up::{Found, in_two_steps};
+pub use self::parts::{InParts, Part};
 use self::plan::answer;
 pub use self::repeated::{Repeated, SessionCache};
 pub use self::session::Session;

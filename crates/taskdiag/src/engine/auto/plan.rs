@@ -1,4 +1,5 @@
-//! Answers a request by the plan that the cost model makes, and makes another one if an engine fails.
+//! Answers a request by the plan that the cost model makes, and makes another one if an engine
+//! fails.
 
 use std::time::{Duration, Instant};
 

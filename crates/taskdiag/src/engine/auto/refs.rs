@@ -46,6 +46,30 @@ impl NameNumbers {
     }
 }
 
+/// The highest numbers of names in a stream that is written while it is made. In contrast to
+/// [`NameNumbers`], it takes the same memory however many names there are.
+#[derive(Debug, Default)]
+pub(super) struct HighestNumbers(HashMap<u32, u32>);
+
+impl HighestNumbers {
+    /// Adds the names of a stream. Those whose number is not above all numbers so far get new ones.
+    pub(super) fn admit<B: AsRef<[u8]>>(&mut self, s: &Stream<B>) -> Renumber {
+        let is_new = |n: u32| self.0.get(&(n & ENGINE)).is_none_or(|highest| n > *highest);
+        let all_are_new = s.name_numbers().all(is_new);
+        let mut map = HashMap::new();
+        for n in s.name_numbers() {
+            let highest = self.0.entry(n & ENGINE).or_insert(n & ENGINE);
+            if all_are_new {
+                *highest = n.max(*highest);
+            } else {
+                *highest += 1;
+                map.insert(n, *highest);
+            }
+        }
+        Renumber(map)
+    }
+}
+
 impl Renumber {
     /// An attribute with the new numbers in it.
     pub(super) fn attr<'a>(&self, kind: u16, bytes: &'a [u8]) -> Cow<'a, [u8]> {

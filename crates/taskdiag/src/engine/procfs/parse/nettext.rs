@@ -68,7 +68,7 @@ pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
             if may_be_name || !is_of_unix(line) {
                 continue;
             }
-            // What does not look like a socket goes on with the name.
+            // What does not look like a socket continues with the name.
             let rest = at;
             while name.is_some() {
                 let Some(next) = lines.peek() else { break };
@@ -396,7 +396,7 @@ mod tests {
         let text = [HEADER.to_owned(), kernels(5, "/tmp/a\nb\n\nc d"), kernels(6, "")].concat();
         let found = believed(text.as_bytes());
         assert_eq!(found[0], (5, Some("/tmp/a\nb\n\nc d".to_owned())), "{found:?}");
-        // No name goes on further than it may be long.
+        // No name continues further than it may be long.
         let text =
             [HEADER.to_owned(), kernels(5, "/tmp/a"), format!("{}\n", "x".repeat(120))].concat();
         assert_eq!(believed(text.as_bytes()), [(5, Some("/tmp/a".to_owned()))]);
