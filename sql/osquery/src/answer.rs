@@ -20,6 +20,8 @@ pub struct Asked {
     pub table: &'static Table,
     /// Who answers.
     pub choice: Choice,
+    /// The most bytes of the arguments, and of the environment, of a process, if that was chosen.
+    pub text_bytes: Option<u32>,
 }
 
 impl ReadOnlyTable for Asked {
@@ -52,7 +54,11 @@ impl Asked {
         let mut query = self.table.query(columns.iter());
         query.select.pids = context.pid.into_iter().collect();
         query.filter = context.filter;
-        let answered = query.plan().ask(self.choice).map_err(|e| e.to_string())?;
+        let mut plan = query.plan();
+        if let Some(bytes) = self.text_bytes {
+            plan.requests(|r| r.limits = r.limits.with_texts_of(bytes));
+        }
+        let answered = plan.ask(self.choice).map_err(|e| e.to_string())?;
         for caveat in answered.snapshot.caveats().iter().filter(|c| c.is_lack()) {
             log::warn!("{}: {caveat}", self.table.name);
         }
@@ -77,7 +83,18 @@ impl Asked {
                 self.table.name
             );
         }
-        let (specs, batches, _) = builder.finish();
+        let (specs, batches, lacks) = builder.finish();
+        for (spec, lacks) in specs.iter().zip(&lacks) {
+            let cut = Missing::Reason(Reason::Truncated);
+            let count = lacks.iter().filter(|(_, why)| *why == cut).count();
+            if count > 0 {
+                log::warn!(
+                    "{}: {} of {count} rows is cut short: a query with pid = N has all of it",
+                    self.table.name,
+                    spec.name
+                );
+            }
+        }
         let mut rows = Vec::new();
         for batch in batches {
             for row in 0..batch.rows {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgAction, Command, value_parser};
 use osquery_rust_ng::Server;
 use osquery_rust_ng::plugin::Plugin;
-use taskdiag::Choice;
+use taskdiag::{ByteLimits, Choice};
 use taskdiag_face::elevated;
 
 /// The name under which osquery lists the extension.
@@ -54,6 +54,22 @@ fn command() -> Command {
                 .value_parser(|text: &str| text.parse::<Choice>())
                 .help("The engine: auto, kernel, bpf, service, procfs"),
         )
+        .arg(
+            Arg::new("args")
+                .long("args")
+                .value_name("SIZE")
+                .value_parser(text_size)
+                .help("Read at most this much of the arguments and of the environment of each process, such as 1M, or all. \
+                       Without this it is 128 KiB, and all of a process that a query names"),
+        )
+}
+
+/// A size of text, or `all`, which is the most that a process can have.
+fn text_size(text: &str) -> Result<u32, String> {
+    let most = ByteLimits::ONE.text_bytes;
+    let size = if text == "all" { Some(most.into()) } else { taskdiag::view::parse_size(text) };
+    let bytes = size.map(|bytes| u32::try_from(bytes).unwrap_or(most).min(most));
+    bytes.ok_or_else(|| "a size is a number with K, M, G or T, such as 1M, or all".to_owned())
 }
 
 fn run() -> Result<(), String> {
@@ -72,8 +88,10 @@ fn run() -> Result<(), String> {
     let timeout = Duration::from_secs(*args.get_one("timeout").expect("it has a default"));
     let mut server = connect(socket, timeout)?;
     let choice = args.get_one::<Choice>("engine").copied().unwrap_or(Choice::Auto);
+    let text_bytes = args.get_one::<u32>("args").copied();
     for table in &tables::TABLES {
-        server.register_plugin(Plugin::readonly_table(answer::Asked { table, choice }));
+        let asked = answer::Asked { table, choice, text_bytes };
+        server.register_plugin(Plugin::readonly_table(asked));
     }
     // The library listens next to osquery's socket, under the number that osquery assigned to the
     // extension. 0 means that osquery refused it, which the library does not report.

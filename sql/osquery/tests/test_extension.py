@@ -92,6 +92,20 @@ def test_unknown_values_are_null(osqueryd):
         child.wait()
 
 
+def test_long_arguments_are_cut_and_a_named_process_has_all(osqueryd):
+    child = subprocess.Popen(["sh", "-c", "read x", *["x" * 100_000] * 3], stdin=subprocess.PIPE)
+    try:
+        until(lambda: Path(f"/proc/{child.pid}/cmdline").stat().st_size == 0 and len(Path(f"/proc/{child.pid}/cmdline").read_bytes()) > 300_000)
+        whole = len(Path(f"/proc/{child.pid}/cmdline").read_bytes()) - 1
+        rows = dict(osqueryd.sql(f"select pid, length(args) from taskdiag_processes where ppid = {os.getpid()}"))
+        assert abs(rows[child.pid] - (128 << 10)) <= 1
+        assert osqueryd.sql(f"select length(args) from taskdiag_processes where pid = {child.pid}") == [(whole,)]
+    finally:
+        child.kill()
+        child.wait()
+        child.stdin.close()
+
+
 def test_joins_ask_for_one_process_at_a_time(osqueryd):
     text = f"""select p.comm, f.fdnum, f.path from taskdiag_processes p join taskdiag_open_files f on f.pid = p.pid
         where p.pid = {os.getpid()} and f.path like '%/osquery/TEST%'"""
