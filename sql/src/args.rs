@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag_face::exit::Exit;
+use taskdiag_face::limits::PageLimits;
 use taskdiag_face::moment::At;
 
 use crate::output::Format;
@@ -19,6 +20,8 @@ pub struct Args {
     pub format: Format,
     /// The engine for live tables.
     pub choice: Choice,
+    /// How much live tables may read.
+    pub limits: PageLimits,
     /// The sources of tables.
     pub places: Places,
     /// Are the tables those of osquery?
@@ -104,6 +107,8 @@ fn command() -> Command {
                 .value_parser(|text: &str| text.parse::<Choice>())
                 .help("The engine for live tables: auto, kernel, bpf, service, procfs"),
         )
+        .args(PageLimits::options())
+        .arg(PageLimits::args_option())
         .after_help(
             "Tables: processes, threads, files, sockets, maps, memory, namespaces. 'describe TABLE' lists columns.\n\
              Exit codes are those of taskdiag: 'taskdiag help exit-codes'. docs/use/sql.md has more.\n\n\
@@ -126,6 +131,7 @@ impl Args {
             commands: m.get_many("command").into_iter().flatten().cloned().collect(),
             format: format(&m),
             choice: m.get_one::<Choice>("engine").copied().unwrap_or(Choice::Auto),
+            limits: PageLimits::from_matches(&m),
             places: Places {
                 recording: path("recording"),
                 at: m.get_one::<At>("at").copied(),

@@ -44,7 +44,8 @@ fn run() -> Result<(), Exit> {
         .build()
         .map_err(|e| Exit::Failed(format!("no thread can be started: {e}")))?;
     runtime.block_on(interrupt::catch());
-    let session = runtime.block_on(Session::open(&args.places, args.choice, args.osquery))?;
+    let session =
+        runtime.block_on(Session::open(&args.places, args.choice, args.limits, args.osquery))?;
     if args.commands.is_empty() && shell::is_wanted() {
         return shell::run(&session, &runtime, args.format);
     }

@@ -21,6 +21,7 @@ use crate::args::Places;
 use crate::catalog::Schema;
 use crate::interrupt;
 use crate::lake;
+use taskdiag_face::limits::PageLimits;
 use crate::output::{Format, Writer};
 use crate::rewrite;
 use crate::tables::Source;
@@ -36,6 +37,7 @@ const CATALOG: &str = "taskdiag";
 pub struct Session {
     context: SessionContext,
     choice: Choice,
+    limits: PageLimits,
     osquery: bool,
     /// The schema whose tables need no name before theirs.
     pub schema: &'static str,
@@ -57,7 +59,12 @@ impl Session {
     ///
     /// # Errors
     /// A recording or the files of a lake cannot be read.
-    pub async fn open(places: &Places, choice: Choice, osquery: bool) -> Result<Session, Exit> {
+    pub async fn open(
+        places: &Places,
+        choice: Choice,
+        limits: PageLimits,
+        osquery: bool,
+    ) -> Result<Session, Exit> {
         let schema = match places {
             _ if osquery => "osquery",
             Places { recording: Some(_), .. } => "recording",
@@ -68,7 +75,7 @@ impl Session {
             .with_default_catalog_and_schema(CATALOG, schema)
             .with_information_schema(true)
             // No statement has begun yet, as for the views below.
-            .with_extension(Arc::new(Statement::new(choice)));
+            .with_extension(Arc::new(Statement::new(choice, limits)));
         let context = SessionContext::new_with_config(config);
         let failed = |e: DataFusionError| Exit::Failed(e.to_string());
         let catalog = context
@@ -88,7 +95,7 @@ impl Session {
         if let Some(path) = &places.lake {
             lake::add(&context, CATALOG, path).await?;
         }
-        Ok(Session { context, choice, osquery, schema })
+        Ok(Session { context, choice, limits, osquery, schema })
     }
     /// The statements of a text.
     ///
@@ -121,7 +128,7 @@ impl Session {
         format: Format,
         out: &mut (dyn Write + Send),
     ) -> Result<Ran, Exit> {
-        let statement = Arc::new(Statement::new(self.choice));
+        let statement = Arc::new(Statement::new(self.choice, self.limits));
         self.context.state_ref().write().config_mut().set_extension(statement.clone());
         let done = self.stream(parsed, format, out);
         let rows = tokio::select! {

@@ -6,7 +6,7 @@ mod common;
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{Sleeper, ended, plan, program, rows, run, status};
 use serde_json::{Value, json};
@@ -60,6 +60,57 @@ fn a_pid_is_asked_for_alone() {
     let nobody = plan("select comm from processes where pid = 1 and pid = 2");
     assert!(nobody.contains("nothing is asked") || nobody.contains("EmptyExec"), "{nobody}");
     assert_eq!(run(&["-c", "select comm from processes where pid = 4194305"]).code, 1);
+}
+
+#[test]
+fn long_arguments_are_cut_as_the_options_say() {
+    let text = "x".repeat(100_000);
+    let mut waits = Command::new("sh");
+    waits.args(["-c", "read x"]).args([&text; 3]).stdin(Stdio::piped());
+    let mut waits = waits.spawn().expect("there is sh");
+    let pid = waits.id();
+    let list = format!(
+        "select char_length(array_to_string(args, ' ')) as n from processes where ppid = {}",
+        std::process::id()
+    );
+    let named = format!(
+        "select char_length(array_to_string(args, ' ')) as n from processes where pid = {pid}"
+    );
+    let most = |n: u64| {
+        move |rows: &[Value]| {
+            rows.iter().any(|r| r["n"].as_u64().is_some_and(|v| v.abs_diff(n) <= 1))
+        }
+    };
+    for (args, sql, is_cut, len) in [
+        (&[][..], &list, true, 128 << 10),
+        (&["--args", "1000"], &list, true, 1000),
+        (&["--args", "1000"], &named, true, 1000),
+        (&["--args", "all"], &list, false, 300_015),
+        (&[], &named, false, 300_015),
+    ] {
+        let ran = run(&[args, &["-o", "json", "-c", sql]].concat());
+        let said = ran.err.contains("args: it was too long, and was cut; --args all");
+        assert_eq!((said, ran.code == 3), (is_cut, is_cut), "{args:?} {sql}: {}", ran.err);
+        let rows: Vec<Value> = serde_json::from_str(&ran.out).expect("JSON");
+        assert!(most(len)(&rows), "{args:?} {sql}: {rows:?}");
+    }
+    let _ = waits.kill();
+    let _ = waits.wait();
+}
+
+#[test]
+fn a_limit_for_sums_over_pages_is_kept_and_stated() {
+    let ran = run(&[
+        "--max-rss",
+        "4K",
+        "-o",
+        "json",
+        "-c",
+        &format!("select pss from memory where pid = {}", std::process::id()),
+    ]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("raise --budget or --max-rss"), "{}", ran.err);
+    assert_eq!(serde_json::from_str::<Value>(&ran.out).expect("JSON"), json!([{"pss": null}]));
 }
 
 #[test]

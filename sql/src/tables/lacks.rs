@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use taskdiag::field::Missing;
+use taskdiag::field::{Missing, TASKS};
 use taskdiag::view::Left;
-use taskdiag::{Reason, Snapshot};
+use taskdiag::{Groups, Reason, Snapshot};
 
 /// Why values are missing, in the order of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +53,20 @@ impl Why {
             Why::Unknown => {
                 "this engine or kernel does not provide it; 'taskdiag engines' lists those that do"
             }
+        }
+    }
+}
+
+impl Why {
+    /// The option that would help to read these columns, after a semicolon.
+    fn how(self, columns: &[&str]) -> &'static str {
+        let is_text = |name: &&str| {
+            TASKS.find(name).is_some_and(|n| n.field.groups.intersects(Groups::TEXTS))
+        };
+        match self {
+            Why::Truncated if columns.iter().any(is_text) => "; --args all reads all of it",
+            Why::OverBudget => "; raise --budget or --max-rss",
+            _ => "",
         }
     }
 }
@@ -141,7 +155,9 @@ impl Lacks {
                 0..8 => columns.join(", "),
                 more => format!("{} and {} more columns", columns[..6].join(", "), more - 6),
             };
-            lines.push(format!("{n} {rows} of {table} without {what}: {}", why.words(is_live)));
+            let how = if is_live { why.how(&columns) } else { "" };
+            lines
+                .push(format!("{n} {rows} of {table} without {what}: {}{how}", why.words(is_live)));
         }
         for ((why, is_live, table), n) in &self.lists {
             let processes = if *n == 1 { "process has" } else { "processes have" };
@@ -149,8 +165,9 @@ impl Lacks {
         }
         for ((why, is_live, table, column), n) in &self.left {
             let tasks = if *n == 1 { "task was" } else { "tasks were" };
+            let how = if *is_live { why.how(&[column]) } else { "" };
             lines.push(format!(
-                "{n} {tasks} left out of {table}, as a condition looks at {column}: {}",
+                "{n} {tasks} left out of {table}, as a condition looks at {column}: {}{how}",
                 why.words(*is_live)
             ));
         }
@@ -178,6 +195,22 @@ mod tests {
             "{lines:?}"
         );
         assert!(lacks.is_partial());
+    }
+
+    #[test]
+    fn a_text_that_was_cut_has_the_option_that_reads_it() {
+        let cut = Missing::Reason(Reason::Truncated);
+        for (column, is_live, has_how) in [
+            ("args", true, true),
+            ("environ", true, true),
+            ("args", false, false),
+            ("exe", true, false),
+        ] {
+            let mut lacks = Lacks::default();
+            lacks.value("processes", column, is_live, cut);
+            let lines = lacks.lines();
+            assert_eq!(lines[0].contains("--args all"), has_how, "{lines:?}");
+        }
     }
 
     #[test]

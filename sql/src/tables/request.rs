@@ -10,6 +10,7 @@ use taskdiag::view::{FEW_PIDS, Plan, Query, Selection};
 use taskdiag::{Choice, Groups, Snapshot, Watch};
 
 use super::lacks::Lacks;
+use taskdiag_face::limits::PageLimits;
 
 /// The state that all tables of a statement share.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Statement {
     /// The missing values of the rows.
     pub lacks: Mutex<Lacks>,
     choice: Choice,
+    limits: PageLimits,
     asks: Mutex<Vec<Arc<Ask>>>,
 }
 
@@ -32,10 +34,10 @@ pub struct Ask {
 }
 
 impl Statement {
-    /// A statement whose requests go to these engines.
-    pub fn new(choice: Choice) -> Statement {
+    /// A statement whose requests go to these engines, with these limits.
+    pub fn new(choice: Choice, limits: PageLimits) -> Statement {
         let (lacks, asks) = (Mutex::default(), Mutex::default());
-        Statement { watch: Arc::default(), lacks, choice, asks }
+        Statement { watch: Arc::default(), lacks, choice, limits, asks }
     }
     /// The request that also serves this query about these processes.
     pub fn ask(&self, query: &Query, pids: Option<BTreeSet<u32>>) -> Arc<Ask> {
@@ -89,7 +91,10 @@ impl Ask {
     pub fn answer(&self, statement: &Statement) -> Result<Option<&Snapshot>, String> {
         let asked = self.answer.get_or_init(|| {
             let Some(mut plan) = self.plan() else { return Ok(None) };
-            plan.requests(|r| r.watch = Some(statement.watch.clone()));
+            plan.requests(|r| {
+                statement.limits.put_into(r);
+                r.watch = Some(statement.watch.clone());
+            });
             let answered = plan.ask(statement.choice).map_err(|e| e.to_string())?;
             let mut lacks = Lacks::default();
             lacks.answer(&answered.snapshot);
@@ -105,7 +110,11 @@ impl fmt::Display for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tables = self.queries.lock().unwrap_or_else(PoisonError::into_inner).len();
         let what = if self.threads { "threads" } else { "processes" };
-        match self.plan() {
+        let plan = self.plan().map(|plan| match plan {
+            Plan::Again(again) => again.first,
+            plan => plan,
+        });
+        match plan {
             None => return f.write_str("nothing is asked"),
             Some(plan @ (Plan::One(_) | Plan::Each(_))) => {
                 match &self.pids {
