@@ -112,8 +112,13 @@ impl Detail {
         let cx = Context::of(&answer, self.target.tid.is_some());
         let Some(row) = self.row(&answer) else { return Err(format!("{} has ended", self.target)) };
         let line = |f: &&'static Field| {
+            let value = (f.get)(&cx, &row);
             let mut text = Vec::new();
-            field::text(&mut text, &cx, f.text, Some(&row), &(f.get)(&cx, &row));
+            match value {
+                // `?` as in ps would say here that it is not known.
+                Value::Tty(0) => text.push(b'-'),
+                value => field::text(&mut text, &cx, f.text, Some(&row), &value),
+            }
             let text = String::from_utf8_lossy(&text).trim().to_owned();
             format!("{:<16} {text:<24} {}", f.name, f.help)
         };

@@ -136,6 +136,10 @@ struct Line {
 
 fn cell(app: &App, column: &Column, value: &Value<'_>, row: Option<&field::Row<'_>>) -> String {
     let Some(frame) = app.scanner.frame() else { return String::new() };
+    // `?` as in ps would say here that it is not known.
+    if matches!(value, Value::Tty(0)) {
+        return String::from("-");
+    }
     let form = app.args.units.of_screen(column);
     let mut out = Vec::new();
     field::text(&mut out, frame.cx, form, row, value);

@@ -348,3 +348,19 @@ fn top_s_letters_sort() {
     press(&mut app, &[KeyCode::Tab]);
     assert!(app.shape.columns.iter().any(|c| c.field.name == "comm"), "it stays in other views");
 }
+
+#[test]
+fn no_terminal_is_a_dash_and_not_unknown() {
+    let child = Command::new("setsid").args(["sleep", "60"]).spawn().expect("setsid is there");
+    let all = Sleepers(vec![child]);
+    let mut app = top(&["--where", &all.condition()]);
+    // It is another program until setsid has called exec.
+    while !app.rows.states.is_empty() && app.target().is_none_or(|t| t.comm != "sleep") {
+        app.scan().expect("/proc is there");
+        drawn(&mut app);
+    }
+    press(&mut app, &[KeyCode::Enter]);
+    let Mode::Detail(detail) = &app.mode else { panic!("{:?}", app.mode) };
+    let line = detail.lines.iter().find(|l| l.starts_with("tty ")).expect("a line");
+    assert_eq!(line.split_whitespace().nth(1), Some("-"), "{line}");
+}
