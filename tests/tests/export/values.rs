@@ -5,7 +5,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
-use taskdiag_tests::Mktask;
+use taskdiag::EngineId;
+use taskdiag_tests::{Mktask, engines};
 
 use crate::exporter::{EACH, Exporter, Metrics, config, end, wait};
 
@@ -45,6 +46,33 @@ fn workload() -> Vec<Mktask> {
         &["memory"],
     ];
     states.iter().map(|s| Mktask::start(s).expect("any machine has it")).collect()
+}
+
+#[test]
+fn processes_that_share_memory_and_files_each_have_them_in_their_groups() {
+    let (_file, path) = config(EACH);
+    let task = Mktask::start(&["sharers"]).expect("any machine has it");
+    let pids = [task.pid(), task.num("sharer")];
+    let mut ways =
+        vec![vec!["--families=groups,pss"], vec!["--families=groups", "--engine=procfs"]];
+    if engines().iter().any(|s| s.id() == EngineId::Bpf) {
+        ways.push(vec!["--families=groups", "--engine=bpf"]);
+    }
+    for way in ways {
+        let metrics = Exporter::start(&[&way[..], &["--config", &path]].concat()).scrape();
+        let pss = [("memtype", "proportionalResident")];
+        let [open, pss] =
+            [("open_filedesc", &[][..]), ("memory_bytes", &pss)].map(|(name, more)| {
+                pids.map(|pid| metrics.group(name, &format!("mktask:{pid}"), more))
+            });
+        let count = fs::read_dir(format!("/proc/{}/fd", pids[0])).expect("we may look").count();
+        assert_eq!(open, [Some(count as f64); 2], "{way:?}");
+        assert!(way.len() > 1 || pss[0] > Some(0.0) && pss[0] == pss[1], "{way:?}: {pss:?}");
+        for group in ["fdcount", "rollup"] {
+            let labels = [("values", group), ("reason", "unsupported")];
+            assert_eq!(metrics.get("taskdiag_scrape_gaps", &labels), None, "{way:?}");
+        }
+    }
 }
 
 /// CPU time is in ticks in /proc.

@@ -244,6 +244,11 @@ impl Tracker {
             note_gaps(&row, &mut self.health.gaps);
             let letter = row.state().unwrap_or(b'?');
             *self.states.entry(letter).or_default() += 1;
+            // Who shares its memory with a process of its group is not counted again.
+            let counted_in = task
+                .shared(Group::Rollup)
+                .and_then(|pid| self.known.get(&pid))
+                .map_or(Member::None, |owner| owner.group);
             let Some(known) = self.known.get_mut(&task.pid()) else { continue };
             if TaskId::of(&task).is_none_or(|id| !known.id.is_same(&id)) {
                 // The process that was identified has ended since, and another one has its pid.
@@ -265,6 +270,10 @@ impl Tracker {
             known.had_several |= known.threads > 1;
             let gauges = Gauges::of(&row, known.id.start_ns(), threads);
             if let Member::Of(id) = known.group {
+                let mut gauges = gauges;
+                if known.group == counted_in {
+                    (gauges.pss, gauges.swap_pss) = (Some(0), Some(0));
+                }
                 self.accounts.add(id, &by, &gauges, state(letter));
             }
             self.places.add(&known.place, &by, &gauges);

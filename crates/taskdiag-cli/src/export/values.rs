@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use taskdiag::field::Row;
-use taskdiag::{Group, Reason, Record, Rollup, Stat, Statm};
+use taskdiag::wire::GroupRecord;
+use taskdiag::{FdCount, Group, Reason, Record, Rollup, Stat, Statm};
 
 use super::ledger::{Account, Counts, NONE};
 
@@ -39,11 +40,15 @@ impl Gauges {
             Some(statm) => get(statm),
             None => none(Group::Statm),
         };
-        let pages = |get: fn(Record<'_, Rollup>) -> Option<u64>| match row.rollup {
+        // Of processes that share their memory or their table of files, one has the values.
+        let pages = |get: fn(Record<'_, Rollup>) -> Option<u64>| match of_owner::<Rollup>(
+            row,
+            Group::Rollup,
+        ) {
             Some(rollup) => get(rollup),
             None => none(Group::Rollup),
         };
-        let open = match row.fd_count {
+        let open = match of_owner::<FdCount>(row, Group::FdCount) {
             Some(count) => count.open().map(u64::from),
             None => none(Group::FdCount),
         };
@@ -80,6 +85,11 @@ impl Gauges {
 
 /// `RLIMIT_NOFILE`.
 const NOFILE: usize = libc::RLIMIT_NOFILE as usize;
+
+/// The values of this group, which a task may share with another one that has them in the answer.
+fn of_owner<'a, R: GroupRecord>(row: &Row<'a>, group: Group) -> Option<Record<'a, R>> {
+    row.view.owner(group)?.record::<R>()
+}
 
 /// Is the group missing because the task cannot have it, such as memory of a kernel thread? Then
 /// its values are 0.
@@ -118,9 +128,13 @@ pub fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
         (Group::Statm, row.statm.is_some()),
         (Group::Io, row.io.is_some()),
         (Group::Sched, row.sched.is_some()),
-        (Group::FdCount, row.fd_count.is_some()),
+        (Group::FdCount, of_owner::<FdCount>(row, Group::FdCount).is_some()),
         (Group::Limits, row.limits.is_some()),
-        (Group::Rollup, row.rollup.is_some() || !row.view.asked().has(Group::Rollup)),
+        (
+            Group::Rollup,
+            !row.view.asked().has(Group::Rollup)
+                || of_owner::<Rollup>(row, Group::Rollup).is_some(),
+        ),
     ];
     for (group, _) in there.into_iter().filter(|(_, is_there)| !is_there) {
         let reason = row.view.reason(group).unwrap_or(Reason::Unsupported);
