@@ -2,12 +2,9 @@
 
 use std::collections::HashSet;
 
-use taskdiag::Snapshot;
-use taskdiag::field::{Context, Row};
-
+use super::rows::Rows;
 use crate::columns::Column;
 use crate::exit::Exit;
-use crate::forest::Forest;
 use crate::output::{Item, Sink, json};
 
 /// The document nests at most this many arrays and objects, because programs that read JSON have a
@@ -21,9 +18,7 @@ pub const GENERATIONS: usize = (LEVELS - 2) / 2;
 
 /// The columns written about each process.
 pub struct Document<'a> {
-    pub snapshot: &'a Snapshot,
-    pub cx: &'a Context,
-    pub forest: &'a Forest,
+    pub rows: &'a Rows<'a>,
     /// The processes at which the trees begin.
     pub roots: &'a [usize],
     /// Which processes are shown. `None` means all.
@@ -98,7 +93,7 @@ impl Document<'_> {
     /// The children that are shown.
     fn children(&self, at: usize) -> impl DoubleEndedIterator<Item = usize> + '_ {
         let is_wanted = |c: &usize| self.wanted.is_none_or(|w| w[*c]);
-        self.forest.nodes[at].children.iter().copied().filter(is_wanted)
+        self.rows.forest.nodes[at].children.iter().copied().filter(is_wanted)
     }
     /// How many of the processes below this one are shown.
     fn below(&self, at: usize) -> usize {
@@ -112,13 +107,12 @@ impl Document<'_> {
     }
     /// `{"pid":1,...,`
     fn begin(&self, out: &mut Vec<u8>, at: usize) {
-        let stream = self.snapshot.stream();
-        let node = &self.forest.nodes[at];
+        let stream = self.rows.snapshot.stream();
+        let node = &self.rows.forest.nodes[at];
         let tasks = || node.rows.iter().filter_map(|i| stream.get(*i as usize));
-        let leader = tasks().find(|t| t.is_leader()).or_else(|| tasks().next());
         out.push(b'{');
-        if let Some(leader) = leader {
-            json::members(out, self.cx, self.columns, Item::Row(&Row::new(leader)));
+        if let Some((cx, row)) = self.rows.get(at) {
+            json::members(out, cx, self.columns, Item::Row(&row));
             out.push(b',');
         }
         if self.threads {

@@ -4,6 +4,7 @@
 mod compact;
 mod document;
 mod draw;
+mod rows;
 mod run;
 
 pub use run::run;

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use taskdiag::field::{Context, Row, TASKS};
 use taskdiag::view::{self, Filter, Query, Sieve};
-use taskdiag::{Groups, Members, Snapshot};
+use taskdiag::{Groups, Members};
 
 use super::compact::Maker;
 use super::document::{Document, GENERATIONS};
 use super::draw::{self, Drawing};
+use super::rows::{Rows, needs_processes};
 use crate::answer;
 use crate::args::tree::{Labels, Start, TreeArgs};
 use crate::columns::{self, Column};
@@ -25,15 +26,24 @@ const MOST_ARGS: usize = 8192;
 pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     let begin = Instant::now();
     let columns = columns(args);
+    let whole = query(args, &columns);
+    let two = args.labels.threads && args.source.from.is_none() && needs_processes(whole.groups());
     let snapshot = match (&args.source.from, &args.filter) {
         // The tree needs all processes, so the filter is no part of the query.
-        (None, Some(filter)) => {
-            args.source.ask(query(args, &columns).plan().looking_again(filter))?
-        }
-        _ => args.source.get(|| query(args, &columns))?,
+        (None, Some(filter)) if !two => args.source.ask(whole.plan().looking_again(filter))?,
+        _ => args.source.get(|| if two { query(args, &[]) } else { whole })?,
     };
-    let asked = Instant::now();
     let threads = snapshot.stream().strategy().is_threads();
+    let of_processes = || {
+        let mut query = query(args, &columns);
+        query.threads = false;
+        match &args.filter {
+            Some(filter) => args.source.ask(query.plan().looking_again(filter)),
+            None => args.source.ask(query.plan()),
+        }
+    };
+    let processes = two.then(of_processes).transpose()?;
+    let asked = Instant::now();
     if args.labels.thread_names && !threads {
         return Err(crate::saved::no_threads());
     }
@@ -43,16 +53,18 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     let mut rows: Vec<u32> = (0..snapshot.tasks().len() as u32).collect();
     view::sort(&mut rows, &snapshot, &cx, &[]);
     let forest = Forest::new(&rows, &snapshot, |_| true);
-    let sieve = Sieve::new(args.filter.as_ref()).knowing(&snapshot);
-    let picked = pick(args, &snapshot, &forest, &|row| sieve.passes(&cx, row));
+    let processes_cx = processes.as_ref().map(|p| Context::of(p, false));
+    let processes = processes.as_ref().zip(processes_cx.as_ref());
+    let rows = Rows { snapshot: &snapshot, cx: &cx, forest: &forest, processes };
+    let asked_again = processes.map_or(&snapshot, |(processes, _)| processes);
+    let sieve = Sieve::new(args.filter.as_ref()).knowing(asked_again);
+    let picked = pick(args, &rows, &|cx, row| sieve.passes(cx, row));
     let mut tally = Tally::new(columns.len());
     // Missing values are counted once for the processes that are shown, in any form of output.
     let shown = shown(&forest, &picked);
-    let stream = snapshot.stream();
-    let first = |at: usize| forest.nodes[at].rows.first().and_then(|i| stream.get(*i as usize));
-    for row in shown.iter().filter_map(|at| first(*at)).map(Row::new) {
+    for (cx, row) in shown.iter().filter_map(|at| rows.get(*at)) {
         for (c, column) in columns.iter().enumerate() {
-            if let Some(m) = (column.field.get)(&cx, &row).missing() {
+            if let Some(m) = (column.field.get)(cx, &row).missing() {
                 tally.count(c, m);
             }
         }
@@ -62,9 +74,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
     if args.json {
         let wanted = picked.wanted.as_deref();
         let document = Document {
-            snapshot: &snapshot,
-            cx: &cx,
-            forest: &forest,
+            rows: &rows,
             roots: &picked.roots,
             wanted,
             above: &picked.above,
@@ -216,16 +226,9 @@ impl Picked {
 }
 
 /// Picks the trees to show. `matches` is the condition of `--where`.
-fn pick(
-    args: &TreeArgs,
-    snapshot: &Snapshot,
-    forest: &Forest,
-    matches: &dyn Fn(&Row<'_>) -> bool,
-) -> Picked {
-    let row = |at: usize| {
-        let first = forest.nodes[at].rows.first()?;
-        snapshot.stream().get(*first as usize).map(Row::new)
-    };
+fn pick(args: &TreeArgs, rows: &Rows<'_>, matches: &dyn Fn(&Context, &Row<'_>) -> bool) -> Picked {
+    let (snapshot, forest) = (rows.snapshot, rows.forest);
+    let row = |at: usize| rows.get(at).map(|(_, row)| row);
     let found = |pid: u32| {
         let at = forest.find(pid);
         // A hidden pid 1 is reported together with the other gaps.
@@ -273,8 +276,8 @@ fn pick(
             picked
         }
         Start::All if args.filter.is_some() => {
-            let wanted: Vec<bool> =
-                (0..forest.nodes.len()).map(|at| row(at).is_some_and(|r| matches(&r))).collect();
+            let is = |at| rows.get(at).is_some_and(|(cx, row)| matches(cx, &row));
+            let wanted: Vec<bool> = (0..forest.nodes.len()).map(is).collect();
             // A wanted process below another wanted one, at any depth, belongs to the tree of that
             // one.
             let above = |at: usize| forest.line(at).skip(1).any(|a| wanted[a]);
