@@ -63,6 +63,9 @@ char *fresh(unsigned int n)
 	if (asprintf(&path, "%s/%u", dir, seq++) < 0 || mkdir(path, 0755) ||
 	    asprintf(&path, "%s/%s", path, odd(n)) < 0)
 		die("a directory in %s: %m", dir);
+	for (char *c = path + strlen(path) - strlen(odd(n)); *c; c++)
+		if (*c == '/')
+			*c = '-';
 	return path;
 }
 
@@ -393,6 +396,7 @@ static int walk_root(unsigned int n)
 	must(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (chroot(path))
 		return -1;
+	dir = "";	/* more files are made below the new root */
 	return n & 32 ? chdir("/") : 0;	/* otherwise it is outside */
 }
 

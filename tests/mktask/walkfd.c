@@ -314,7 +314,7 @@ int walk_unix(unsigned int n)
 			accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	}
 	if (n & 1u << 16 && (n >> 2) % 5 == 3)
-		must(unlink(path));
+		unlink(path);	/* a long name was cut */
 	if (here >= 0) {
 		must(fchdir(here));
 		close(here);

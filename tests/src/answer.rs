@@ -379,10 +379,17 @@ pub fn engines_with(group: Group) -> Vec<Source> {
     static SEEN: OnceLock<Vec<(Source, Groups)>> = OnceLock::new();
     let all = SEEN.get_or_init(|| {
         let me = std::process::id();
-        let has = |s: &Source, g: Group| {
-            !matches!(s.query(&Request::one(me, g.into())), Err(Error::Unsupported { .. }))
+        // Each question to BPF loads programs, so they are asked for together.
+        let groups = |s: &Source| {
+            let mut groups = Group::ALL.iter().fold(Groups::NONE, |all, g| all | (*g).into());
+            while let Err(Error::Unsupported { groups: not, .. }) =
+                s.query(&Request::one(me, groups))
+            {
+                assert!(not.intersects(groups), "{s} refuses what was not asked for: {not}");
+                groups = groups - not;
+            }
+            groups
         };
-        let groups = |s: &Source| Group::ALL.iter().copied().filter(|g| has(s, *g)).collect();
         engines().iter().map(|s| (*s, groups(s))).collect()
     });
     let (with, without): (Vec<_>, Vec<_>) = all.iter().partition(|(_, groups)| groups.has(group));

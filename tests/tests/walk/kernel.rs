@@ -1,7 +1,7 @@
-//! Compares the output of the commands with the kernel's own answers to system calls about the
-//! processes and about duplicates of their open files. No code of ours reads these in the same way.
+//! Compares what the commands show with what the kernel says by system calls about the processes
+//! and about duplicates of their open files, which no code of ours reads in the same way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -9,13 +9,15 @@ use std::os::unix::fs::MetadataExt;
 use serde_json::{Value, json};
 use taskdiag_tests::Mktask;
 
+use crate::Found;
 use crate::faces::{Row, Shown};
 
-/// The values of one row, and the true ones. `None` is not known here.
+/// What one row says, beside what is true. `None` is not known here.
 struct Check<'a> {
+    pid: u32,
     who: String,
     row: &'a Row,
-    found: &'a mut BTreeSet<String>,
+    found: &'a mut Found,
 }
 
 impl Check<'_> {
@@ -23,7 +25,8 @@ impl Check<'_> {
         let Some(truth) = truth else { return };
         let shown = self.row.get(column).unwrap_or(&Value::Null);
         if *shown != truth {
-            self.found.insert(format!("{}: {column} {shown}, the kernel says {truth}", self.who));
+            let text = format!("{}: {column} {shown}, the kernel says {truth}", self.who);
+            self.found.insert((self.pid, text));
         }
     }
 }
@@ -33,16 +36,21 @@ fn number(row: &Row, column: &str) -> Option<i32> {
 }
 
 /// Adds what differs from the kernel's own word.
-pub fn differs(m: &Mktask, shown: &[Shown], found: &mut BTreeSet<String>) {
+pub fn differs(subjects: &[&Mktask], shown: &[Shown], found: &mut Found) {
     for Shown { engine, face, rows } in shown {
         for row in rows.values() {
             let Some(pid) = number(row, "pid") else { continue };
             let tid = number(row, "tid").unwrap_or(pid);
             let who =
                 format!("{face} {engine}: {pid} {tid} {}", row.get("fd").unwrap_or(&Value::Null));
-            let mut check = Check { who, row, found };
+            let mut check = Check { pid: pid as u32, who, row, found };
             match *face {
-                "ps --threads" => of_thread(m, tid, &mut check),
+                "ps --threads" => {
+                    of_thread(tid, &mut check);
+                    if let Some(m) = subjects.iter().find(|m| m.pid() as i32 == tid) {
+                        of_subject(m, &mut check);
+                    }
+                }
                 "files" => of_file(pid, &mut check),
                 "maps" => of_mapping(pid, &mut check),
                 _ => (),
@@ -78,8 +86,8 @@ fn namespace(tid: i32, file: &str) -> Option<Value> {
     std::fs::metadata(format!("/proc/{tid}/ns/{file}")).ok().map(|st| json!(st.ino()))
 }
 
-fn of_thread(m: &Mktask, tid: i32, check: &mut Check<'_>) {
-    // A task that has ended has no places and limits of its own, and shows those of other threads.
+fn of_thread(tid: i32, check: &mut Check<'_>) {
+    // A task that has ended has no places and limits, and shows those of others.
     let lives = check.row.get("s").is_some_and(|s| s != "Z" && s != "X");
     for (i, name) in LIMITS.iter().enumerate() {
         // SAFETY: the struct is ours.
@@ -128,22 +136,24 @@ fn of_thread(m: &Mktask, tid: i32, check: &mut Check<'_>) {
     ] {
         check.is(column, namespace(tid, file).filter(|_| lives));
     }
-    if tid == m.pid() as i32 {
-        let offset = |key| if m.has(key) { m.num::<i64>(key) } else { 0 };
-        for (fact, key, names) in [
-            ("uids", "uid_offset", ["ruid", "uid", "suid"]),
-            ("gids", "gid_offset", ["rgid", "gid", "sgid"]),
-        ] {
-            let offset = offset(key);
-            for (name, id) in names.iter().zip(m.list(fact)) {
-                // One that is not mapped is the overflow id in its namespace.
-                let known = offset == 0 || offset > 0 && id != 65534;
-                check.is(name, known.then(|| json!(i64::from(id) + offset)));
-            }
+}
+
+/// What the task itself said about itself.
+fn of_subject(m: &Mktask, check: &mut Check<'_>) {
+    let offset = |key| if m.has(key) { m.num::<i64>(key) } else { 0 };
+    for (fact, key, names) in [
+        ("uids", "uid_offset", ["ruid", "uid", "suid"]),
+        ("gids", "gid_offset", ["rgid", "gid", "sgid"]),
+    ] {
+        let offset = offset(key);
+        for (name, id) in names.iter().zip(m.list(fact)) {
+            // One that is not mapped is the overflow id in its namespace.
+            let known = offset == 0 || offset > 0 && id != 65534;
+            check.is(name, known.then(|| json!(i64::from(id) + offset)));
         }
-        check.is("nnp", Some(json!(m.num::<u32>("no_new_privs"))));
-        check.is("seccomp", Some(json!(["off", "strict", "filter"][m.num::<usize>("seccomp")])));
     }
+    check.is("nnp", Some(json!(m.num::<u32>("no_new_privs"))));
+    check.is("seccomp", Some(json!(["off", "strict", "filter"][m.num::<usize>("seccomp")])));
 }
 
 /// The same open file as that of another process.
@@ -159,7 +169,7 @@ fn duplicate(pid: i32, fd: i32) -> Option<OwnedFd> {
 
 fn option(fd: i32, name: i32) -> Option<i32> {
     let (mut value, mut len) = (0i32, 4);
-    // SAFETY: the number is ours, and has the size in `len`.
+    // SAFETY: the number is ours, and as long as `len` says.
     let rc =
         unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut len) };
     (rc == 0).then_some(value)
@@ -195,7 +205,7 @@ fn of_file(pid: i32, check: &mut Check<'_>) {
     let access = ["r", "w", "u"].get((flags & libc::O_ACCMODE) as usize);
     check.is("access", access.filter(|_| flags & libc::O_PATH == 0).map(|a| json!(a)));
     if matches!(kind, libc::S_IFREG | libc::S_IFDIR) && flags & libc::O_PATH == 0 {
-        // SAFETY: a system call without side effects.
+        // SAFETY: a system call that changes nothing.
         let at = unsafe { libc::lseek(raw, 0, libc::SEEK_CUR) };
         check.is("offset", (at >= 0).then(|| json!(at)));
     }
@@ -212,9 +222,9 @@ fn of_socket(raw: i32, family: i32, check: &mut Check<'_>) {
     let state = check.row.get("sockstate").and_then(Value::as_str);
     if listens.is_some_and(|l| (l == 1) != (state == Some("LISTEN"))) {
         let who = &check.who;
-        check.found.insert(format!(
-            "{who}: sockstate {state:?}, the kernel says that it listens: {listens:?}"
-        ));
+        let text =
+            format!("{who}: sockstate {state:?}, the kernel says that it listens: {listens:?}");
+        check.found.insert((check.pid, text));
     }
     if family == libc::AF_UNIX {
         return;
@@ -251,8 +261,8 @@ fn of_mapping(pid: i32, check: &mut Check<'_>) {
     );
 }
 
-/// The processes that share their table of open files, according to kcmp(2).
-fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut BTreeSet<String>) {
+/// Which processes share their table of open files, which kcmp(2) knows.
+fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut Found) {
     let lists: BTreeMap<i32, Value> = rows
         .filter(|r| r.get("task").is_none_or(Value::is_null))
         .filter_map(|r| Some((number(r, "pid")?, r.get("sharers")?.clone())))
@@ -264,10 +274,11 @@ fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut BT
             let same = unsafe { libc::syscall(libc::SYS_kcmp, *a, *b, 2, 0, 0) };
             let says = lists[a].as_array().is_some_and(|l| l.contains(&json!(b)));
             if same >= 0 && (same == 0) != says {
-                found.insert(format!(
+                let text = format!(
                     "files {engine}: {a} has the sharers {}, kcmp with {b} says {same}",
                     lists[a]
-                ));
+                );
+                found.insert((*a as u32, text));
             }
         }
     }

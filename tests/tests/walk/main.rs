@@ -1,34 +1,41 @@
-//! A random walk: makes processes with random properties (`tests/mktask/walk.c`), and compares the
-//! results of the engines, the faces and the kernel itself for them. A difference is printed with
-//! its seed and the smallest list of properties that still has it.
+//! A random walk: makes processes with random properties (`tests/mktask/walk.c`), and compares what
+//! the engines, the faces and the kernel itself say about them. A difference is printed with its
+//! seed and the smallest list of properties that still has it.
 //!
-//! It runs for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed seeds
-//! and then a new one. Without one of them only the scenes that differed once are looked at,
+//! It goes on for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
+//! seeds and then a new one. Without one of them only the scenes that differed once are looked at,
 //! because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9 end=3"`
 //! looks at one scene only.
 
 mod faces;
 mod kernel;
+mod python;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use taskdiag::{EngineId, Group, Groups, Request, Strategy};
+use taskdiag::{EngineId, Group, Groups, Processes, Request};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::busy::Patience;
 use taskdiag_tests::compare::compare;
 use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
-/// Seeds of scenes that differed once, or that make rare states.
+/// Seeds of scenes that differed once, or that make what others seldom make.
 const FIXED: [u64; 3] = [1, 2, 3];
 
-/// After this many differences, the walk ends, because most of the others would be the same.
+/// After so many differences, the walk ends, because most of the others would be the same.
 const MOST_REPORTS: usize = 20;
 
 /// How long a smaller scene is looked for.
 const SHRINK: Duration = Duration::from_secs(90);
+
+/// So many scenes are looked at together, because each look costs the start of some 20 programs.
+const TOGETHER: usize = 8;
+
+/// What differs, and the process that it is about.
+pub type Found = BTreeSet<(u32, String)>;
 
 /// Numbers from a seed (splitmix64).
 struct Random(u64);
@@ -81,13 +88,13 @@ impl Scene {
         let mut best = (self.clone(), found.to_vec());
         let begin = Instant::now();
         let how = How {
-            legacy: found.iter().any(|d| d.starts_with("bpf-legacy")),
-            faces: found.iter().any(|d| !d.contains(" and procfs: ")),
+            legacy: found.iter().any(|d| d.contains("bpf-legacy and ")),
+            about: found.to_vec(),
         };
         let kinds: BTreeSet<String> = found.iter().map(|d| kind(d)).collect();
         let differs = |scene: &Scene| {
             let found =
-                if begin.elapsed() > SHRINK { Ok(Vec::new()) } else { look_at(scene, 2, how) };
+                if begin.elapsed() > SHRINK { Ok(Vec::new()) } else { look_at_one(scene, 2, &how) };
             found.ok().filter(|all| all.iter().any(|d| kinds.contains(&kind(d))))
         };
         // Halves first, then quarters, down to single properties.
@@ -139,7 +146,7 @@ fn family(m: &Mktask) -> Vec<u32> {
     found
 }
 
-/// Waits until the process is in the state that is to be compared.
+/// Waits until the process is in the state in which it is to be looked at.
 fn arrive(m: &Mktask) {
     let letter = m.text("ends");
     let state = || std::fs::read(format!("/proc/{}/stat", m.pid())).unwrap_or_default();
@@ -154,23 +161,38 @@ fn arrive(m: &Mktask) {
     }
 }
 
-/// The parts of a scene that are compared.
-#[derive(Clone, Copy)]
-struct How {
+/// What of a scene is looked at.
+#[derive(Clone, Debug, Default)]
+pub struct How {
     /// The BPF program for older kernels, too.
     legacy: bool,
-    /// The commands and the kernel, too.
-    faces: bool,
+    /// Only what these differences are about, or everything if there are none.
+    about: Vec<String>,
 }
 
 impl How {
-    fn of(scene: &Scene) -> How {
-        How { legacy: scene.0.len() % 4 == 0, faces: true }
+    /// Whether these differences are of the two engines without the commands.
+    fn has_engines(&self) -> bool {
+        self.about.is_empty() || self.about.iter().any(|d| d.contains(" and procfs: "))
+    }
+    /// Whether this face is looked at.
+    pub fn has_face(&self, name: &str) -> bool {
+        self.about.is_empty() || self.about.iter().any(|d| d.starts_with(name))
+    }
+    fn has_faces(&self) -> bool {
+        self.about.is_empty() || self.about.iter().any(|d| !d.contains(" and procfs: "))
     }
 }
 
-/// Makes the scene and returns what differs. `Err` gives the reason why it cannot be made here.
-fn look_at(scene: &Scene, attempts: u64, how: How) -> Result<Vec<String>, String> {
+/// A scene that was made.
+struct Made {
+    m: Mktask,
+    family: Vec<u32>,
+    _dir: tempfile::TempDir,
+}
+
+/// Makes a scene. `Err` says why it cannot be made here.
+fn make(scene: &Scene) -> Result<Made, String> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = std::fs::canonicalize(dir.path()).expect("it exists");
     let words: Vec<String> = scene.0.iter().map(|(name, n)| format!("{name}={n}")).collect();
@@ -178,26 +200,48 @@ fn look_at(scene: &Scene, attempts: u64, how: How) -> Result<Vec<String>, String
     args.extend(words.iter().map(String::as_str));
     let m = Mktask::attempt(&args)?;
     arrive(&m);
-    let family = family(&m);
-    let mut last = BTreeSet::new();
-    for attempt in 0..attempts {
+    Ok(Made { family: family(&m), m, _dir: dir })
+}
+
+/// Makes these scenes together, and returns what differs in each.
+fn look_at(scenes: &[Scene], attempts: u64, how: &How) -> Vec<Result<Vec<String>, String>> {
+    let made: Vec<_> = scenes.iter().map(make).collect();
+    let all: Vec<&Made> = made.iter().flatten().collect();
+    let subjects: Vec<&Mktask> = all.iter().map(|one| &one.m).collect();
+    let mut families: Vec<u32> = all.iter().flat_map(|one| one.family.iter().copied()).collect();
+    families.sort_unstable();
+    let (mut last, mut how) = (Found::new(), how.clone());
+    for attempt in 0..if all.is_empty() { 0 } else { attempts } {
         std::thread::sleep(Duration::from_millis(100 * attempt));
-        let mut found = BTreeSet::new();
-        for pair in pairs(how.legacy) {
-            engines_differ(&family, pair, &mut found);
+        let mut found = Found::new();
+        for pair in pairs(how.legacy).into_iter().filter(|_| how.has_engines()) {
+            engines_differ(&families, pair, &mut found);
         }
-        if how.faces {
-            let shown = faces::differ(&family, &mut found);
-            kernel::differs(&m, &shown, &mut found);
+        if how.has_faces() {
+            let shown = faces::differ(&families, &how, &mut found);
+            kernel::differs(&subjects, &shown, &mut found);
         }
-        found.retain(|d| !is_explained(d));
-        // A difference that appears twice is no accident.
+        found.retain(|(_, d)| !is_explained(d));
+        // What is there twice is no accident.
         last = if attempt == 0 { found } else { last.intersection(&found).cloned().collect() };
         if last.is_empty() {
             break;
         }
+        how.about = last.iter().map(|(_, d)| d.clone()).collect();
     }
-    Ok(last.into_iter().collect())
+    // What is about none of them is reported with the first that was made.
+    let first = all.first().map_or(0, |one| one.m.pid());
+    let of = |one: &Made| {
+        let is =
+            |pid: &u32| one.family.contains(pid) || one.m.pid() == first && !families.contains(pid);
+        last.iter().filter(|(pid, _)| is(pid)).map(|(_, d)| d.clone()).collect()
+    };
+    made.iter().map(|one| one.as_ref().map(of).map_err(String::clone)).collect()
+}
+
+/// Makes one scene and returns what differs.
+fn look_at_one(scene: &Scene, attempts: u64, how: &How) -> Result<Vec<String>, String> {
+    look_at(std::slice::from_ref(scene), attempts, how).remove(0)
 }
 
 /// The engines that are compared, each with the one after it. Two ways of asking BPF are for some
@@ -216,19 +260,35 @@ fn both_have(pair: [Source; 2]) -> Groups {
     groups.fold(Groups::BASE, |all, (g, _)| all | (*g).into())
 }
 
-fn engines_differ(family: &[u32], pair: [Source; 2], found: &mut BTreeSet<String>) {
+/// The requests about these processes. Each of many is not asked for alone, because that takes too
+/// long.
+fn requests(families: &[u32], groups: Groups) -> Vec<Request> {
+    if let [first, .., last] = families {
+        if families.len() > 6 {
+            let these = Processes { first: *first, last: *last };
+            return [Request::all_threads(groups), Request::all(groups)]
+                .map(|r| r.with_processes(these))
+                .to_vec();
+        }
+    }
+    let both = |pid: &u32| [Request::threads(*pid, groups), Request::one(*pid, groups)];
+    families.iter().flat_map(both).collect()
+}
+
+fn engines_differ(families: &[u32], pair: [Source; 2], found: &mut Found) {
     let groups = both_have(pair);
-    for pid in family {
-        for strategy in [Strategy::Thread, Strategy::One] {
-            let ask = |s: Source| read(s, &Request::new(strategy, *pid, groups)).ok();
-            // A process may have ended, which is no difference.
-            let (Some(a1), Some(b), Some(a2)) = (ask(pair[1]), ask(pair[0]), ask(pair[1])) else {
-                continue;
-            };
-            if a1.pids() != b.pids() {
-                found.insert(format!("{b} has {:?}, {a1} has {:?}", b.pids(), a1.pids()));
+    for request in requests(families, groups) {
+        let ask = |s: Source| read(s, &request).ok();
+        // A process may have ended, which is no difference.
+        let (Some(a1), Some(b), Some(a2)) = (ask(pair[1]), ask(pair[0]), ask(pair[1])) else {
+            continue;
+        };
+        for pid in families {
+            let [of_a1, of_b, of_a2] = [&a1, &b, &a2].map(|a| a.pids_of(*pid));
+            if of_a1 == of_a2 && of_a1 != of_b {
+                found.insert((*pid, format!("{b} has {of_b:?}, {a1} has {of_a1:?}")));
             }
-            for tid in b.pids() {
+            for tid in of_b {
                 let (Some(a1), Some(b), Some(a2)) = (a1.get(tid), b.get(tid), a2.get(tid)) else {
                     continue;
                 };
@@ -236,11 +296,8 @@ fn engines_differ(family: &[u32], pair: [Source; 2], found: &mut BTreeSet<String
                     pair[0].id() == EngineId::Kernel && d.contains(": one does not know it of ")
                 };
                 let all = compare(&a1, &b, &a2).differences;
-                found.extend(
-                    all.into_iter()
-                        .filter(|d| !gap(d))
-                        .map(|d| format!("{} and {}: {d}", pair[0], pair[1])),
-                );
+                let text = |d| (*pid, format!("{} and {}: {d}", pair[0], pair[1]));
+                found.extend(all.into_iter().filter(|d| !gap(d)).map(text));
             }
         }
     }
@@ -262,7 +319,7 @@ fn names() -> Vec<String> {
     m.text("properties").split(',').map(str::to_owned).collect()
 }
 
-/// The subject of a difference, without ids and values.
+/// What a difference is about, without ids and values.
 fn kind(difference: &str) -> String {
     let end = [": Some(", ": None", ": bpf ", ", the kernel", ": one does"]
         .iter()
@@ -272,10 +329,18 @@ fn kind(difference: &str) -> String {
     head.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// The difference, in words for people.
+/// What differs, in words for people.
 fn report(seed: u64, scene: &Scene, found: &[String]) -> String {
     let (small, left) = scene.shrunk(found);
     let text = left.join("\n");
+    if small == *scene
+        && look_at_one(scene, 4, &How { legacy: true, about: Vec::new() })
+            .is_ok_and(|f| f.is_empty())
+    {
+        return format!(
+            "TASKDIAG_WALK_SEED={seed} differed beside others, but not alone:\n{text}\n({scene})"
+        );
+    }
     format!(
         "TASKDIAG_WALK_SEED={seed} differs. TASKDIAG_WALK_SCENE='{small}' is the smallest that does:\n{text}\n(all of it: '{scene}')"
     )
@@ -287,7 +352,8 @@ fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
     let number = |name: &str| std::env::var(name).ok().map(|v| v.parse::<u64>().expect("a number"));
     if let Ok(text) = std::env::var("TASKDIAG_WALK_SCENE") {
         let scene = Scene::parse(&text);
-        let found = look_at(&scene, 4, How::of(&scene)).expect("this machine has it");
+        let how = How { legacy: true, about: Vec::new() };
+        let found = look_at_one(&scene, 4, &how).expect("this machine has it");
         assert!(found.is_empty(), "{scene}:\n{}", found.join("\n"));
         return;
     }
@@ -302,32 +368,50 @@ fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
         );
     };
     let (begin, mut looked, mut not) = (Instant::now(), 0, 0);
-    let mut bad = Vec::new();
-    for i in 0.. {
-        let last = seeds.len() - 1;
-        // After the last one, each seed follows from the previous one.
-        let seed = seeds
-            .get(i)
-            .copied()
-            .unwrap_or_else(|| Random(seeds[last].wrapping_add((i - last) as u64)).next() >> 16);
-        if bad.len() == MOST_REPORTS || i > last && begin.elapsed() > Duration::from_secs(seconds) {
+    let (mut bad, mut differ, mut said) = (Vec::new(), 0, Instant::now());
+    let mut seen = BTreeSet::new();
+    let last = seeds.len() - 1;
+    // From the last one on, each seed follows from the previous one.
+    let follows = |i: usize| Random(seeds[last].wrapping_add((i - last) as u64)).next() >> 16;
+    let all = (0..).map(|i| seeds.get(i).copied().unwrap_or_else(|| follows(i)));
+    let mut all = all.take(if seconds == 0 { seeds.len() } else { usize::MAX }).peekable();
+    let is_over = |bad: &Vec<String>| bad.len() >= MOST_REPORTS;
+    for round in 0.. {
+        let over = looked > 0 && begin.elapsed() > Duration::from_secs(seconds);
+        if is_over(&bad) || over || all.peek().is_none() {
             break;
         }
-        let scene = Scene::random(seed, &names);
-        match look_at(&scene, 4, How::of(&scene)) {
-            Ok(found) if found.is_empty() => looked += 1,
-            Ok(found) => {
-                eprintln!("seed {seed} differs: {scene}:\n{}", found.join("\n"));
-                bad.push(report(seed, &scene, &found));
-                eprintln!("{}", bad[bad.len() - 1]);
-            }
-            Err(why) => {
-                not += 1;
-                eprintln!("seed {seed} cannot be made here: {why}: {scene}");
+        let seeds: Vec<u64> = all.by_ref().take(TOGETHER).collect();
+        let scenes: Vec<Scene> = seeds.iter().map(|s| Scene::random(*s, &names)).collect();
+        let how = How { legacy: round % 4 == 0, about: Vec::new() };
+        for ((seed, scene), result) in seeds.iter().zip(&scenes).zip(look_at(&scenes, 4, &how)) {
+            match result {
+                Ok(found) if found.is_empty() => looked += 1,
+                Ok(found) => {
+                    differ += 1;
+                    eprintln!("seed {seed} differs: {scene}:\n{}", found.join("\n"));
+                    // Each kind is reported once, because it takes long to find a smaller scene.
+                    let kinds: Vec<String> = found.iter().map(|d| kind(d)).collect();
+                    if !is_over(&bad) && !kinds.iter().all(|k| seen.contains(k)) {
+                        bad.push(report(*seed, scene, &found));
+                        eprintln!("{}", bad[bad.len() - 1]);
+                    }
+                    seen.extend(kinds);
+                }
+                Err(why) => {
+                    not += 1;
+                    eprintln!("seed {seed} cannot be made here: {why}: {scene}");
+                }
             }
         }
+        if said.elapsed() > Duration::from_secs(60) {
+            said = Instant::now();
+            let seconds = begin.elapsed().as_secs();
+            eprintln!("{seconds} s, {looked} scenes are right, {differ} differ");
+        }
     }
-    eprintln!("{looked} scenes are right, {not} could not be made, {} differ", bad.len());
+    let seconds = begin.elapsed().as_secs();
+    eprintln!("{seconds} s, {looked} scenes are right, {not} could not be made, {differ} differ");
     assert!(bad.is_empty(), "{}", bad.join("\n\n"));
     assert!(looked > 0, "no scene could be made");
     if not > looked / 4 {
@@ -340,7 +424,7 @@ fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
 
 /// Looks at a scene that differed once.
 fn agrees(scene: &str) {
-    match look_at(&Scene::parse(scene), 4, How { legacy: true, faces: true }) {
+    match look_at_one(&Scene::parse(scene), 4, &How { legacy: true, about: Vec::new() }) {
         Ok(found) => assert!(found.is_empty(), "{scene}:\n{}", found.join("\n")),
         Err(why) => skip(&format!("the scene {scene}"), &why),
     }
@@ -379,4 +463,14 @@ fn a_thread_in_another_network_namespace_has_the_sockets_of_its_process() {
 #[test]
 fn a_socket_that_is_not_connected_has_no_peer() {
     agrees("socket=2131795683");
+}
+
+#[test]
+fn a_process_in_a_tree_has_the_counts_of_all_its_threads() {
+    agrees("thread=0");
+}
+
+#[test]
+fn each_process_that_shares_a_table_of_files_has_its_count_in_the_metrics() {
+    agrees("clone=2");
 }

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Prints as JSON what taskdiag.snapshot() has of processes with each engine, and where taskdiag.psutil says otherwise than psutil."""
+
+import json
+import os
+import sys
+
+import psutil
+
+import taskdiag
+import taskdiag.psutil as ours
+
+# Columns that the commands show in the same way. Times and other columns that change are not here.
+COLUMNS = (
+    "pid,ppid,pgid,sid,tpgid,tty,s,start_ticks,comm,args,exe,cwd,root,user,ruid,uid,suid,fuid,rgid,gid,sgid,supgid,supgrp,"
+    "cap_eff,cap_prm,cap_inh,cap_bnd,cap_amb,nnp,tracer,ni,rtprio,sched,nlwp,exit_signal,vsz_bytes,rss,swap,pagetables,"
+    "cgroupns,ipcns,mntns,netns,pidns,timens,userns,utsns,nspid,cgroup,unit,slice,container,pending,blocked,ignored,caught,"
+    "rlimit_nofile,rlimit_nofile_hard,rlimit_stack,rlimit_core,fds,fdsize,read_bytes,write_bytes,rchar,wchar"
+)
+
+# Methods of both, whose values stay while a process sleeps.
+METHODS = (
+    "ppid name exe cmdline environ cwd username status terminal uids gids nice ionice num_threads num_fds cpu_affinity "
+    "create_time memory_info memory_full_info io_counters num_ctx_switches open_files net_connections "
+    "threads children memory_maps is_running"
+).split()
+
+
+def plain(value):
+    if isinstance(value, str):
+        return os.fsencode(value).decode("utf-8", "replace")
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, (int, float, bool)) or value is None:
+        return value
+    return str(value)
+
+
+def said(module, pid, method):
+    """What a method returns or raises, in a form that both have."""
+    try:
+        got = getattr(module.Process(pid), method)()
+    except module.Error as e:
+        return type(e).__name__
+    if method == "children":
+        return sorted(p.pid for p in got)
+    if method in ("open_files", "net_connections", "memory_maps", "threads"):
+        if method == "threads":
+            got = [t.id for t in got]
+        return sorted(map(repr, got))
+    return repr(got)
+
+
+def differences(pid):
+    for method in METHODS:
+        if not hasattr(psutil.Process, method):
+            continue
+        before, now, after = said(psutil, pid, method), said(ours, pid, method), said(psutil, pid, method)
+        if method == "environ" and before == "ZombieProcess":
+            # It depends on the kernel whether reading that of a zombie is an error, and psutil shows it.
+            continue
+        if before == after != now:
+            yield pid, plain(f"{method}: {now}, psutil {before}")
+
+
+def main():
+    pids, engines = [int(p) for p in sys.argv[1].split(",")], sys.argv[2].split(",")
+    tables = {}
+    for engine in engines:
+        rows = taskdiag.snapshot(COLUMNS, pids=pids, engine=engine).to_dicts()
+        tables[engine] = [{k: plain(v) for k, v in row.items()} for row in rows]
+    json.dump({"snapshot": tables, "psutil": [d for pid in pids for d in differences(pid)]}, sys.stdout)
+
+
+main()
