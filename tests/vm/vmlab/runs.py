@@ -100,6 +100,11 @@ def parity(chosen, only, filter, kept=True):
     return bool(bad)
 
 
+def walk(kernel):
+    """Runs the random walk on a kernel. Returns how many failed."""
+    return report(kernel, *go(kernel, [suites.Walk(kernel.promised, kernel.arch)], "walk"))
+
+
 def command(kernel, text, programs, append="", counting=False):
     """Runs one command and prints its output unchanged."""
     run, _ = go(kernel, [suites.Command(text, programs, kernel.arch)], "command", append=append, counting=counting)

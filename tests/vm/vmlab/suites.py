@@ -105,7 +105,9 @@ def dropin():
 
 @functools.cache
 def program(arch=archs.AMD64):
-    """The release program, built by cargo."""
+    """The release program, built by cargo, or the one that TASKDIAG_BIN names."""
+    if given := os.environ.get("TASKDIAG_BIN"):
+        return pathlib.Path(given)
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
     try:
@@ -118,15 +120,16 @@ def program(arch=archs.AMD64):
 
 
 @functools.cache
-def built(arch=archs.AMD64):
-    """The release program, the test programs and mktask, built by cargo, as name → path."""
+def built(arch=archs.AMD64, only=None):
+    """The release program, the test programs or only one of them, and mktask, built by cargo, as name → path."""
     common.say("building the tests" + (f" for {arch.name}" if arch.triple else ""))
     made = {"taskdiag": program(arch)}
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
     # The whole workspace is built, as in run-tests. A part of it would be built again with other
     # features.
-    test = ["test", "--workspace", "--no-run", "--message-format=json", *target]
+    what = ["--package", "taskdiag-tests", "--test", only] if only else ["--workspace"]
+    test = ["test", *what, "--no-run", "--message-format=json", *target]
     lines = common.output(*cargo, *test, cwd=common.ROOT, env=env)
     for message in map(json.loads, lines.splitlines()):
         if message.get("executable") and message["target"]["kind"] == ["test"]:
@@ -135,7 +138,7 @@ def built(arch=archs.AMD64):
                 made["test " + name] = message["executable"]
         if message["reason"] == "build-script-executed":
             made.update((k, v) for k, v in message["env"] if k == "MKTASK")
-    lacking = [n for n in ("MKTASK", *(f"test {o}" for o in OTHERS)) if n not in made]
+    lacking = [n for n in ("MKTASK", *(f"test {o}" for o in ([only] if only else OTHERS))) if n not in made]
     if lacking:
         raise common.Broken(f"cargo did not build {', '.join(lacking)}: run cargo test --no-run")
     return made
@@ -155,20 +158,24 @@ class Parity(Suite):
     def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True):
         self.promised, self.filter, self.before, self.arch, self.kept = promised, filter, before, arch, kept
         self.timeout = Parity.timeout + walk_seconds()
-        every = {n.removeprefix("test ") for n in built(arch) if n.startswith("test ")}
+        every = {n.removeprefix("test ") for n in self.built() if n.startswith("test ")}
         self.only = sorted(every - set(NOT_HERE)) if only is None else only
         if unknown := sorted(set(self.only) - every):
             raise common.Broken(f"no test program is called {', '.join(unknown)}; there are {', '.join(sorted(every))}")
 
+    def built(self):
+        """The programs, by name."""
+        return built(self.arch)
+
     def files(self, tree):
-        programs = built(self.arch)
+        programs = self.built()
         tree.program(programs["taskdiag"])
         tree.program(programs["MKTASK"], strip=True)
         for name in self.only:
             tree.program(programs[f"test {name}"], strip=True)
 
     def script(self):
-        programs = built(self.arch)
+        programs = self.built()
         # The older BPF program is tested by the older kernels of the list.
         settings = {
             "TASKDIAG_REQUIRE": ",".join(self.promised),
@@ -212,6 +219,26 @@ class Parity(Suite):
             result.said.update((f"{name}: {test}", words.strip()) for test, words in says)
         result.failed += [f"{name}: did not run" for name in self.only if name not in seen]
         result.skipped = sorted({s for s in skips.splitlines() if ": " in s})
+        return result
+
+
+class Walk(Parity):
+    """The random walk for so many seconds. Only its program is built."""
+
+    name = "walk"
+
+    def __init__(self, promised, arch):
+        super().__init__(promised, ["walk"], "engines_faces --nocapture", arch=arch, kept=False)
+
+    def built(self):
+        return built(self.arch, "walk")
+
+    def read(self, output, run):
+        for line in re.findall(r"^\d+ s, \d+ scenes are right.*$", output, re.M)[-1:]:
+            common.say(line)
+        result = super().read(output, run)
+        text = "\n".join(line for line in output.splitlines() if not line.startswith("SKIPPED"))
+        result.said = dict.fromkeys(result.failed, text)
         return result
 
 
