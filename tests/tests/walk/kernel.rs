@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use taskdiag_tests::Mktask;
@@ -282,4 +283,26 @@ fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut Fo
             }
         }
     }
+}
+
+/// Whether the kernel lists local sockets with their peers and queues (CONFIG_UNIX_DIAG), which
+/// /proc/net/unix does not have.
+pub fn has_unix_diag() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    // struct nlmsghdr for SOCK_DIAG_BY_FAMILY as a dump, and struct unix_diag_req of all states.
+    let request = [40u32, 20 | 0x301 << 16, 1, 0, libc::AF_UNIX as u32, u32::MAX, 0, 0, 0, 0];
+    let ask = || {
+        // SAFETY: system calls with a descriptor and memory of ours.
+        unsafe {
+            let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 4);
+            let fd = OwnedFd::from_raw_fd(fd);
+            let mut answer = [0u32; 1024];
+            libc::send(fd.as_raw_fd(), request.as_ptr().cast(), size_of_val(&request), 0);
+            let len = size_of_val(&answer);
+            let got = libc::recv(fd.as_raw_fd(), answer.as_mut_ptr().cast(), len, 0);
+            // NLMSG_ERROR is 2.
+            got >= 16 && answer[1] & 0xffff != 2
+        }
+    };
+    *HAS.get_or_init(ask)
 }

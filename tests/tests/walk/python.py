@@ -57,7 +57,7 @@ def differences(pid):
             continue
         before, now, after = said(psutil, pid, method), said(ours, pid, method), said(psutil, pid, method)
         if method == "environ" and before == "ZombieProcess":
-            # It depends on the kernel whether reading that of a zombie is an error, and psutil shows it.
+            # Whether reading that of a zombie is an error depends on the kernel.
             continue
         if before == after != now:
             yield pid, plain(f"{method}: {now}, psutil {before}")

@@ -14,8 +14,8 @@ use crate::faces::{Rows, Shown, add, names};
 /// How the differences that are found here begin.
 pub const FACES: [&str; 2] = ["snapshot", "python"];
 
-/// A Python that has the package and psutil. `TASKDIAG_WALK_PYTHON` names it, and `make python` makes
-/// one.
+/// A Python that has the package and psutil. `TASKDIAG_WALK_PYTHON` names it, and `make python`
+/// makes one.
 fn python() -> Option<&'static PathBuf> {
     static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
@@ -34,7 +34,8 @@ fn python() -> Option<&'static PathBuf> {
     PYTHON.get_or_init(find).as_ref()
 }
 
-/// The tables of both engines. What `taskdiag.psutil` says otherwise than psutil is added to `found`.
+/// The tables of both engines. What `taskdiag.psutil` says otherwise than psutil is added to
+/// `found`.
 pub fn shown(pids: &[u32], found: &mut Found) -> Vec<Shown> {
     let Some(python) = python() else { return Vec::new() };
     let list = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
