@@ -263,16 +263,13 @@ fn both_have(pair: [Source; 2]) -> Groups {
 /// The requests about these processes. Each of many is not asked for alone, because that takes too
 /// long.
 fn requests(families: &[u32], groups: Groups) -> Vec<Request> {
-    if let [first, .., last] = families {
-        if families.len() > 6 {
-            let these = Processes { first: *first, last: *last };
-            return [Request::all_threads(groups), Request::all(groups)]
-                .map(|r| r.with_processes(these))
-                .to_vec();
-        }
-    }
+    let (Some(first), Some(last)) = (families.first(), families.last()) else { return Vec::new() };
+    let these = Processes { first: *first, last: *last };
+    let lists = [Request::all_threads(groups), Request::all(groups)];
+    let lists = lists.into_iter().map(|r| r.with_processes(these));
+    let few = if families.len() > 6 { &[] } else { families };
     let both = |pid: &u32| [Request::threads(*pid, groups), Request::one(*pid, groups)];
-    families.iter().flat_map(both).collect()
+    lists.chain(few.iter().flat_map(both)).collect()
 }
 
 fn engines_differ(families: &[u32], pair: [Source; 2], found: &mut Found) {
@@ -292,8 +289,12 @@ fn engines_differ(families: &[u32], pair: [Source; 2], found: &mut Found) {
                 let (Some(a1), Some(b), Some(a2)) = (a1.get(tid), b.get(tid), a2.get(tid)) else {
                     continue;
                 };
+                // A mapped file has its entry with any process of an answer that maps it.
+                let elsewhere =
+                    |d: &str| !request.strategy.takes_pid() && d.contains(" task_diag_file_stat: ");
                 let gap = |d: &String| {
                     pair[0].id() == EngineId::Kernel && d.contains(": one does not know it of ")
+                        || elsewhere(d)
                 };
                 let all = compare(&a1, &b, &a2).differences;
                 let text = |d| (*pid, format!("{} and {}: {d}", pair[0], pair[1]));
