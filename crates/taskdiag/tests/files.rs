@@ -1,6 +1,7 @@
 //! The join of the lists about open files, on answers with known content: shared tables, details of
 //! descriptors, other ends, names. No engine is asked.
 
+use taskdiag::field::{Context, FILES, Missing, OpenRow, Part};
 use taskdiag::files::{Files, holders};
 use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
 use taskdiag::{
@@ -147,6 +148,32 @@ fn ends_are_found() {
     let first = files.of(&files.owners()[0]).next().expect("a file");
     let ends = files.other_ends(&first).expect("a pipe has ends");
     assert_eq!(ends, [b"2,b,0r".to_vec(), b"1,a,2w".to_vec()]);
+}
+
+#[test]
+fn ends_of_a_unix_socket_are_unknown_where_its_peer_is() {
+    let mut m = Made::new(Groups::BASE | Groups::FD);
+    m.task(1, 1, "a", |w| {
+        let list = [(3, 50), (4, 60), (5, 70)].map(|(n, i)| fd(n, FdType::Socket, i, O_RDWR));
+        w.put_list(Fd::ALL_VALID, &list);
+        // The file /proc/net/unix has no peers, and the last socket is in another namespace.
+        let no_peer = Socket::MEMBERS.iter().position(|n| *n == "peer_inode").expect("a member");
+        w.put_list(Socket::ALL_VALID & !(1 << no_peer), &[unix(3, 50, 0, 0)]);
+        w.put_list(Socket::ALL_VALID, &[unix(4, 60, 0, 0)]);
+    });
+    let snapshot = m.snapshot();
+    let cx = Context::of(&snapshot, false);
+    let files = Files::new(&snapshot);
+    let ends = FILES.find("ends").expect("a column");
+    let missing: Vec<_> = files
+        .of(&files.owners()[0])
+        .map(|file| {
+            let part = Part::File(OpenRow::new(&file, &files));
+            (ends.field.get)(&cx, &file.owner.row.with_part(part)).missing()
+        })
+        .collect();
+    let unknown = Some(Missing::Reason(Reason::Unsupported));
+    assert_eq!(missing, [unknown, None, unknown]);
 }
 
 #[test]

@@ -296,10 +296,17 @@ fn ends<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     match open(row) {
         Ok(open) => match open.files.other_ends(open.file) {
             Some(ends) => Value::Args { data: ends.join(&0).into(), cut: false },
+            None if has_unknown_peer(open.file) => Value::UNKNOWN,
             None => Value::ABSENT,
         },
         Err(missing) => missing,
     }
+}
+
+/// Is it a unix socket whose peer is not known, such as one in /proc on a kernel that lists no peers?
+fn has_unknown_peer(file: &OpenFile<'_>) -> bool {
+    let is_local = |s: Entry<'_, Socket>| s.family().is_none_or(|f| i32::from(f) == libc::AF_UNIX);
+    file.fd_type() == Some(FdType::Socket) && file.socket().is_none_or(is_local)
 }
 
 /// The table of open files that the row describes, or that has its descriptor.
