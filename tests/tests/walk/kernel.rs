@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use taskdiag_tests::Mktask;
@@ -285,24 +284,25 @@ fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut Fo
     }
 }
 
-/// Whether the kernel lists local sockets with their peers and queues (CONFIG_UNIX_DIAG), which
-/// /proc/net/unix does not have.
-pub fn has_unix_diag() -> bool {
-    static HAS: OnceLock<bool> = OnceLock::new();
-    // struct nlmsghdr for SOCK_DIAG_BY_FAMILY as a dump, and struct unix_diag_req of all states.
-    let request = [40u32, 20 | 0x301 << 16, 1, 0, libc::AF_UNIX as u32, u32::MAX, 0, 0, 0, 0];
-    let ask = || {
-        // SAFETY: system calls with a descriptor and memory of ours.
-        unsafe {
-            let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 4);
-            let fd = OwnedFd::from_raw_fd(fd);
-            let mut answer = [0u32; 1024];
-            libc::send(fd.as_raw_fd(), request.as_ptr().cast(), size_of_val(&request), 0);
-            let len = size_of_val(&answer);
-            let got = libc::recv(fd.as_raw_fd(), answer.as_mut_ptr().cast(), len, 0);
-            // NLMSG_ERROR is 2.
-            got >= 16 && answer[1] & 0xffff != 2
-        }
-    };
-    *HAS.get_or_init(ask)
+/// Whether the kernel lists sockets of this family and protocol (CONFIG_UNIX_DIAG,
+/// CONFIG_INET_UDP_DIAG and others). The files in /proc/net have less of each.
+pub fn lists_sockets(family: i32, protocol: i32) -> bool {
+    // struct nlmsghdr for SOCK_DIAG_BY_FAMILY as a dump, and a request for all states. That for the
+    // internet families is the longer one, and has the protocol in its second byte.
+    let is_local = family == libc::AF_UNIX;
+    let len = if is_local { 40 } else { 72 };
+    let mut request = [0u32; 18];
+    request[..3].copy_from_slice(&[len, 20 | 0x301 << 16, 1]);
+    request[4..6].copy_from_slice(&[(family | protocol << 8) as u32, u32::MAX]);
+    // SAFETY: system calls with a descriptor and memory of ours.
+    unsafe {
+        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 4);
+        let fd = OwnedFd::from_raw_fd(fd);
+        let mut answer = [0u32; 1024];
+        libc::send(fd.as_raw_fd(), request.as_ptr().cast(), len as usize, 0);
+        let room = size_of_val(&answer);
+        let got = libc::recv(fd.as_raw_fd(), answer.as_mut_ptr().cast(), room, 0);
+        // NLMSG_ERROR is 2.
+        got >= 16 && answer[1] & 0xffff != 2
+    }
 }

@@ -312,9 +312,17 @@ fn is_explained(d: &str) -> bool {
     // A removed control group has no directory that /proc could ask for its number.
     let removed =
         d.contains(" cgroup.id: Some(") && d.ends_with("elsewhere None before and None after");
-    let of_peer = [" peer_inode: one does", "_queue_bytes: one does"].iter().any(|m| d.contains(m))
-        && d.contains("{\"family\": 1, ");
-    of_map || removed || of_peer && !kernel::has_unix_diag()
+    // Where the kernel lists no sockets of a protocol, /proc/net has less about them.
+    let is = |member: &str| d.contains(&format!("{member}: one does not know it of "));
+    let of = |key: &str| {
+        let text = d.split_once(&format!("\"{key}\": ")).map_or("", |(_, rest)| rest);
+        text.split([',', '}']).next().and_then(|n| n.parse::<i32>().ok()).unwrap_or(0)
+    };
+    let of_local = (is("peer_inode") || is("_queue_bytes")) && of("family") == libc::AF_UNIX;
+    let of_inet = is("ifindex") && matches!(of("family"), libc::AF_INET | libc::AF_INET6);
+    let unlisted = of_local && !kernel::lists_sockets(libc::AF_UNIX, 0)
+        || of_inet && !kernel::lists_sockets(of("family"), of("protocol"));
+    of_map || removed || unlisted
 }
 
 /// The names of all properties.

@@ -47,7 +47,8 @@ def said(module, pid, method):
     if method in ("open_files", "net_connections", "memory_maps", "threads"):
         if method == "threads":
             got = [t.id for t in got]
-        return sorted(map(repr, got))
+        # psutil shows the escapes of /proc.
+        return sorted(repr(g).replace("\\\\012", "\\n") for g in got)
     return repr(got)
 
 
@@ -60,9 +61,19 @@ def has_dead_leader(pid):
         return False
 
 
+def is_in_our_network(pid):
+    """psutil reads the sockets of its own network namespace only."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net")
+    except OSError:
+        return False
+
+
 def differences(pid):
     for method in () if has_dead_leader(pid) else METHODS:
         if not hasattr(psutil.Process, method):
+            continue
+        if method == "net_connections" and not is_in_our_network(pid):
             continue
         before, now, after = said(psutil, pid, method), said(ours, pid, method), said(psutil, pid, method)
         if method == "environ" and before == "ZombieProcess":

@@ -303,7 +303,7 @@ fn ends<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
-/// Is it a unix socket whose peer is not known, such as one in /proc on a kernel that lists no peers?
+/// Is it a unix socket whose peer is not known, as in /proc where the kernel lists no peers?
 fn has_unknown_peer(file: &OpenFile<'_>) -> bool {
     let is_local = |s: Entry<'_, Socket>| s.family().is_none_or(|f| i32::from(f) == libc::AF_UNIX);
     file.fd_type() == Some(FdType::Socket) && file.socket().is_none_or(is_local)
