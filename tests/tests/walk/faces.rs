@@ -36,6 +36,9 @@ const NOT: &[&str] = &[
     "bsdstart",
     "task_flags",
     "securebits",
+    // Threads that have ended count with BPF only, which SCHED_LIVE_ONLY says.
+    "nvcsw",
+    "nivcsw",
     "run_time",
     "run_delay",
     "timeslices",
@@ -301,7 +304,9 @@ fn is_cell(cell: &str, json: Option<&Value>) -> bool {
         }
         Some(other) => {
             let text = other.to_string();
-            cell == text
+            // CSV has zeros at the end of fractions.
+            let number = |t: &str| t.contains('.').then(|| t.parse::<f64>().ok()).flatten();
+            cell == text || number(cell).zip(number(&text)).is_some_and(|(a, b)| a == b)
         }
     }
 }
