@@ -266,7 +266,7 @@ fn from_csv(text: &str, into: &mut Rows) -> Result<(), String> {
     Ok(())
 }
 
-/// What a program reads from a cell (docs/csv.md).
+/// What a program reads from a cell (docs/reference/csv.md).
 fn unescaped(cell: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = cell.chars();

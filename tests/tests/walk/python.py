@@ -53,7 +53,7 @@ def said(module, pid, method):
 
 
 def has_dead_leader(pid):
-    """Whether only the first thread of a process has ended. psutil takes it for a zombie (docs/python.md)."""
+    """Whether only the first thread of a process has ended. psutil takes it for a zombie (docs/use/python.md)."""
     try:
         p = psutil.Process(pid)
         return p.status() == psutil.STATUS_ZOMBIE and p.num_threads() > 1
