@@ -152,3 +152,52 @@ def threads(b, at_least=None):
     ratio(b, ms, "psutil threads()", "snapshot(threads=True) to Arrow", at_least=at_least)
     ratio(b, ms, "psutil threads()", "taskdiag.psutil process_iter(threads)")
     ratio(b, ms, "psutil threads()", "taskdiag.psutil threads()")
+
+
+# Prints the medians of the CPU time of a call in us, by turns in one process: psutil's and ours.
+ONE = """
+import statistics, subprocess, sys, time
+import psutil, taskdiag.psutil
+rounds, calls = map(int, sys.argv[1:])
+child = subprocess.Popen(["sleep", "1000"])
+
+def five(p):
+    with p.oneshot():
+        return p.name(), p.username(), p.status(), p.cpu_times(), p.memory_info()
+
+def cpu_us(call, p):
+    begin = time.process_time_ns()
+    for _ in range(calls):
+        call(p)
+    return (time.process_time_ns() - begin) / calls / 1e3
+
+methods = ["memory_info", "cpu_percent", "cpu_times", "name", "username", "io_counters", "num_fds", "cwd", "nice", "cmdline"]
+work = {name: lambda p, name=name: getattr(p, name)() for name in methods}
+work["oneshot of five"] = five
+work["Process()"] = lambda p: type(p)(p.pid)
+try:
+    for name, call in work.items():
+        both = [psutil.Process(child.pid), taskdiag.psutil.Process(child.pid)]
+        took = [[cpu_us(call, p) for p in both] for _ in range(rounds)]
+        print(name, *(statistics.median(one) for one in zip(*took)), sep=",")
+finally:
+    child.kill()
+    child.wait()
+"""
+# What most programs that watch one process do.
+BARS = {"memory_info": 1.2, "cpu_percent": 1.2, "oneshot of five": 1.2}
+
+
+@case("python-one", None)
+def python_one(b):
+    """one method of one process in Python, as in psutil"""
+    b.note(f"  load average {open('/proc/loadavg').read().split()[0]}")
+    # Seven rounds of 4,000 calls each.
+    done = subprocess.run([python(), "-I", "-c", ONE, "7", "4000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=RUN_TIMEOUT)
+    if done.returncode:
+        raise Failed(f"one process: {done.stderr.strip()}")
+    for line in done.stdout.splitlines():
+        name, theirs, ours = line.split(",")
+        b.note(f"  {name:<16} CPU of a call: psutil {float(theirs):8.2f} us, taskdiag.psutil {float(ours):8.2f} us")
+        b.figure(f"CPU, taskdiag.psutil / psutil, {name}", float(ours) / float(theirs), at_most=BARS.get(name))

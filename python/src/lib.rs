@@ -10,6 +10,7 @@ mod ask;
 mod error;
 mod held;
 mod session;
+mod single;
 mod table;
 mod worker;
 
@@ -181,6 +182,8 @@ mod _native {
     use super::held::{Held, pid_in_proc};
     #[pymodule_export]
     use super::session::{Changes, PySession};
+    #[pymodule_export]
+    use super::single::{Single, tty_name};
     #[pymodule_export]
     use super::table::{Binary, ColumnInfo, Table};
     #[pymodule_export]

@@ -86,7 +86,7 @@ impl Table {
 
 /// Text in Python's form for names of the system: invalid bytes are lone surrogates, so that
 /// `os.fsencode()` restores the bytes.
-fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+pub fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match std::str::from_utf8(bytes) {
         Ok(s) => Ok(PyString::new(py, s).into_any()),
         Err(_) => PyString::from_encoded_object(

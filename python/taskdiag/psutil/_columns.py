@@ -29,28 +29,39 @@ class Here:
     def __init__(self, proc):
         self.proc = proc
         self.users = Users()
-        self._boot = None
 
     @property
     def boot(self):
         """When the machine was started, in seconds since 1970."""
-        if self._boot is None:
-            with open(f"{self.proc}/stat", "rb") as f:
-                boot = float(re.search(rb"^btime (\d+)", f.read(), re.M)[1])
-            if self.proc == "/proc":
-                # In a container, LXCFS writes when that was started, but start times of processes
-                # begin with the boot of the machine.
-                by_clocks = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-                if abs(boot - by_clocks) > 2:
-                    boot = float(int(by_clocks))
-            self._boot = boot
-        return self._boot
+        return boot_time(self.proc)
 
     def ask(self, columns, **more):
         """A table of processes."""
         if self.proc != "/proc":
             more["proc"] = self.proc
         return taskdiag.snapshot(columns, **more)
+
+
+# When the machine was started, by proc filesystem: what its file says, and what the clocks said
+# when it was read.
+_boots: dict = {}
+
+
+def boot_time(proc):
+    """When the machine was started, in seconds since 1970."""
+    # The file has a line for each interrupt, so it is read again only after somebody has set the
+    # clock.
+    by_clocks = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    boot, then = _boots.get(proc, (None, 0))
+    if boot is None or abs(by_clocks - then) > 0.1:
+        with open(f"{proc}/stat", "rb") as f:
+            boot = float(re.search(rb"^btime (\d+)", f.read(), re.M)[1])
+        # In a container, LXCFS writes when that was started, but start times of processes begin
+        # with the boot of the machine.
+        if proc == "/proc" and abs(boot - by_clocks) > 2:
+            boot = float(int(by_clocks))
+        _boots[proc] = boot, by_clocks
+    return boot
 
 
 class Users(dict):
@@ -220,9 +231,6 @@ ATTRS = {
     "io_counters": Attr("syscr syscw read_bytes write_bytes rchar wchar",
                         lambda here, pids, *v: tuples(t.pio, *v)),
 }
-# Columns that come from the same one or two files, so that a oneshot() reads all of them at once.
-CHEAP = frozenset("ppid comm s ruid uid suid rgid gid sgid start_ticks tty ni psr nlwp usertime systime cutime cstime"
-                  .split())
 
 
 def lacking(pid, name, why):

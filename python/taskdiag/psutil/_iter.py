@@ -143,7 +143,7 @@ def _values(here, table, name, ids, procs, asked):
     if name == "name":
         return _names(here, table, procs)
     if name == "memory_percent":
-        total = _process.memory_total(here)
+        total = _process.memory_total(here.proc)
         return [v if isinstance(v, Exception) else v.rss / total * 100 for v in values(here, table, "memory_info")]
     if name == "cpu_percent":
         return [_percent(proc, times, asked) for proc, times in zip(procs, values(here, table, "cpu_times"))]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """One process in psutil's shape.
 
-A method requests the columns of its attribute, for this process only. Inside of `oneshot()` an answer
-is kept, and has all columns that cost nothing more. What changes something goes to the process that the object was made
+A method reads the file of /proc that has its attribute (`_single`), or requests its columns, for this process only. Inside of
+`oneshot()`, what was read is kept. What changes something goes to the process that the object was made
 for, or to nobody. Signals and waiting are in `_ending`.
 """
 
@@ -19,9 +19,10 @@ import time
 import taskdiag
 from taskdiag import _native
 from taskdiag.psutil import _lists, _types as t
-from taskdiag.psutil._columns import ATTRS, CHEAP, COMM, TICKS, Here, stat, values
+from taskdiag.psutil._columns import ATTRS, COMM, TICKS, Here, values
 from taskdiag.psutil._ending import NOT_A_PROCESS, UNSET, Ending, _why
 from taskdiag.psutil._place import procfs_path
+from taskdiag.psutil._single import OPEN_TO_ALL, QUICK
 
 # Pids that were found to be reused: process_iter() makes new objects for them.
 reused: set = set()
@@ -37,6 +38,7 @@ class Process(Ending):
     _pid_reused = False
     _cache = None
     _last = None
+    _single = None
 
     def __init__(self, pid=None):
         self._init(pid)
@@ -44,6 +46,8 @@ class Process(Ending):
     def _init(self, pid, _ignore_nsp=False):
         if pid is None:
             pid = own_pid()
+        elif not hasattr(pid, "__index__"):
+            raise TypeError(f"pid must be an integer (got {pid!r})")
         elif pid < 0:
             raise ValueError(f"pid must be a positive integer (got {pid})")
         elif pid >= 1 << 31:
@@ -52,7 +56,9 @@ class Process(Ending):
         self._create_time = None
         self._ident = (pid, None)
         try:
-            self._ident = self._get_ident()
+            with self._errors():
+                self._single = _native.Single(procfs_path(), pid)
+            self._ident = (pid, self._single.start_ticks / TICKS)
         except t.NoSuchProcess:
             if not _ignore_nsp:
                 raise t.NoSuchProcess(pid, msg="process PID not found") from None
@@ -69,7 +75,7 @@ class Process(Ending):
 
     def __getstate__(self):
         # A lock cannot be pickled, and answers of another process are of no use there.
-        return {k: v for k, v in self.__dict__.items() if k not in ("_its_lock", "_cache", "_last")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_its_lock", "_cache", "_last", "_single")}
 
     @property
     def _here(self):
@@ -82,7 +88,7 @@ class Process(Ending):
     def _start_ticks(self):
         """When it began, in clock ticks since boot."""
         with self._errors():
-            return int(stat(self._here, self._pid)[19])
+            return _native.Single(procfs_path(), self._pid).start_ticks
 
     def _get_ident(self):
         """The identity of the process until the next boot."""
@@ -111,19 +117,55 @@ class Process(Ending):
         return table
 
     def _attr(self, name):
+        """The value of an attribute, from its file or from a request."""
+        quick = QUICK.get(name)
+        if quick is not None:
+            source, make = quick
+            proc = procfs_path()
+            cache = self._cache
+            row = None if cache is None else cache.get(source)
+            if row is None:
+                row = self._read(source, proc)
+                if cache is not None:
+                    cache[source] = row
+            if row is not None:
+                return make(proc, row)
+        return self._requested(name)
+
+    def _read(self, source, proc):
+        """What a file has, or None if only a request can tell."""
+        single = self._single
+        if single is None:
+            if self._ident[1] is None:
+                return None
+            single = self._single = _native.Single(proc, self._pid, round(self._ident[1] * TICKS))
+        try:
+            return source(single, proc)
+        except ProcessLookupError as e:
+            if e.errno is None:
+                self._not_mine(str(e))
+            gone = True
+        except OSError as e:
+            gone = isinstance(e, FileNotFoundError)
+        if gone and source in OPEN_TO_ALL:
+            raise t.NoSuchProcess(self._pid, self._name)
+        return None
+
+    def _not_mine(self, why):
+        """The pid is that of another process or of a thread."""
+        if why != NOT_A_PROCESS:
+            self._pid_reused = True
+            reused.add(self._pid)
+        raise t.NoSuchProcess(self._pid, self._name, why)
+
+    def _requested(self, name):
         """The value of an attribute that columns make."""
         cache, needs = self._cache, ATTRS[name].needs
-        if cache is None:
+        value = UNSET if cache is None else cache.get(name, UNSET)
+        if value is UNSET:
             value = values(self._here, self._table(needs), name)[0]
-        else:
-            value = cache.get(name, UNSET)
-            if value is UNSET:
-                cheap = CHEAP.issuperset(needs)
-                table = cache.get(None) if cheap else None
-                if table is None:
-                    table = self._table(CHEAP.union(needs))
-                    cache[None] = table
-                cache[name] = value = values(self._here, table, name)[0]
+            if cache is not None:
+                cache[name] = value
         return self._found(value)
 
     @contextlib.contextmanager
@@ -144,13 +186,11 @@ class Process(Ending):
         names = checked(attrs)
         found = {}
         with self.oneshot():
-            wanted = [a for a in names if a in ATTRS]
-            if wanted and None not in self._cache:
-                self._cache[None] = self._table(CHEAP.union(*(ATTRS[a].needs for a in wanted)))
-                # Values in the answer need not be read again.
-                for a in wanted:
-                    if a not in self._cache:
-                        self._cache[a] = values(self._here, self._cache[None], a)[0]
+            wanted = [a for a in names if a in ATTRS and a not in QUICK and a not in self._cache]
+            if wanted:
+                here = self._here
+                table = self._table([column for a in wanted for column in ATTRS[a].needs])
+                self._cache.update((a, values(here, table, a)[0]) for a in wanted)
             for name in names:
                 try:
                     found[name] = self._pid if name == "pid" else getattr(self, name)()
@@ -227,7 +267,8 @@ class Process(Ending):
 
     def ppid(self):
         """Process id of the parent."""
-        self._raise_if_gone()
+        if self._gone or self._pid_reused:
+            self._raise_if_gone()
         return self._attr("ppid")
 
     def parent(self):
@@ -390,7 +431,7 @@ class Process(Ending):
         if memtype not in t.pfullmem._fields:
             raise ValueError(f"invalid memtype {memtype!r}; valid types are {t.pfullmem._fields!r}")
         info = self.memory_info() if memtype in t.pmem._fields else self.memory_full_info()
-        return getattr(info, memtype) / memory_total(self._here) * 100
+        return getattr(info, memtype) / memory_total(self._here.proc) * 100
 
     # --- lists
 
@@ -532,10 +573,19 @@ def percent(before, now):
     return round(100 * (now[1] - before[1]) / (now[0] - before[0]), 1)
 
 
-def memory_total(here):
-    """Memory of the machine in bytes."""
-    with open(f"{here.proc}/meminfo", "rb") as f:
-        return int(re.search(rb"^MemTotal:\s+(\d+)", f.read(), re.M)[1]) * 1024
+# The memory of the machine by proc filesystem, and until when that is believed.
+_totals: dict = {}
+
+
+def memory_total(proc):
+    """Memory of the machine in bytes. It changes where memory is plugged, or by the limit of a container."""
+    total, until = _totals.get(proc, (0, 0))
+    now = time.monotonic()
+    if now >= until:
+        with open(f"{proc}/meminfo", "rb") as f:
+            total = int(re.search(rb"^MemTotal:\s+(\d+)", f.read(), re.M)[1]) * 1024
+        _totals[proc] = total, now + 1
+    return total
 
 
 NO_ATTRS = {"send_signal", "suspend", "resume", "terminate", "kill", "wait", "is_running", "as_dict", "parent", "parents",

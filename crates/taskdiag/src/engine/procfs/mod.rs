@@ -18,9 +18,10 @@
 //! - `carriers`, `shares` and `names` find values that several tasks have, so that the answer has
 //!   them once;
 //! - `walk` decides which tasks are read, and by how many threads;
-//! - `handover`, `guard` and `supervise` do the same for reads that may wait for a task, so that
-//!   the answer does not wait;
-//! - `cgroup` finds the ids of cgroups.
+//! - `handover`, `guard` and `supervise` do the same for reads that may wait for a task, so that the
+//!   answer does not wait;
+//! - `cgroup` finds the ids of cgroups;
+//! - `single` reads values of one process without a request, for `taskdiag.psutil`.
 //!
 //! It does not open the directory of a task first. A measurement showed that this gains nothing,
 //! even where 20 files of a task are read.
@@ -47,6 +48,8 @@ mod read;
 mod run;
 mod shares;
 mod shmem;
+#[doc(hidden)]
+pub mod single;
 mod sizes;
 mod sockets;
 mod stop;

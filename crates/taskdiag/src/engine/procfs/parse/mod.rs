@@ -26,7 +26,7 @@ pub use sockdiag::{
     Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag, unix_vfs,
 };
 pub use stat::{StatFile, stat};
-pub use statm::statm;
+pub use statm::{statm, statm_sizes};
 pub use status::{StatusFile, real_uid, tgid};
 pub(super) use taskdiag_wire::layout::bit;
 

@@ -21,6 +21,8 @@ pub struct StatFile {
     pub size_bytes: Option<u64>,
     /// The record LAYOUT, or why there is none.
     pub layout: Result<Layout, Reason>,
+    /// How long the first thread has waited for block devices, if the kernel counts that.
+    pub io_wait_ns: Option<u64>,
     /// The number of bytes between the kernel's marks of the start and the end of the arguments.
     /// `None` if the reader may not know them, or there are none.
     pub args_len: Option<u64>,
@@ -119,13 +121,24 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     set!(stat, Stat.processor, f.u32());
     set!(stat, Stat.rt_priority, f.u32());
     set!(stat, Stat.policy, f.u32());
-    f.skip(6); // delayacct_blkio_ticks to start_brk
+    let io_wait_ns = ns(f.u64());
+    f.skip(5); // guest_time to start_brk
     let mut between = || match (f.u64(), f.u64()) {
         (Some(start), Some(end)) if start != 0 && end != 0 => end.checked_sub(start),
         _ => None,
     };
     let (args_len, environ_len) = (between(), between());
-    Some(StatFile { base, stat, size_bytes, layout, args_len, environ_len, comm, comm_len })
+    Some(StatFile {
+        base,
+        stat,
+        size_bytes,
+        layout,
+        io_wait_ns,
+        args_len,
+        environ_len,
+        comm,
+        comm_len,
+    })
 }
 
 /// LAYOUT of these addresses. A task without memory has zeros. To a reader who may not trace the
@@ -166,7 +179,7 @@ mod tests {
 
     const TICK: u64 = 10_000_000;
     const TAIL: &[u8] = b" S 1 5057 3481 34816 -1 4194304 104 5 6 7 8 9 10 11 -51 -20 3 0 155633 \
-        3133440 388 18446744073709551615 1 2 3 0 0 0 0 0 0 0 0 0 17 1 50 2 0 0 0 4 5 6 \
+        3133440 388 18446744073709551615 1 2 3 0 0 0 0 0 0 0 0 0 17 1 50 2 12 0 0 4 5 6 \
         100 120 120 130 0\n";
 
     fn line(name: &[u8]) -> Vec<u8> {
@@ -191,6 +204,7 @@ mod tests {
         assert_eq!((t.exit_signal, t.processor, t.rt_priority, t.policy), (17, 1, 50, 2));
         assert_eq!(t.valid, Stat::ALL_VALID & !super::super::bit(Stat::MEMBERS, "flags"));
         assert_eq!((s.size_bytes, s.args_len), (Some(3133440), Some(20)));
+        assert_eq!(s.io_wait_ns, Some(12 * TICK));
         let l = s.layout.unwrap();
         assert_eq!((l.start_code, l.end_code, l.start_stack), (1, 2, 3));
         assert_eq!(l.valid, Layout::ALL_VALID);

@@ -23,9 +23,28 @@ pub fn statm(bytes: &[u8], page_size: u64) -> Statm {
     statm
 }
 
+/// All numbers of a statm file in bytes: size, resident, shared, text, library, data, dirty. `None`
+/// if one is not there.
+pub fn statm_sizes(bytes: &[u8], page_size: u64) -> Option<[u64; 7]> {
+    let mut f = Fields::new(bytes);
+    let mut sizes = [0; 7];
+    for size in &mut sizes {
+        *size = f.u64()?.checked_mul(page_size)?;
+    }
+    Some(sizes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_sizes() {
+        let sizes = statm_sizes(b"100 23 3 4 0 5 0\n", 4096);
+        assert_eq!(sizes, Some([100, 23, 3, 4, 0, 5, 0].map(|n| n << 12)));
+        assert_eq!(statm_sizes(b"100 23 3 4 0 5 0", 4096), None);
+        assert_eq!(statm_sizes(b"", 4096), None);
+    }
 
     #[test]
     fn statm_gives_every_member() {
