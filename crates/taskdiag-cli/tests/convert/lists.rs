@@ -508,7 +508,7 @@ fn columns_of_each_table() {
     );
     for (options, said) in [
         (&["--tables", "socket"][..], "there is no table 'socket'"),
-        (&["-o", "files:path"], "name it in --tables"),
+        (&["-o", "files:path"], "add it to --tables"),
         (&["-o", "nosuch:path"], "there is no table 'nosuch'"),
         (&["-o", "sockets:nosuch"], "there is no column 'nosuch'"),
     ] {
