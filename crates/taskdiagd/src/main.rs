@@ -255,6 +255,6 @@ mod tests {
         let mode = std::fs::metadata(&path).expect("it is there").permissions();
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, EVERYONE);
         std::fs::write(dir.path().join("file"), "x").expect("written");
-        assert!(listen(&dir.path().join("file")).is_err_and(|e| e.contains("no socket")));
+        assert!(listen(&dir.path().join("file")).is_err_and(|e| e.contains("not a socket")));
     }
 }
