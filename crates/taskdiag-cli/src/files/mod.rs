@@ -406,8 +406,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What is missing and why, once for each process, since who asks for a process has not asked for
-/// its threads.
+/// The missing values with their reasons, once for each process, because a request for a process is
+/// not a request for its threads.
 pub fn of_processes<'a>(
     gaps: impl Iterator<Item = Gap<'a>>,
 ) -> impl Iterator<Item = (Group, Reason)> {
