@@ -87,9 +87,9 @@ pub fn grow<T>(list: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
     tried(|| list.try_reserve(more))
 }
 
-/// The size of the reserve. The largest values that are made in one piece are the supplementary
-/// groups of a task, of which there are at most 65,536. Nothing is in its pages until they are
-/// used.
+/// The size of the reserve. The largest value that is made in one piece is the list of
+/// supplementary groups of a task, which has at most 65,536 entries. Its pages take no memory until
+/// they are used.
 const RESERVE: usize = 1 << 20;
 
 #[repr(align(4096))]

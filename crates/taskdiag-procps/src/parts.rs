@@ -1,5 +1,5 @@
-//! Divides the processes into parts. A part is requested after the rows of the previous part were
-//! made. So the answer about one part is in memory, and not the answer about all.
+//! Divides the processes into parts. The next part is requested after the rows of the previous one
+//! are made, so only the answer about one part is in memory.
 
 use std::collections::TryReserveError;
 
@@ -21,8 +21,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of what is there now. There is only one if there are few tasks, or if `divides`
-    /// says that they cannot be divided.
+    /// The parts of the processes that exist now. There is only one part if there are few tasks, or
+    /// if `divides` is false.
     ///
     /// # Errors
     /// There is no memory for the ids.

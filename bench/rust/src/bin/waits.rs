@@ -28,9 +28,10 @@ extern "C" fn idle(_: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// A child that shares the memory of this process, so that 50,000 of them fit. A copy of 19,000
-/// pidfds for each child evicted other memory from the caches, and that became part of the
-/// measurement; besides, an end could not close the last descriptor of its pidfd.
+/// A child that shares the memory of this process, so that 50,000 of them fit. It shares the
+/// descriptors, too, because a copy of 19,000 pidfds for each new child displaced them from the
+/// CPU's caches, and the misses were measured. With copies, the end of a child would not close the
+/// last descriptor of its pidfd, either.
 fn child(stack: *mut u8) -> Result<u32, String> {
     // SAFETY: the stack belongs to no other child that lives, and idle() uses little of it.
     let pid = unsafe {

@@ -1,7 +1,7 @@
 //! The rules that put processes into named groups: the configuration file of process-exporter
 //! (`process_names`).
 //!
-//! Its README describes the rules. A rule has matchers, all of which must match; the first rule
+//! Its README describes the rules. A rule matches if all of its matchers do. The first rule
 //! that matches wins. This file makes no requests.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

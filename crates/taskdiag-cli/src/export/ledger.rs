@@ -33,7 +33,7 @@ pub const NONE: u64 = u64::MAX;
 /// The name of the account for all names beyond the limit.
 pub const OTHER: &[u8] = b"other";
 
-/// A sum of values, some of which may be unknown.
+/// A sum of values. Some of the values may be unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     sum: u64,

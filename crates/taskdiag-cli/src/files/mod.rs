@@ -409,8 +409,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Missing groups with the reason, once for each process, because a request for a process does not
-/// ask about its threads.
+/// The missing values with their reasons, once for each process, because a request for a process is
+/// not a request for its threads.
 pub fn of_processes<'a>(
     gaps: impl Iterator<Item = Gap<'a>>,
 ) -> impl Iterator<Item = (Group, Reason)> {

@@ -364,7 +364,7 @@ impl FilesArgs {
             let is_port = text.strip_prefix(':').is_some_and(|p| p.parse::<u16>().is_ok());
             if is_port && look && std::fs::symlink_metadata(path).is_err() {
                 return Err(Exit::Usage(format!(
-                    "{text} is the name of a file here, and there is none: -i {text} shows who has the port open"
+                    "there is no file '{text}': -i {text} shows who has the port open"
                 )));
             }
         }
