@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Arrow C data and stream interfaces, by hand: a table is passed to polars, pandas, duckdb or
-//! pyarrow without a copy.
+//! The Arrow C data and stream interfaces, by hand: a table is given to polars, pandas, duckdb or
+//! pyarrow as it lies in memory. <https://arrow.apache.org/docs/format/CDataInterface.html> has the rules.
 //!
 //! An exported array keeps the batches of its table alive, and its release callback lets go of
 //! them. A callback may run in any thread, with or without the GIL, so none of them touches Python.
@@ -93,7 +93,7 @@ impl Schema {
             children: children.into_iter().map(|c| Box::into_raw(Box::new(c))).collect(),
         });
         let owned = Box::into_raw(owned);
-        // SAFETY: it was just made, and has no other owner.
+        // SAFETY: it was just made, and nobody else has it.
         let o = unsafe { &mut *owned };
         Schema {
             format: o.format.as_ptr(),
@@ -191,7 +191,7 @@ impl Array {
             buffers,
             children: children.into_iter().map(|c| Box::into_raw(Box::new(c))).collect(),
         }));
-        // SAFETY: it was just made, and has no other owner.
+        // SAFETY: it was just made, and nobody else has it.
         let o = unsafe { &mut *owned };
         Array {
             length: length as i64,
@@ -306,7 +306,7 @@ unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
                 owned.next += 1;
                 out.write(Array::of(&owned.table, batch, owned.binary));
             }
-            // A released array is the end. A structure of zeroes is valid.
+            // A released array is the end. All zeroes are one.
             None => out.write_bytes(0, 1),
         }
     }
@@ -339,7 +339,7 @@ trait Exported: Sized {
 impl Exported for Schema {
     const NAME: &'static CStr = c"arrow_schema";
     unsafe fn release_once(this: *mut Schema) {
-        // SAFETY: the caller passes a valid structure.
+        // SAFETY: the caller has a structure that is there.
         unsafe { (*this).release.into_iter().for_each(|release| release(this)) }
     }
 }

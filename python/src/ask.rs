@@ -16,6 +16,7 @@ use taskdiag::wire::Info;
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
 use taskdiag::{ByteLimits, Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
 
+use crate::args::{Names, shown};
 use crate::arrow::Shared;
 use crate::error;
 use taskdiag::columns::{Builder, Lacks, Spec};
@@ -23,27 +24,6 @@ use taskdiag::columns::{Builder, Lacks, Spec};
 /// Python programs repeat requests through functions that cannot hold loaded BPF programs, so this
 /// module keeps them.
 static CACHE: SessionCache = SessionCache::new();
-
-/// `"pid,comm"` or `["pid", "comm"]`.
-#[derive(Clone, Debug, FromPyObject)]
-pub enum Names {
-    /// Separated by commas or blanks.
-    Joined(String),
-    /// One by one.
-    List(Vec<String>),
-}
-
-impl Names {
-    fn list(self) -> Vec<String> {
-        match self {
-            Names::List(names) => names,
-            Names::Joined(text) => {
-                let names = text.split([',', ' ', '\t', '\n']).filter(|n| !n.is_empty());
-                names.map(str::to_owned).collect()
-            }
-        }
-    }
-}
 
 /// One process id or several.
 #[derive(Clone, Debug)]
@@ -61,7 +41,10 @@ impl<'py> FromPyObject<'_, 'py> for Pids {
         if is_number(&given) {
             return pid(&given).map(Pids::One);
         }
-        let what = || error::bad_argument("pids is a process id or a list of them");
+        let what = || {
+            let given = shown(&given);
+            error::bad_argument(format!("pids is a process id or a list of them, not {given}"))
+        };
         if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
             return Err(what());
         }
@@ -94,7 +77,7 @@ impl<'py> FromPyObject<'_, 'py> for Bytes {
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Bytes> {
         let text = "max_rss is a number of bytes from 1 on, below 2**64";
         if !given.hasattr("__index__")? {
-            return Err(error::bad_argument(text));
+            return Err(error::bad_argument(format!("{text}, not {}", shown(&given))));
         }
         let number = given.extract().ok().and_then(NonZeroU64::new);
         number.map(Bytes).ok_or_else(|| error::bad_query(given.py(), text.to_owned()))
@@ -114,7 +97,7 @@ impl<'py> FromPyObject<'_, 'py> for TextBytes {
             return Ok(TextBytes(most));
         }
         if !given.hasattr("__index__")? {
-            return Err(error::bad_argument(text));
+            return Err(error::bad_argument(format!("{text}, not {}", shown(&given))));
         }
         let number = given.extract::<u64>();
         let number = number.map_err(|_| error::bad_query(given.py(), text.to_owned()))?;
@@ -162,7 +145,7 @@ pub struct Common {
     pub proc: Option<PathBuf>,
 }
 
-/// A checked query, and the names of its columns.
+/// A query that was checked, and what its columns are called.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// What to show.
@@ -201,7 +184,7 @@ fn no_column(py: Python<'_>, set: &'static Set, name: &str) -> PyErr {
 
 impl Ask {
     fn new(py: Python<'_>, set: &'static Set, default: &str, common: Common) -> PyResult<Ask> {
-        let names = common.columns.unwrap_or_else(|| Names::Joined(default.to_owned())).list();
+        let names = common.columns.unwrap_or_else(|| Names::split(default)).0;
         if names.is_empty() {
             let text = "columns names no column, as in columns='pid,comm'";
             return Err(error::bad_query(py, text.to_owned()));
@@ -219,7 +202,7 @@ impl Ask {
             let filter = Filter::parse(set, text);
             query.filter = Some(filter.map_err(|e| error::bad_query(py, e.to_string()))?);
         }
-        for item in common.sort.map(Names::list).unwrap_or_default() {
+        for item in common.sort.map(|names| names.0).unwrap_or_default() {
             match Key::parse(set, &item) {
                 Some(key) => query.sort.push(key),
                 None => return Err(no_column(py, set, Key::name(&item).1)),
@@ -335,8 +318,8 @@ pub struct Made {
     pub shared: Arc<Shared>,
     /// Why values are missing, for each column.
     pub lacks: Vec<Lacks>,
-    /// Tasks that the filter leaves out because it is not known whether they match: the column, the
-    /// reason, and the number.
+    /// Tasks that the filter leaves out since it is not known whether they match: the column, why,
+    /// and how many.
     pub left: Vec<(&'static str, Missing, u64)>,
     /// Requested pids that do not exist.
     pub nobody: Vec<u32>,
@@ -351,7 +334,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// The rows of a snapshot for which `wanted` is true.
+    /// The rows of a snapshot of which `wanted` is true.
     pub fn of(
         query: &Query,
         snapshot: &Snapshot,
@@ -387,7 +370,7 @@ impl Made {
             info: None,
         }
     }
-    /// The data built from a snapshot.
+    /// What was built from a snapshot.
     pub fn new(
         builder: Builder,
         snapshot: &Snapshot,
@@ -410,7 +393,7 @@ impl Made {
     }
 }
 
-/// Calls `f` for each row. If the answer lacks the list of a task, a row gives the reason.
+/// Calls `f` for each row. If the answer lacks the list of a task, a row says why.
 pub fn each(view: &View<'_>, f: &mut dyn FnMut(Item<'_, '_>)) {
     let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
         f(item);

@@ -85,7 +85,7 @@ pub fn bad_query(py: Python<'_>, text: String) -> PyErr {
 }
 
 /// An argument of another type.
-pub fn bad_argument(text: &'static str) -> PyErr {
+pub fn bad_argument(text: String) -> PyErr {
     PyTypeError::new_err(text)
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extension module of the Python package taskdiag: calls of Python to requests of the library,
-//! and answers to tables. The interface for users is documented in `taskdiag/__init__.pyi`.
+//! and answers to tables. What users see is documented in `taskdiag/__init__.pyi`.
 //!
-//! A Python object for a process is only made on request. Answers are columns in memory, which
-//! Arrow consumers read as they are.
+//! No Python object is made for a process until somebody asks for one. Answers are columns in
+//! memory, which Arrow consumers read as they are.
 
+mod args;
 mod arrow;
 mod ask;
 mod error;
 mod held;
+mod pickled;
 mod session;
 mod single;
 mod table;
@@ -22,7 +24,8 @@ use pyo3::prelude::*;
 use taskdiag::Watch;
 use taskdiag::field::SETS;
 
-use ask::{Ask, Bytes, Common, Limits, Names, Pids, TextBytes};
+use args::Names;
+use ask::{Ask, Bytes, Common, Limits, Pids, TextBytes};
 use table::{ColumnInfo, Table};
 
 fn limits(
@@ -31,9 +34,9 @@ fn limits(
     max_rss: Option<Bytes>,
     args: Option<TextBytes>,
 ) -> PyResult<Limits> {
-    let budget = budget.map(Duration::try_from_secs_f64).transpose();
-    let budget = budget.map_err(|e| {
-        error::bad_query(py, format!("budget is a number of seconds from 0 on: {e}"))
+    let seconds = budget.map(|b| Duration::try_from_secs_f64(b).map_err(|_| b)).transpose();
+    let budget = seconds.map_err(|given| {
+        error::bad_query(py, format!("budget is a number of seconds from 0 on, not {given}"))
     })?;
     let (max_rss, text_bytes) = (max_rss.map(|bytes| bytes.0), args.map(|bytes| bytes.0));
     Ok(Limits { budget, max_rss, text_bytes })
@@ -51,29 +54,40 @@ fn answer(py: Python<'_>, ask: Ask) -> PyResult<Table> {
     made?.map(Table::new).map_err(|e| error::raise(py, &e))
 }
 
-/// Processes, or threads.
+/// Processes, or with `threads` all threads.
+///
+/// `columns` names the columns ("pid,rss,comm" or a list; `columns()` lists them). Only what they
+/// need is read. `where` is a condition, as "rss > 1G and user == web". `sort` names columns;
+/// "-rss" puts the largest value first. `pids` is one process id, which has to be there, or
+/// several; an empty list selects none. `engine` is kernel, bpf, service or procfs; without it, the
+/// fastest one that works here answers. `budget` (seconds) and `max_rss` (bytes) limit the sums
+/// over pages (pss, uss, swap). `args` is how many bytes of the arguments, and of the environment,
+/// of each process are read, or "all". Without it, these are 128 KiB, and all of a few processes
+/// that `pids` names. A value that was cut is "truncated" in `missing`. `proc` is another proc
+/// filesystem, or a directory tree like one, that the engine procfs reads.
 #[pyfunction]
 #[pyo3(signature = (columns=None, *, threads=false, r#where=None, sort=None, pids=None, engine=None, budget=None, max_rss=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn snapshot(
     py: Python<'_>,
     columns: Option<Names>,
-    threads: bool,
-    r#where: Option<String>,
+    #[pyo3(from_py_with = args::flag)] threads: bool,
+    #[pyo3(from_py_with = args::condition)] r#where: Option<String>,
     sort: Option<Names>,
     pids: Option<Pids>,
-    engine: Option<String>,
-    budget: Option<f64>,
+    #[pyo3(from_py_with = args::engine)] engine: Option<String>,
+    #[pyo3(from_py_with = args::budget)] budget: Option<f64>,
     max_rss: Option<Bytes>,
     args: Option<TextBytes>,
-    proc: Option<PathBuf>,
+    #[pyo3(from_py_with = args::proc)] proc: Option<PathBuf>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss, args)?;
     let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::tasks(py, common, threads)?)
 }
 
-/// Memory mappings.
+/// Memory mappings of one process, of several, or of all. A process whose mappings are not known
+/// has one row, which says so.
 #[pyfunction]
 #[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -81,20 +95,22 @@ fn maps(
     py: Python<'_>,
     pids: Option<Pids>,
     columns: Option<Names>,
-    r#where: Option<String>,
+    #[pyo3(from_py_with = args::condition)] r#where: Option<String>,
     sort: Option<Names>,
-    engine: Option<String>,
-    budget: Option<f64>,
+    #[pyo3(from_py_with = args::engine)] engine: Option<String>,
+    #[pyo3(from_py_with = args::budget)] budget: Option<f64>,
     max_rss: Option<Bytes>,
     args: Option<TextBytes>,
-    proc: Option<PathBuf>,
+    #[pyo3(from_py_with = args::proc)] proc: Option<PathBuf>,
 ) -> PyResult<Table> {
     let limits = limits(py, budget, max_rss, args)?;
     let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::maps(py, common)?)
 }
 
-/// The memory and swap of processes.
+/// What processes have in memory and in swap, shared pages shared out (pss). Kernel threads and
+/// zombies have none and no row. The kernel walks over all pages of a process for it, which takes
+/// milliseconds a GiB.
 #[pyfunction]
 #[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, args=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -102,10 +118,10 @@ fn memory(
     py: Python<'_>,
     pids: Option<Pids>,
     columns: Option<Names>,
-    r#where: Option<String>,
+    #[pyo3(from_py_with = args::condition)] r#where: Option<String>,
     sort: Option<Names>,
-    engine: Option<String>,
-    budget: Option<f64>,
+    #[pyo3(from_py_with = args::engine)] engine: Option<String>,
+    #[pyo3(from_py_with = args::budget)] budget: Option<f64>,
     max_rss: Option<Bytes>,
     args: Option<TextBytes>,
 ) -> PyResult<Table> {
@@ -114,7 +130,9 @@ fn memory(
     answer(py, Ask::memory(py, common)?)
 }
 
-/// Files in use.
+/// Open files of one process, of several, or of all: descriptors, with `paths` also working and
+/// root directory and program, with `mapped` also mapped files. A table of descriptors that threads
+/// share is there once.
 #[pyfunction]
 #[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, paths=false, mapped=false, engine=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -122,23 +140,26 @@ fn files(
     py: Python<'_>,
     pids: Option<Pids>,
     columns: Option<Names>,
-    r#where: Option<String>,
+    #[pyo3(from_py_with = args::condition)] r#where: Option<String>,
     sort: Option<Names>,
-    paths: bool,
-    mapped: bool,
-    engine: Option<String>,
+    #[pyo3(from_py_with = args::flag)] paths: bool,
+    #[pyo3(from_py_with = args::flag)] mapped: bool,
+    #[pyo3(from_py_with = args::engine)] engine: Option<String>,
     args: Option<TextBytes>,
-    proc: Option<PathBuf>,
+    #[pyo3(from_py_with = args::proc)] proc: Option<PathBuf>,
 ) -> PyResult<Table> {
     let limits = limits(py, None, None, args)?;
     let common = Common { columns, filter: r#where, sort, engine, pids, limits, proc };
     answer(py, Ask::files(py, common, paths, mapped)?)
 }
 
-/// The columns that rows of a kind have.
+/// The columns that rows of a kind have. Mappings and files have those of their task, too.
 #[pyfunction]
-#[pyo3(signature = (of="tasks"))]
-fn columns(py: Python<'_>, of: &str) -> PyResult<Vec<ColumnInfo>> {
+#[pyo3(signature = (of=String::from("tasks")), text_signature = "(of='tasks')")]
+fn columns(
+    py: Python<'_>,
+    #[pyo3(from_py_with = args::rows)] of: String,
+) -> PyResult<Vec<ColumnInfo>> {
     let Some(set) = SETS.iter().find(|s| s.name == of) else {
         let names: Vec<&str> = SETS.iter().map(|s| s.name).collect();
         let text = format!("there are no rows called '{of}'; there are {}", names.join(", "));
@@ -181,7 +202,9 @@ mod _native {
     #[pymodule_export]
     use super::held::{Held, pid_in_proc};
     #[pymodule_export]
-    use super::session::{Changes, PySession};
+    use super::pickled::{_column, _table};
+    #[pymodule_export]
+    use super::session::{_changes, Changes, PySession};
     #[pymodule_export]
     use super::single::{Single, tty_name};
     #[pymodule_export]
@@ -189,7 +212,12 @@ mod _native {
     #[pymodule_export]
     use super::{columns, files, ioprio_get, ioprio_set, maps, memory, snapshot};
 
-    /// The value for "unlimited" in a column of numbers.
+    /// What stands for "unlimited" in a column of numbers.
     #[pymodule_export]
     const UNLIMITED: u64 = u64::MAX;
+
+    /// The version of the package.
+    #[expect(non_upper_case_globals, reason = "it is the name in Python")]
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use taskdiag::field::Value;
 use taskdiag::view::Query;
 use taskdiag::{ByteLimits, Error, Groups, Members, Request, Session, Stayed, Strategy, Watch};
 
-use crate::ask::{Ask, Bytes, Common, Made, Names, TextBytes, each};
+use crate::args::{self, Names};
+use crate::ask::{Ask, Bytes, Common, Made, TextBytes, each};
 use crate::table::Table;
 use crate::{error, worker};
 use taskdiag::columns::{Absent, Builder, Spec, Type};
@@ -134,7 +136,19 @@ enum State {
     Closed,
 }
 
-/// Repeats a request, and keeps its engines open.
+/// Repeats a request. The BPF programs stay loaded, so that only the first answer pays for loading
+/// them.
+///
+/// `deltas` says which counters `changes()` compares: time (delta_time, delta_pcpu), faults
+/// (delta_minflt, delta_majflt), io (delta_read_bytes, delta_write_bytes), switches (delta_nvcsw,
+/// delta_nivcsw).
+///
+/// `budget`, `max_rss` and `args` are those of `snapshot()`. A session holds two answers, so
+/// without `args` it reads only 4096 bytes of the arguments, and of the environment, of each
+/// process.
+///
+/// A session belongs to one thread at a time. After Ctrl-C in `refresh()` it starts again without
+/// answers.
 #[pyclass(frozen, module = "taskdiag", name = "Session", weakref)]
 pub struct PySession {
     fixed: Arc<Fixed>,
@@ -197,19 +211,19 @@ impl PySession {
     fn new(
         py: Python<'_>,
         columns: Option<Names>,
-        threads: bool,
-        r#where: Option<String>,
+        #[pyo3(from_py_with = args::flag)] threads: bool,
+        #[pyo3(from_py_with = args::condition)] r#where: Option<String>,
         sort: Option<Names>,
-        deltas: Option<Vec<String>>,
-        engine: Option<String>,
-        budget: Option<f64>,
+        deltas: Option<Names>,
+        #[pyo3(from_py_with = args::engine)] engine: Option<String>,
+        #[pyo3(from_py_with = args::budget)] budget: Option<f64>,
         max_rss: Option<Bytes>,
         args: Option<TextBytes>,
     ) -> PyResult<PySession> {
         let limits = crate::limits(py, budget, max_rss, args)?;
         let common = Common { columns, filter: r#where, sort, engine, limits, ..Common::default() };
         let ask = Ask::tasks(py, common, threads)?;
-        let names = deltas.unwrap_or_else(|| vec![String::from("time")]);
+        let names = deltas.map_or_else(|| vec![String::from("time")], |names| names.0);
         let mut wanted: Vec<&'static Delta> = Vec::new();
         for name in &names {
             let Some(delta) = DELTAS.iter().find(|d| d.name == name) else {
@@ -233,7 +247,7 @@ impl PySession {
         })?;
         made.map(Table::new).map_err(|e: Error| error::raise(py, &e))
     }
-    /// Changes between the last two answers; None before there are two.
+    /// What changed between the last two answers. None before there are two.
     fn changes(&self, py: Python<'_>) -> PyResult<Option<Changes>> {
         let Some(c) = self.with(py, |inner, fixed| changes(&inner.session, fixed))? else {
             return Ok(None);
@@ -247,6 +261,20 @@ impl PySession {
             interval: c.interval,
         }))
     }
+    fn __repr__(&self) -> String {
+        let names: Vec<&str> = self.fixed.ask.specs.iter().map(|s| s.name.as_str()).collect();
+        let deltas: Vec<&str> = self.fixed.deltas.iter().map(|d| d.name).collect();
+        let state = match *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Ready(_) => "",
+            State::Busy => ", busy",
+            State::Closed => ", closed",
+        };
+        format!("<taskdiag.Session of {}, deltas {}{state}>", names.join(", "), deltas.join(", "))
+    }
+    fn __reduce__(&self) -> PyResult<()> {
+        let text = "a Session holds open engines and cannot be pickled; pickle its tables";
+        Err(pyo3::exceptions::PyTypeError::new_err(text))
+    }
     /// Closes the engines.
     fn close(&self) {
         self.put(State::Closed);
@@ -255,25 +283,53 @@ impl PySession {
         slf
     }
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
         self.close();
     }
 }
 
-/// Changes between two answers.
+/// What changed between two answers of a session.
 #[pyclass(frozen, module = "taskdiag", get_all)]
 pub struct Changes {
     /// The rows that are new.
     began: Py<Table>,
     /// The rows that are gone, with their last values.
     ended: Py<Table>,
-    /// The rows that are in both, with their current values and the growth of counters.
+    /// The rows that are in both, with their current values, and columns delta_... for the growth
+    /// of counters.
     stayed: Py<Table>,
-    /// The number of tasks of one answer that could not be searched for in the other one. Either
-    /// their start time is not known, or the other answer ended early and does not have their pid.
+    /// How many tasks of one answer could not be searched for in the other one. Either their start
+    /// time is not known, or the other answer ended early and does not have their pid.
     unknown: usize,
     /// Seconds between the two answers.
     interval: f64,
+}
+
+#[pymethods]
+impl Changes {
+    fn __repr__(&self) -> String {
+        let (began, ended, stayed) = (self.began.get(), self.ended.get(), self.stayed.get());
+        let rows = |table: &Table| table.rows();
+        format!(
+            "<taskdiag.Changes within {:.2} s: {} began, {} ended, {} stayed>",
+            self.interval,
+            rows(began),
+            rows(ended),
+            rows(stayed)
+        )
+    }
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let make = py.import("taskdiag._native")?.getattr("_changes")?;
+        let tables = [&self.began, &self.ended, &self.stayed].map(|t| t.clone_ref(py));
+        (make, (tables, self.unknown, self.interval)).into_pyobject(py)
+    }
+}
+
+/// Changes that were pickled. Private: pickles name it.
+#[pyfunction]
+pub fn _changes(tables: [Py<Table>; 3], unknown: usize, interval: f64) -> Changes {
+    let [began, ended, stayed] = tables;
+    Changes { began, ended, stayed, unknown, interval }
 }
 
 fn changes(session: &Session, fixed: &Fixed) -> Option<Changed> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One process that is asked again and again, for `taskdiag.psutil`: a file of /proc at a call,
-//! without a request.
+//! One process for `taskdiag.psutil`, which asks about it repeatedly: each call reads a file of
+//! /proc, and makes no request.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;

@@ -26,12 +26,15 @@ from taskdiag._native import (
     Column,
     Session,
     Table,
+    __version__,
     columns,
     files,
     maps,
     memory,
     snapshot,
 )
+
+from taskdiag._rows import Row
 
 __all__ = [
     "UNLIMITED",
@@ -42,6 +45,7 @@ __all__ = [
     "Hidden",
     "NoSuchProcess",
     "QueryError",
+    "Row",
     "Session",
     "SettingError",
     "StreamError",
@@ -49,6 +53,7 @@ __all__ = [
     "Table",
     "Unavailable",
     "Unsupported",
+    "__version__",
     "columns",
     "files",
     "maps",

@@ -57,7 +57,7 @@ class QueryError(Error, ValueError):
 
 
 class SystemCallError(Error, OSError):
-    """The system refused something. `errno` and `strerror` are as in OSError."""
+    """The system refused something. `errno` and `strerror` are those of OSError."""
 
     __module__ = "taskdiag"
 

@@ -2,7 +2,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, final
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, final, overload
+
+from taskdiag._rows import Row
 
 _Result = TypeVar("_Result")
 _Names: TypeAlias = str | Sequence[str]
@@ -15,6 +17,10 @@ _Delta: TypeAlias = Literal["time", "faults", "io", "switches"]
 
 __all__ = [
     "UNLIMITED",
+    "__version__",
+    "_changes",
+    "_column",
+    "_table",
     "Binary",
     "Changes",
     "Column",
@@ -33,6 +39,8 @@ __all__ = [
     "tty_name",
 ]
 
+__version__: Final[str]
+
 UNLIMITED: Final = 18446744073709551615
 """What stands for "unlimited" in a column of numbers, such as a limit of resources."""
 
@@ -41,17 +49,20 @@ class Column:
     """What a column is."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name."""
     @property
     def type(self) -> str:
         """The Arrow type of its values."""
     @property
-    def unit(self) -> str | None: ...
+    def unit(self) -> str | None:
+        """The unit of its values, or None."""
     @property
     def source(self) -> str:
         """The source: a file of /proc, or a member of a struct of the kernel."""
     @property
-    def help(self) -> str: ...
+    def help(self) -> str:
+        """What it is."""
     @property
     def aliases(self) -> list[str]:
         """Other names for it, among them those of ps -o."""
@@ -60,9 +71,12 @@ class Column:
 class Table:
     """Rows of an answer, in columns.
 
+    table["rss"] is the list of a column, table[0] and table[-1] are rows, and table[:10] is a table of some rows. A table can be pickled,
+    and a notebook shows its first rows.
+
     polars.DataFrame(table), pyarrow.table(table), pandas.DataFrame.from_arrow(table), duckdb.sql("from name_of_table") and
     nanoarrow.ArrayStream(table) read it as it lies in memory. Arrow has text as UTF-8, with U+FFFD for other bytes;
-    `binary` has the bytes.
+    `binary` has the bytes. table.to_pandas() makes a data frame, and keeps numbers whole where some are not known.
 
     As Python objects, durations are seconds, moments are seconds since 1970, and text that is not UTF-8 has lone
     surrogates, so that os.fsencode() gives its bytes back. None stands for a value that is not known, or that the task
@@ -72,17 +86,31 @@ class Table:
     def __copy__(self) -> Table: ...
     def __deepcopy__(self, _memo: Any, /) -> Table: ...
     def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
-    def __contains__(self, name: str, /) -> bool:
+    def __iter__(self) -> Iterator[Row]: ...
+    def __contains__(self, name: object, /) -> bool:
         """Is there a column of this name?"""
-    def __getitem__(self, name: str, /) -> list[Any]:
-        """The values of a column. KeyError: there is no such column."""
-    def rows(self) -> list[tuple[Any, ...]]: ...
-    def to_dicts(self) -> list[dict[str, Any]]: ...
+    @overload
+    def __getitem__(self, key: str, /) -> list[Any]: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Row: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Table: ...
+    def rows(self) -> list[Row]:
+        """The rows as tuples, whose values also have the names of their columns: row.pid."""
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries."""
+    def to_pandas(self) -> Any:
+        """The table as a DataFrame of pandas, which must be installed. Numbers and truth values have types that can be NA, so that none
+        becomes a fraction; durations and moments have the types of pandas."""
+    def _repr_html_(self) -> str:
+        """The first rows for a notebook."""
+    def _beginning(self, rows: int, most: int) -> list[tuple[Any, ...]]: ...
     @property
-    def columns(self) -> list[str]: ...
+    def columns(self) -> list[str]:
+        """The names of the columns."""
     @property
-    def schema(self) -> list[Column]: ...
+    def schema(self) -> list[Column]:
+        """What the columns are: types and units."""
     @property
     def complete(self) -> bool:
         """Is the answer complete?"""
@@ -132,7 +160,8 @@ class Changes:
     """What changed between two answers of a session."""
 
     @property
-    def began(self) -> Table: ...
+    def began(self) -> Table:
+        """The rows that are new."""
     @property
     def ended(self) -> Table:
         """The rows that are gone, with their last values."""
@@ -141,7 +170,8 @@ class Changes:
         """The rows that are in both, with their current values, and columns delta_... for the growth of counters."""
     @property
     def unknown(self) -> int:
-        """Tasks whose start time is not known, so that they cannot be compared."""
+        """How many tasks of one answer could not be searched for in the other one. Either their start time is not known, or
+        the other answer ended early and does not have their pid."""
     @property
     def interval(self) -> float:
         """Seconds between the two answers."""
@@ -156,7 +186,7 @@ class Session:
     `budget`, `max_rss` and `args` are those of `snapshot()`. A session holds two answers, so without `args` it reads only
     4096 bytes of the arguments, and of the environment, of each process.
 
-    A session belongs to one thread at a time. After Ctrl-C in `refresh()` it begins anew.
+    A session belongs to one thread at a time. After Ctrl-C in `refresh()` it starts again without answers.
     """
 
     def __new__(
@@ -166,13 +196,14 @@ class Session:
         threads: bool = False,
         where: str | None = None,
         sort: _Names | None = None,
-        deltas: Sequence[_Delta] | None = None,
+        deltas: _Delta | str | Sequence[_Delta] | None = None,
         engine: _Engine | None = None,
         budget: float | None = None,
         max_rss: int | None = None,
         args: _Text | None = None,
     ) -> Self: ...
-    def refresh(self) -> Table: ...
+    def refresh(self) -> Table:
+        """Makes the request again, and returns the rows."""
     def changes(self) -> Changes | None:
         """What changed between the last two answers. None before there are two."""
     def close(self) -> None:
@@ -199,8 +230,8 @@ def snapshot(
     """Processes, or with `threads` all threads.
 
     `columns` names the columns ("pid,rss,comm" or a list; `columns()` lists them). Only what they need is read.
-    `where` is a condition, as "rss > 1G and user == web". `sort` names columns, with - before one whose largest value
-    comes first. `pids` is one process id, which has to be there, or several; an empty list selects none. `engine` is
+    `where` is a condition, as "rss > 1G and user == web". `sort` names columns; "-rss" puts the largest value
+    first. `pids` is one process id, which has to be there, or several; an empty list selects none. `engine` is
     kernel, bpf, service or procfs; without it, the fastest one that works here answers. `budget` (seconds) and `max_rss`
     (bytes) limit the sums over pages (pss, uss, swap). `args` is how many bytes of the arguments, and of the environment,
     of each process are read, or "all". Without it, these are 128 KiB, and all of a few processes that `pids` names. A value
@@ -254,6 +285,11 @@ def files(
 
 def columns(of: _Rows = "tasks") -> list[Column]:
     """The columns that rows of a kind have. Mappings and files have those of their task, too."""
+
+# For pickles.
+def _table(form: int, specs: Any, columns: Any, lacks: Any, rest: Any) -> Table: ...
+def _column(name: str, kind: str, unit: str | None, source: str, help: str, aliases: list[str]) -> Column: ...
+def _changes(tables: tuple[Table, Table, Table], unknown: int, interval: float) -> Changes: ...
 
 # For taskdiag.psutil.
 def ioprio_get(pid: int) -> int: ...

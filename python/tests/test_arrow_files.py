@@ -49,7 +49,7 @@ def columns_of(what):
 
 
 def same(kind, arrow, plain):
-    """Whether a value of Arrow is the same as in JSON."""
+    """Is a value of Arrow that of JSON?"""
     if arrow is None or plain is None:
         return arrow is plain
     if pyarrow.types.is_duration(kind):
@@ -204,7 +204,7 @@ def test_convert_gives_each_frame_again(tmp_path, start):
     rows = json.loads(run("ps", "--from", str(recording), "-o", "pid,comm,rss", "--json"))
     page = (pathlib.Path(__file__).parents[2] / "docs/reference/arrow.md").read_text()
     query = page.partition("```sql\n")[2].partition("```")[0].replace("DIR/", f"{lake}/")
-    # The recording may cover two hours.
+    # The recording may be of two hours.
     query = query.replace("and date = '2026-11-22' and hour = 3 and ts <= '2026-11-22 03:10:00Z'", "and ts <= now()")
     assert "2026" not in query
     found = {(p, c, r) for p, c, r in duckdb.sql(query).fetchall()}

@@ -6,8 +6,8 @@ import sys
 
 from conftest import crowd
 
-# The program makes no request itself. Each of its children makes its first request in a thread, and
-# forks during it.
+# The program makes no request itself. Each of its children makes its first one in a thread, and
+# forks meanwhile.
 CODE = """
 import os, sys, threading, time
 import taskdiag

@@ -19,7 +19,7 @@ from conftest import crowd, state, until
 import taskdiag
 import taskdiag.psutil as psutil
 
-# Values that do not change while both read them.
+# What does not change while both look.
 STEADY = ["pid", "ppid", "name", "exe", "cmdline", "cwd", "environ", "uids", "gids", "username", "create_time", "terminal",
           "nice", "num_fds", "num_threads", "status", "cpu_affinity", "ionice", "open_files", "net_connections",
           "memory_info", "num_ctx_switches", "io_counters", "memory_percent"]
@@ -27,7 +27,7 @@ WAITS = "print('ready', flush=True); sys.stdin.read()"
 
 
 def equal(ours, theirs):
-    """Both return the same, as soon as nothing changes between them."""
+    """Both say the same, as soon as nothing changes meanwhile."""
     for _ in range(100):
         before = theirs()
         got = ours()
@@ -62,7 +62,7 @@ def test_one_process(start, code):
     times = lambda p: [*p.cpu_times()[:4], *(x for th in p.threads() for x in th)]
     # The kernel has nanoseconds, and /proc hundredths of a second.
     assert times(ours) == pytest.approx(times(theirs), abs=0.021, rel=0)
-    # Shared memory changes with other processes.
+    # What is shared changes with other processes.
     own = lambda maps: [m._replace(pss=0, shared_clean=0, private_clean=0) for m in maps]
     equal(lambda: own(ours.memory_maps()), lambda: own(theirs.memory_maps()))
     equal(lambda: own(ours.memory_maps(grouped=False)), lambda: own(theirs.memory_maps(grouped=False)))
@@ -80,7 +80,7 @@ def test_all_processes(start):
     attributes = ["pid", "name", "uids", "ppid", "create_time"]
 
     def differences():
-        """The differences between both, for processes that have not changed between the readings."""
+        """What both say about processes that have not changed meanwhile, where it differs."""
         before, ours, after = ({p.pid: p.info for p in of.process_iter(attributes)} for of in (real, psutil, real))
         steady = [pid for pid in ours if pid in before and before[pid] == after.get(pid)]
         assert len(steady) > 3
@@ -288,7 +288,7 @@ def test_another_process_gets_no_signal(start):
 def test_a_pid_that_is_used_again():
     """An object whose process was seen to be gone does nothing to the next process with that pid."""
     if os.geteuid():
-        pytest.skip("root: only root makes a pid namespace and sets the next pid")
+        pytest.skip("root: only root makes a pid namespace and says what the next pid is")
     code = """
 import subprocess
 import taskdiag.psutil as psutil
@@ -336,8 +336,8 @@ def until(is_true):
         assert time.monotonic() < end
         time.sleep(0.01)
 
-# /proc belongs to a namespace below. Each of these numbers also belongs to a child of ours, which
-# must not be affected.
+# /proc is of a namespace below. Each of these numbers is that of a child of ours, too, which
+# nothing may happen to.
 for pid in range(3, 7):
     p = psutil.Process(pid)
     if p.name() != "sleep" or p.cmdline() != ["sleep", "3002"]:
@@ -368,7 +368,7 @@ print("done", psutil.pid_exists(5))
 
 
 def test_nothing_reaches_a_process_with_the_same_number():
-    """In the pid namespace of one container, with the mounts of another: the numbers in /proc belong to other processes here."""
+    """In the pid namespace of one container, with the mounts of another: the numbers of /proc are those of other processes here."""
     inner = "for i in 1 2 3 4 5 6 7 8; do sleep 3002 & done; exec sleep 3003"
     outer = """
 import os, subprocess, sys, time
@@ -511,8 +511,8 @@ def test_children_that_began_in_the_same_tick(monkeypatch):
     monkeypatch.setattr(_columns.Here, "ask", lambda here, columns: table)
     for ticks in range(1, 10_000):
         p._ident = (p.pid, ticks / _columns.TICKS)
-        # A process that began before its parent was adopted later, or is the child of another
-        # process with this pid.
+        # A process that began before its parent has got it later, or is the child of another one
+        # with this pid.
         assert [c.pid for c in p.children()] == [7], ticks
 
 
@@ -586,7 +586,7 @@ def test_another_proc(start, tmp_path):
 
 
 def test_io_waits(start, monkeypatch, tmp_path):
-    """If the kernel counts them, they are the same as in /proc/PID/stat."""
+    """Where the kernel counts them, they are those of /proc/PID/stat."""
     from taskdiag.psutil import _columns
 
     child = start(f"import sys; {WAITS}")
@@ -659,7 +659,7 @@ def test_a_process_can_be_pickled_at_any_time():
 
 
 def test_start_in_a_container_with_a_time_of_its_own(tmp_path):
-    """LXCFS shows in /proc/stat when a container was started. Start times of processes use another clock."""
+    """LXCFS shows in /proc/stat when a container was started. Start times of processes are not of that clock."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount")
     code = "import taskdiag.psutil as psutil; print(psutil.Process().create_time())"

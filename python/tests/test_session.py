@@ -65,7 +65,7 @@ def test_growth_of_counters(engine):
         "delta_nivcsw",
     ]
     (row,) = [r for r in changes.stayed.to_dicts() if r["pid"] == os.getpid()]
-    # The answer itself takes CPU time, too, and /proc counts in ticks.
+    # The answer itself takes CPU time, too, and /proc tells ticks.
     assert used - 0.03 <= row["delta_time"] <= used + 3
     assert changes.interval >= took
     assert row["delta_pcpu"] == pytest.approx(100 * row["delta_time"] / changes.interval)

@@ -116,7 +116,7 @@ def raises(*_):
 
 @pytest.mark.parametrize(("number", "handler", "error"), [
     (signal.SIGALRM, raises, Alarm),
-    # A shell starts background commands with SIGINT ignored, so that Python does not set its
+    # A shell starts what is in its background with SIGINT ignored, so that Python does not set its
     # handler.
     (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
 ], ids=["alarm", "ctrl-c"])

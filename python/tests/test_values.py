@@ -71,7 +71,7 @@ def test_cpu_time_is_between_two_readings(engine):
     before = used()
     time_s = one("time", engine=engine)["time"]
     after = used()
-    # /proc counts in ticks, and rounds down.
+    # /proc tells ticks, and rounds down.
     assert before - 0.03 <= time_s <= after + 0.03
     assert time_s > 0.2
 
@@ -137,7 +137,7 @@ def test_all_processes_that_live_all_the_time(engine):
     found = taskdiag.snapshot("pid", engine=engine)["pid"]
     after = set(all_processes())
     assert len(found) == len(set(found))
-    # Some sandboxes hide process 1 from BPF, and the table reports that.
+    # Some sandboxes hide process 1 from BPF, and the table says so.
     lacking = {pid for pid, _ in before & after} - set(found)
     assert lacking <= {1}
     assert not lacking or engine == "bpf"
@@ -178,8 +178,8 @@ def test_memory_against_proc(start):
         with open(f"/proc/{child.pid}/smaps_rollup") as f:
             return {line.split(":")[0]: int(line.split()[1]) << 10 for line in f if line.endswith("kB\n")}
 
-    # Other processes that map the same files change the shared amounts. So this is repeated until
-    # nothing changes during it.
+    # Other processes that map the same files change what is shared. So this is repeated until
+    # nothing changes meanwhile.
     answers = []
 
     def is_quiet():

@@ -214,6 +214,27 @@ pub enum Data {
     U32List(Vec<i32>, Vec<u32>),
 }
 
+/// A value of a column, as its [`Data`] has it. A new kind needs a new major version.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// No value.
+    Null,
+    /// Of [`Data::U64`].
+    U64(u64),
+    /// Of [`Data::I64`].
+    I64(i64),
+    /// Of [`Data::F64`].
+    F64(f64),
+    /// Of [`Data::Bool`].
+    Bool(bool),
+    /// The bytes of [`Data::Text`].
+    Text(&'a [u8]),
+    /// Of [`Data::TextList`].
+    TextList(Vec<&'a [u8]>),
+    /// Of [`Data::U32List`].
+    U32List(&'a [u32]),
+}
+
 /// A column of a batch.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -264,6 +285,24 @@ impl Column {
     /// Is the value in this row null?
     pub fn is_null(&self, row: usize) -> bool {
         self.validity.get(row / 8).is_some_and(|b| b >> (row % 8) & 1 == 0)
+    }
+    /// The value in this row.
+    pub fn cell(&self, row: usize) -> Cell<'_> {
+        if self.is_null(row) {
+            return Cell::Null;
+        }
+        let part = |offsets: &[i32]| offsets[row] as usize..offsets[row + 1] as usize;
+        match &self.data {
+            Data::U64(v) => Cell::U64(v[row]),
+            Data::I64(v) => Cell::I64(v[row]),
+            Data::F64(v) => Cell::F64(v[row]),
+            Data::Bool(bits, _) => Cell::Bool(bits[row / 8] >> (row % 8) & 1 == 1),
+            Data::Text(t) => Cell::Text(t.raw.get(row)),
+            Data::TextList(offsets, t) => {
+                Cell::TextList(part(offsets).map(|i| t.raw.get(i)).collect())
+            }
+            Data::U32List(offsets, v) => Cell::U32List(&v[part(offsets)]),
+        }
     }
     fn text_bytes(&self) -> usize {
         match &self.data {
@@ -345,6 +384,37 @@ impl Column {
         }
         value.missing()
     }
+    /// Appends a value that was in a column before. False: it does not fit this column.
+    fn push_cell(&mut self, cell: &Cell<'_>) -> bool {
+        let room = i32::MAX as usize - self.text_bytes();
+        let fits = |len: usize| len <= room;
+        match (&mut self.data, cell) {
+            (_, Cell::Null) => self.push_null(),
+            (Data::U64(v), Cell::U64(n)) => v.push(*n),
+            (Data::I64(v), Cell::I64(n)) => v.push(*n),
+            (Data::F64(v), Cell::F64(n)) => v.push(*n),
+            (Data::Bool(bits, n), Cell::Bool(b)) => {
+                set_bit(bits, *n, *b);
+                *n += 1;
+            }
+            (Data::Text(t), Cell::Text(bytes)) if fits(bytes.len()) => t.raw.push(bytes),
+            (Data::TextList(offsets, t), Cell::TextList(texts))
+                if fits(texts.iter().map(|t| t.len()).sum())
+                    && texts.len() < i32::MAX as usize - t.raw.len() =>
+            {
+                texts.iter().for_each(|text| t.raw.push(text));
+                offsets.push(t.raw.len() as i32);
+            }
+            (Data::U32List(offsets, v), Cell::U32List(ids))
+                if ids.len() < i32::MAX as usize - v.len() =>
+            {
+                v.extend_from_slice(ids);
+                offsets.push(v.len() as i32);
+            }
+            _ => return false,
+        }
+        true
+    }
     fn finish(&mut self) {
         if let Data::Text(t) | Data::TextList(_, t) = &mut self.data {
             t.lossy = t.raw.lossy();
@@ -423,6 +493,28 @@ impl Builder {
                 self.lacks[c].push((self.rows as u32, why));
             }
         }
+        self.end_row();
+    }
+    /// Appends a row of values that were in columns before, each with the reason why it is missing
+    /// or incomplete.
+    ///
+    /// # Errors
+    /// The number of the column that the value does not fit. The builder is of no use then.
+    pub fn push_cells<'v>(
+        &mut self,
+        mut cell: impl FnMut(usize) -> (Cell<'v>, Option<Missing>),
+    ) -> Result<(), usize> {
+        for (c, column) in self.columns.iter_mut().enumerate() {
+            let (cell, why) = cell(c);
+            if !column.push_cell(&cell) {
+                return Err(c);
+            }
+            self.lacks[c].extend(why.map(|why| (self.rows as u32, why)));
+        }
+        self.end_row();
+        Ok(())
+    }
+    fn end_row(&mut self) {
         self.rows += 1;
         if self.rows % BATCH == 0 || self.columns.iter().any(|c| c.text_bytes() > TEXT_MAX) {
             self.end_batch();
@@ -441,5 +533,68 @@ impl Builder {
             self.end_batch();
         }
         (self.specs, self.batches, self.lacks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::{Info, Reason};
+
+    fn spec(kind: Type) -> Spec {
+        let name = kind.name().to_owned();
+        Spec { name, kind, unit: "", source: "", help: "", absent: Absent::Null }
+    }
+
+    #[test]
+    fn rows_can_be_copied_with_all_their_values() {
+        let kinds = [
+            Type::U64,
+            Type::I64,
+            Type::F64,
+            Type::Bool,
+            Type::Duration,
+            Type::Text,
+            Type::TextList,
+            Type::U32List,
+        ];
+        let cx = Context::new(&Info::default(), false);
+        let mut builder = Builder::new(kinds.map(spec).to_vec());
+        let denied = || Value::Missing(Missing::Reason(Reason::Denied));
+        for row in 0..2 * BATCH as u64 {
+            builder.push(&cx, |c| match kinds[c] {
+                _ if row % 3 == 1 => denied(),
+                Type::U64 => Value::Uint(row),
+                Type::I64 => Value::Int(-(row as i64)),
+                Type::F64 => Value::Percent(row as f64 / 2.0),
+                Type::Bool => Value::Bool(row % 2 == 0),
+                Type::Duration => Value::Nanos(row),
+                Type::Text => Value::Word("a\u{e9}"),
+                Type::TextList => Value::GroupList(vec![u32::MAX, u32::MAX - 1]),
+                _ => Value::Ids(vec![row as u32; row as usize % 3]),
+            });
+        }
+        let (specs, batches, lacks) = builder.finish();
+        assert_eq!(batches.len(), 2);
+        let mut copy = Builder::new(specs);
+        for (b, batch) in batches.iter().enumerate() {
+            for row in 0..batch.rows {
+                let at = (b * BATCH + row) as u32;
+                let why = |c: usize| {
+                    let of_row = lacks[c].iter().take_while(|_| at < 30).find(|(r, _)| *r == at);
+                    of_row.map(|(_, why)| *why)
+                };
+                copy.push_cells(|c| (batch.columns[c].cell(row), why(c))).unwrap();
+            }
+        }
+        let (_, again, why) = copy.finish();
+        assert_eq!(format!("{again:?}"), format!("{batches:?}"));
+        assert_eq!(why[0].len(), 10);
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_refused() {
+        let mut builder = Builder::new(vec![spec(Type::U64), spec(Type::Text)]);
+        assert_eq!(builder.push_cells(|_| (Cell::U64(1), None)), Err(1));
     }
 }

@@ -95,8 +95,8 @@ def tuples(kind, *lists):
 
 
 def _memory(here, pids, vms, rss, anon, text, data):
-    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared memory is all
-    # memory that is not anonymous, as in /proc/PID/statm.
+    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not
+    # anonymous, as in /proc/PID/statm.
     shared = [r - a if r > a else 0 for r, a in zip(rss, anon)]
     return tuples(t.pmem, rss, vms, shared, text, repeat(0), data, repeat(0))
 
@@ -133,7 +133,7 @@ def _io_wait(here, pid):
     try:
         return int(stat(here, pid)[39]) / TICKS
     except OSError:
-        # The process ended before its times were read. psutil would have had none of them.
+        # The process ended after it was asked for its times. psutil would have had none of them.
         return t.NoSuchProcess(pid)
 
 
@@ -151,8 +151,8 @@ def _nice(here, pids, values):
 
 
 def _priority(here, pid):
-    # For a real-time process, psutil shows the nice value that it would otherwise have, and
-    # taskdiag has no value.
+    # For a real-time process, psutil shows the nice value that it would have otherwise, and
+    # taskdiag has none.
     try:
         return _native.Held(here.proc, pid).by_number(lambda number: os.getpriority(os.PRIO_PROCESS, number))
     except (ProcessLookupError, FileNotFoundError):
@@ -185,7 +185,7 @@ def _environ(text):
 
 
 def _context_switches(here, pids):
-    # psutil shows the first thread's. The column of taskdiag is the sum of all threads.
+    # psutil has those of the first thread. The column of taskdiag is the sum of all threads.
     return [_switches_of(here, pid) for pid in pids]
 
 
@@ -251,8 +251,8 @@ def values(here, table, attr):
     pids = table["pid"]
     for column in a.columns:
         got = table[column]
-        # Without an entry in `absent`, a process without the value has 0 or None, and `make`
-        # decides which.
+        # Without an entry in `absent`, a process that has none has 0 or None, and that is for
+        # `make`.
         for row, why in table.lacks(column, column in a.absent).items():
             odd.setdefault(row, {})[column] = why
             if got[row] is None:

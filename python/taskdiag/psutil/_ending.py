@@ -32,7 +32,7 @@ class Ending:
         self._raise_if_gone()
         held = _native.Held(self._here.proc, self._pid)
         if held.start_ticks() / TICKS != self._ident[1]:
-            # Another process has its pid since then. This reports that.
+            # Another process has its pid since then. This says so.
             self._raise_if_gone()
             raise t.NoSuchProcess(self._pid, self._name)
         if not self._is_process():
@@ -75,7 +75,7 @@ class Ending:
                 if e.errno != errno.ENOSYS:
                     raise
                 # A kernel or a sandbox without pidfd_send_signal(2). The number is checked before
-                # and after.
+                # and afterwards.
                 held.by_number(lambda pid: os.kill(pid, sig))
         except (ProcessLookupError, FileNotFoundError) as e:
             self._gone = True
@@ -117,8 +117,8 @@ class Ending:
 
     def _wait(self, timeout):
         end = math.inf if timeout is None else time.monotonic() + timeout
-        # This one was seen to be gone. A later process with this pid may be a child of this
-        # process, and keeps its exit code.
+        # This one was seen to be gone. What has its pid now may be a child of this process, and
+        # keeps its exit code.
         if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
             return None
         fd = None
@@ -171,7 +171,7 @@ def ended(fds, timeout):
     end = math.inf if timeout is None else time.monotonic() + timeout
     while True:
         left = max(0, end - time.monotonic())
-        # The wait also lasts for a part of a millisecond.
+        # A part of a millisecond is waited for, too.
         ready = poll.poll(-(-min(left, LONGEST) * 1000 // 1))
         if ready or left <= LONGEST:
             return [fd for fd, _ in ready]

@@ -115,13 +115,13 @@ SAME = {"memory_percent": "memory_info", "cpu_percent": "cpu_times"}
 
 
 def _has_exception(made):
-    # A set of the types, because a step of Python for each value would take longer than all the
-    # rest.
+    # A set of the types, as a step of Python for each value would take longer than all that is
+    # around it.
     return any(issubclass(kind, Exception) for kind in set(map(type, made)))
 
 
 def _settled(info, ad_value, attrs):
-    """Puts `ad_value` for denied values. False: the process has ended since."""
+    """Puts `ad_value` for what is denied. False: the process ended meanwhile."""
     for name, value in list(info.items()):
         if isinstance(value, (t.AccessDenied, t.ZombieProcess)):
             info[name] = ad_value
@@ -161,7 +161,7 @@ def _values(here, table, name, ids, procs, asked):
         found = LISTS[name](here)
         # One that is not in this answer ended between the two.
         return [found[pid] if pid in found else _absent(here, pid) for pid in ids]
-    # Values that need a system call, or are large, are read for one process after the other.
+    # What a system call says, or what is large: one process after the other.
     return [_one(proc, name) for proc in procs]
 
 

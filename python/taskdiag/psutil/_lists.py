@@ -34,7 +34,7 @@ def _where(here):
     return {} if here.proc == "/proc" else {"proc": here.proc}
 
 
-# Reading a file for each of this many threads takes less time than loading a BPF program.
+# A file for each of so many threads is read in less time than a BPF program is loaded.
 FEW_THREADS = 100
 
 
@@ -48,7 +48,7 @@ def threads(here, pid=None):
     table = here.ask("pid,tid,usertime,systime", threads=True, **more)
     found = {}
     for tgid, *thread in sorted(table.rows()):
-        # Without its times, the thread has ended since.
+        # Without its times, the thread has ended meanwhile.
         if thread[1] is not None and thread[2] is not None:
             found.setdefault(tgid, []).append(t.pthread._make(thread))
     if pid is not None and pid not in found:
@@ -64,7 +64,7 @@ def maps(here, pid):
     lacks = table.lacks("address", True) or table.lacks("rss", True)
     for row, (_, begin, end, perms, path, *sums) in enumerate(table.rows()):
         if row in lacks:
-            # Kernel threads and zombies do not have them.
+            # Kernel threads and zombies have none.
             return [] if lacks[row] == "absent" else lacking(pid, None, lacks[row])
         found.append(t.pmmap_ext(f"{begin:08x}-{end:08x}", perms, alive(path), *sums))
     if not found and stat(here, pid)[0] == b"Z":
@@ -116,7 +116,7 @@ def _open_file(here, pid, fd, path):
             position = int(f.readline().split()[1])
             flags = int(f.readline().split()[1], 8)
     except (FileNotFoundError, ProcessLookupError, IndexError):
-        # It was closed since.
+        # It was closed meanwhile.
         return None
     return t.popenfile(path, fd, position, mode(flags), flags)
 
@@ -146,7 +146,7 @@ def _connection(fd, family, protocol, state, laddr, lport, raddr, rport, path):
     if family == "unix":
         return t.pconn(fd, FAMILIES[family], kind, path or "", "", "NONE")
     if not lport or (protocol == "TCP" and state == "CLOSE"):
-        # A socket that is neither connected nor listening is not in /proc/net, which psutil reads.
+        # Neither connected nor listening: /proc/net, which psutil reads, does not have it.
         return None
     # psutil leaves out the interface of a link-local address.
     local = t.addr(laddr.partition("%")[0], lport)

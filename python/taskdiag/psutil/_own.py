@@ -5,7 +5,7 @@ import enum
 
 
 class Error(Exception):
-    """The base of all exceptions here."""
+    """What all exceptions here have in common."""
 
     __module__ = "taskdiag.psutil"
     _names: tuple[str, ...] = ("pid", "ppid", "name", "seconds")

@@ -436,7 +436,7 @@ class Process(Ending):
     # --- lists
 
     def _found(self, found):
-        """The result for this process: a value, or the exception to raise."""
+        """What an answer has for this process: a value, or the exception to raise."""
         if isinstance(found, t.Error):
             found.name = self._name
         if isinstance(found, Exception):
@@ -473,10 +473,10 @@ class Process(Ending):
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.net_connections(kind)
 
-    # --- values that can be changed
+    # --- what can be changed
 
     def nice(self, value=None):
-        """Returns its nice value, or sets it."""
+        """Its nice value, or sets it."""
         if value is None:
             return self._attr("nice")
         self._by_number(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, value))
@@ -490,7 +490,7 @@ class Process(Ending):
             return self._held().by_number(function)
 
     def ionice(self, ioclass=None, value=None):
-        """Returns its I/O priority, or sets it."""
+        """Its I/O priority, or sets it."""
         if ioclass is None:
             if value is not None:
                 raise ValueError("'ioclass' argument must be specified")
@@ -504,7 +504,7 @@ class Process(Ending):
         self._by_number(lambda pid: _native.ioprio_set(pid, int(ioclass) << 13 | value))
 
     def rlimit(self, resource_, limits=None):
-        """Returns a limit (soft, hard), or sets it."""
+        """A limit (soft, hard), or sets it."""
         if limits is not None:
             if len(limits) != 2:
                 raise ValueError(f"second argument must be a (soft, hard) tuple, got {limits!r}")
@@ -606,7 +606,7 @@ def checked(attrs):
 
 
 class Popen(Process):
-    """subprocess.Popen with the methods of Process. Signals are sent as in Process, which cannot reach another one."""
+    """subprocess.Popen with the methods of Process. Signals are those of Process, which cannot reach another one."""
 
     def __init__(self, *args, **kwargs):
         self._subproc = subprocess.Popen(*args, **kwargs)

@@ -1,4 +1,4 @@
-//! Values of one process, for callers that ask about a process again and again, as `taskdiag.psutil`
+//! Values of one process, for callers that repeatedly ask about a process, as `taskdiag.psutil`
 //! does. No request is built and no answer is written: a call reads one file and returns what is in
 //! it. The files and parsers are those of the engine.
 //!
@@ -103,13 +103,13 @@ impl Tools {
 
 /// The start time in clock ticks.
 fn start_ticks(stat: &StatFile) -> Result<u64, NotRead> {
-    let ns = stat.base.start_time_ns().ok_or(NotRead::Odd)?;
+    let ns = stat.base.known().start_time_ns().ok_or(NotRead::Odd)?;
     Ok(ns / Tick::here().ns())
 }
 
 /// All threads but the first have no signal for their end, and no process is without.
 fn is_thread(stat: &StatFile) -> bool {
-    stat.stat.exit_signal().is_some_and(|signal| signal < 0)
+    stat.stat.known().exit_signal().is_some_and(|signal| signal < 0)
 }
 
 impl Single {
