@@ -12,8 +12,8 @@ use pyo3::types::{PyBytes, PyString};
 use taskdiag::engine::procfs::Procfs;
 use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
 use taskdiag::files::What;
-use taskdiag::wire::Info;
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
+use taskdiag::wire::Info;
 use taskdiag::{ByteLimits, Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
 
 use crate::args::{Names, shown};

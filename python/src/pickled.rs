@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use taskdiag::Reason;
 use taskdiag::columns::{Absent, Builder, Cell, Column, Spec, Type};
 use taskdiag::field::Missing;
+use taskdiag::wire::{Info, Plain as _};
 
 use crate::arrow::Shared;
 use crate::ask::Made;
@@ -144,14 +145,22 @@ impl Value {
 }
 
 /// What an answer has beside its rows: tasks that are left out, processes that do not exist,
-/// remarks, engines and an errno.
+/// remarks, engines, an errno, and the bytes of its head.
 type Rest = (
     Vec<(String, String, u64)>,
     Vec<u32>,
     Vec<(String, bool)>,
     Vec<(String, String, String, u64)>,
     i32,
+    Option<Vec<u8>>,
 );
+
+/// The head of an answer from a pickle. Bytes that a shorter one lacks are zeroes, which stand for
+/// values that are not known.
+fn head(mut bytes: Vec<u8>) -> Option<Info> {
+    bytes.resize(size_of::<Info>(), 0);
+    Info::read_from_prefix(&bytes).map(|(info, _)| info)
+}
 
 /// A function and its arguments that make the table again.
 pub fn reduced<'py>(py: Python<'py>, made: &Made) -> PyResult<Bound<'py, PyTuple>> {
@@ -174,8 +183,14 @@ pub fn reduced<'py>(py: Python<'py>, made: &Made) -> PyResult<Bound<'py, PyTuple
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         ((*engine).to_owned(), groups.clone(), why.clone(), ns)
     });
-    let rest: Rest =
-        (left.collect(), made.nobody.clone(), made.caveats.clone(), served.collect(), made.errno);
+    let rest: Rest = (
+        left.collect(),
+        made.nobody.clone(),
+        made.caveats.clone(),
+        served.collect(),
+        made.errno,
+        made.info.as_ref().map(|info| info.as_bytes().to_vec()),
+    );
     let state = (FORM, specs, columns, lacks, rest).into_pyobject(py)?;
     let restore = py.import("taskdiag._native")?.getattr("_table")?;
     (restore, state).into_pyobject(py)
@@ -226,7 +241,7 @@ pub fn _table(
         pushed.map_err(|_| bad("a value does not fit"))?;
     }
     let (specs, batches, lacks) = builder.finish();
-    let (left, nobody, caveats, served, errno) = rest;
+    let (left, nobody, caveats, served, errno, info) = rest;
     let left = left.into_iter().map(|(c, why, n)| Ok((kept(&c), missing(&why)?, n)));
     let left = left.collect::<PyResult<Vec<_>>>()?;
     let served = served
@@ -234,7 +249,16 @@ pub fn _table(
         .map(|(engine, groups, why, ns)| (kept(&engine), groups, why, Duration::from_nanos(ns)))
         .collect();
     let shared = Arc::new(Shared { specs, batches });
-    Ok(Table::new(Made { shared, lacks, left, nobody, caveats, served, errno }))
+    Ok(Table::new(Made {
+        shared,
+        lacks,
+        left,
+        nobody,
+        caveats,
+        served,
+        errno,
+        info: info.and_then(head),
+    }))
 }
 
 /// A description of a column that was pickled. Private: pickles name it.

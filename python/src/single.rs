@@ -101,7 +101,7 @@ impl Single {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let root = Root::of(proc)?;
         let Some(file) = found(py.detach(|| self.0.stat(root.bytes())))? else { return Ok(None) };
-        let (base, stat) = (&file.base, &file.stat);
+        let (base, stat) = (file.base.known(), file.stat.known());
         let (Some(state), Some(ppid), Some(tty), Some(nice), Some(cpu), Some(threads)) = (
             base.state(),
             base.ppid(),
@@ -163,7 +163,7 @@ impl Single {
         let Some(file) = found(py.detach(|| self.0.status(root.bytes(), groups)))? else {
             return Ok(None);
         };
-        let c = &file.cred;
+        let c = file.cred.known();
         let three = |a: Option<u32>, b: Option<u32>, c: Option<u32>| Some((a?, b?, c?));
         let made = || {
             let uids = three(c.uid(), c.euid(), c.suid())?;
@@ -181,6 +181,7 @@ impl Single {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let root = Root::of(proc)?;
         let Some(io) = found(py.detach(|| self.0.io(root.bytes())))? else { return Ok(None) };
+        let io = io.known();
         let calls = io.syscr().zip(io.syscw());
         let storage = io.read_bytes().zip(io.write_bytes());
         let (Some(calls), Some(storage), Some(all)) = (calls, storage, io.rchar().zip(io.wchar()))

@@ -147,6 +147,7 @@ impl Table {
             caveats: m.caveats.clone(),
             served: m.served.clone(),
             errno: m.errno,
+            info: m.info,
         })
     }
     /// Makes rows of Python from tuples.

@@ -254,7 +254,7 @@ mod tests {
         let child = sleeper();
         let single = Single::open(ROOT, child.0.id()).expect("it runs");
         let stat = single.stat(ROOT).unwrap();
-        assert_eq!(stat.base.ppid(), Some(std::process::id()));
+        assert_eq!(stat.base.known().ppid(), Some(std::process::id()));
         assert!(stat.io_wait_ns.is_some());
         let path = |name: &str| format!("/proc/{}/{name}", child.0.id());
         let statm = std::fs::read_to_string(path("statm")).unwrap();
@@ -263,8 +263,8 @@ mod tests {
             statm.split_whitespace().map(|n| n.parse::<u64>().unwrap() * page).collect();
         assert_eq!(single.sizes(ROOT).unwrap().as_slice(), sizes);
         let status = single.status(ROOT, Groups::CRED | Groups::SCHED).unwrap();
-        assert!(status.cred.uid().is_some() && status.nvcsw.is_some());
-        assert!(single.io(ROOT).unwrap().rchar().is_some());
+        assert!(status.cred.known().uid().is_some() && status.nvcsw.is_some());
+        assert!(single.io(ROOT).unwrap().known().rchar().is_some());
         let exe = std::fs::read_link(path("exe")).unwrap();
         assert_eq!(single.link(ROOT, "exe").unwrap(), exe.as_os_str().as_encoded_bytes());
     }
