@@ -26,7 +26,7 @@ def table(**more):
 def facts(t):
     """Everything that a table says."""
     of = [t.columns, [(c.name, c.type, c.unit, c.source, c.help) for c in t.schema], t.rows(), t.missing, t.left_out, t.nobody]
-    return [*of, t.caveats, t.served, t.errno, t.complete, [t.lacks(name, True) for name in t.columns]]
+    return [*of, t.caveats, t.served, t.errno, t.info, t.complete, [t.lacks(name, True) for name in t.columns]]
 
 
 def test_rows_have_the_names_of_their_columns():

@@ -44,7 +44,7 @@ fn in_parts(args: &DumpArgs, mut parts: InParts) -> Result<(), Exit> {
     let begin = place(&out);
     let mut gaps = Gaps::default();
     let mut sink = Sink::stdout();
-    while let Some(part) = parts.next()? {
+    while let Some(part) = parts.next_part()? {
         gaps.add(part.snapshot);
         part.write(&mut |bytes| {
             sink.buf().extend_from_slice(bytes);

@@ -89,7 +89,7 @@ impl InParts {
     ///
     /// # Errors
     /// As [`query_with`](super::query_with).
-    pub fn next(&mut self) -> Result<Option<Part<'_>>, Error> {
+    pub fn next_part(&mut self) -> Result<Option<Part<'_>>, Error> {
         let Some(processes) = self.to_come.pop_front().filter(|_| self.done.error == 0) else {
             return Ok(None);
         };
@@ -175,7 +175,7 @@ mod tests {
     /// All parts of an answer as one stream.
     fn joined(mut parts: InParts) -> (Vec<u8>, Snapshot, usize) {
         let (mut bytes, mut count) = (Vec::new(), 0);
-        while let Some(part) = parts.next().expect("it answers") {
+        while let Some(part) = parts.next_part().expect("it answers") {
             let mut write = |more: &[u8]| {
                 bytes.extend_from_slice(more);
                 Ok(())
