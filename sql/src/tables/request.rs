@@ -111,7 +111,7 @@ impl fmt::Display for Ask {
         let tables = self.queries.lock().unwrap_or_else(PoisonError::into_inner).len();
         let what = if self.threads { "threads" } else { "processes" };
         let plan = self.plan().map(|plan| match plan {
-            Plan::Again(again) => again.first,
+            Plan::Again(first, _) => *first,
             plan => plan,
         });
         match plan {

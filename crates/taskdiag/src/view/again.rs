@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 
 use super::filter::{Filter, Sieve, Truth};
-use super::plan::Plan;
 use super::select::{Selection, Sorted};
 use crate::field::{Context, Missing, Row};
 use crate::request::{ByteLimits, Members};
@@ -25,39 +24,26 @@ const MOST: usize = 32;
 /// The member that identifies a task, together with its pid.
 const START: Members = Members::of(Groups::BASE, &["start_time_ns"]);
 
-/// Requests, and a second look at some processes of the answer.
+/// A second look at some processes of the answer to a list.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Again {
-    /// The requests.
-    pub first: Plan,
     select: Sorted,
     filter: Filter,
 }
 
 impl Again {
-    /// A second look after these requests, for these conditions. Returns the requests alone if no
-    /// condition is about text that a list may lack.
-    pub(super) fn after(mut first: Plan, select: &Selection, filter: Option<&Filter>) -> Plan {
-        let filter = filter.filter(|f| f.parts().any(|p| p.is_about_text()));
-        let is_list = match &first {
-            Plan::One(request) => is_list(request),
-            Plan::Narrow(narrow) => is_list(&narrow.all),
-            Plan::Each(_) | Plan::Again(_) => false,
-        };
-        let Some(filter) = filter.filter(|_| is_list) else { return first };
-        // The start time shows that it is still the same process.
-        first.requests(|r| (r.groups, r.members) = with_identity(r.groups, r.members));
+    /// A second look for these conditions. `None`: none of them is about text that a list may lack.
+    pub(super) fn new(select: &Selection, filter: &Filter) -> Option<Again> {
+        let is_about_text = filter.parts().any(|p| p.is_about_text());
         let (select, filter) = (Sorted::new(select), filter.clone());
-        Plan::Again(Box::new(Again { first, select, filter }))
+        is_about_text.then_some(Again { select, filter })
     }
-    /// The answer, with what the second look has found.
-    pub(super) fn look(&self, snapshot: Snapshot, choice: Choice) -> Snapshot {
-        let all = match &self.first {
-            Plan::One(request) => request,
-            Plan::Narrow(narrow) => &narrow.all,
-            Plan::Each(_) | Plan::Again(_) => return snapshot,
-        };
+    /// Changes a request of the list. The start time shows that a process is still the same one.
+    pub(super) fn prepare(request: &mut Request) {
+        (request.groups, request.members) = with_identity(request.groups, request.members);
+    }
+    /// The answer to the request `all`, with what the second look has found.
+    pub(super) fn look(&self, all: &Request, snapshot: Snapshot, choice: Choice) -> Snapshot {
         // A caller who chose another limit gets what that lets through.
         if all.limits.text_bytes != ByteLimits::LIST.text_bytes {
             return snapshot;
@@ -116,11 +102,6 @@ impl Again {
     }
 }
 
-/// Does the request list processes, or the threads of all?
-fn is_list(request: &Request) -> bool {
-    !matches!(request.strategy, Strategy::One | Strategy::Thread)
-}
-
 /// The same, with the start time.
 fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     match groups.contains(Groups::BASE) {
@@ -150,7 +131,7 @@ fn by_turns(mut all: Vec<TaskId>) -> Vec<TaskId> {
 mod tests {
     use super::*;
     use crate::field::TASKS;
-    use crate::view::Query;
+    use crate::view::{Plan, Query};
 
     fn plan(columns: &str, filter: &str) -> Plan {
         let field = |n| TASKS.find(n).expect("a column of tasks").field;
@@ -167,10 +148,10 @@ mod tests {
             ("pid,args", "comm == x", false),
             ("pid,rss", "comm == x and rss > 1G", false),
         ] {
-            assert_eq!(matches!(plan(columns, filter), Plan::Again(_)), want, "{filter}");
+            assert_eq!(matches!(plan(columns, filter), Plan::Again(..)), want, "{filter}");
         }
-        let Plan::Again(again) = plan("pid", "args ~ x") else { panic!("as before") };
-        let Plan::One(all) = &again.first else { panic!("one step: {:?}", again.first) };
+        let Plan::Again(first, _) = plan("pid", "args ~ x") else { panic!("as before") };
+        let Plan::One(all) = &*first else { panic!("one step: {first:?}") };
         assert_eq!(all.groups, Groups::BASE | Groups::CMDLINE);
         assert_eq!(all.members.base & START.base, START.base);
     }

@@ -139,7 +139,7 @@ mod tests {
             Plan::Narrow(n) => Some((n.first.groups, n.all.groups)),
             Plan::One(_) => None,
             Plan::Each(_) => panic!("no pids are selected"),
-            Plan::Again(again) => match again.first {
+            Plan::Again(first, _) => match *first {
                 Plan::Narrow(n) => Some((n.first.groups, n.all.groups)),
                 _ => None,
             },

@@ -2,6 +2,7 @@
 //! the strategy. Only [`Plan::ask`] does I/O.
 
 use super::again::Again;
+use super::filter::Filter;
 use super::narrow::Narrow;
 use super::select::Selection;
 use crate::{
@@ -22,7 +23,7 @@ pub enum Plan {
     /// Two steps: the values that the conditions need, and then the rest for the tasks that pass.
     Narrow(Box<Narrow>),
     /// Other requests, and after them a second look at processes whose text was cut.
-    Again(Box<Again>),
+    Again(Box<Plan>, Again),
 }
 
 /// An answer to a plan.
@@ -61,8 +62,23 @@ impl Plan {
     /// the rest. [`Query::plan`](super::Query::plan) does this for its own filter. This is for a
     /// program that needs all tasks, and tests the filter with a [`Sieve`](super::Sieve).
     #[must_use]
-    pub fn looking_again(self, filter: &super::Filter) -> Plan {
-        Again::after(self, &Selection::default(), Some(filter))
+    pub fn looking_again(self, filter: &Filter) -> Plan {
+        self.then_again(Again::new(&Selection::default(), filter))
+    }
+    /// The same requests, and this second look if they are about a list.
+    pub(super) fn then_again(mut self, again: Option<Again>) -> Plan {
+        let Some(again) = again.filter(|_| self.list().is_some()) else { return self };
+        self.requests(Again::prepare);
+        Plan::Again(Box::new(self), again)
+    }
+    /// The request for a list of processes, or of the threads of all.
+    fn list(&self) -> Option<&Request> {
+        let request = match self {
+            Plan::One(request) => request,
+            Plan::Narrow(narrow) => &narrow.all,
+            Plan::Each(_) | Plan::Again(..) => return None,
+        };
+        Some(request).filter(|r| !matches!(r.strategy, Strategy::One | Strategy::Thread))
     }
     /// The requested groups.
     pub fn groups(&self) -> Groups {
@@ -70,7 +86,7 @@ impl Plan {
             Plan::One(request) => request.groups,
             Plan::Each(requests) => requests.iter().fold(Groups::NONE, |all, r| all | r.groups),
             Plan::Narrow(narrow) => narrow.all.groups,
-            Plan::Again(again) => again.first.groups(),
+            Plan::Again(first, _) => first.groups(),
         }
     }
     /// Change each request.
@@ -79,7 +95,7 @@ impl Plan {
             Plan::One(request) => change(request),
             Plan::Each(requests) => requests.iter_mut().for_each(change),
             Plan::Narrow(narrow) => narrow.requests(change),
-            Plan::Again(again) => again.first.requests(&mut change as &mut dyn FnMut(&mut Request)),
+            Plan::Again(first, _) => first.requests(&mut change as &mut dyn FnMut(&mut Request)),
         }
     }
     /// Make the requests, and return the answer.
@@ -109,9 +125,13 @@ impl Plan {
             },
             Plan::Each(requests) => query_each(requests, choice)?,
             Plan::Narrow(narrow) => (narrow.ask(choice, query)?, Vec::new()),
-            Plan::Again(again) => {
-                let Answered { snapshot, nobody } = again.first.ask_by(choice, query)?;
-                (again.look(snapshot, choice), nobody)
+            Plan::Again(first, again) => {
+                let Answered { snapshot, nobody } = first.ask_by(choice, query)?;
+                let snapshot = match first.list() {
+                    Some(all) => again.look(all, snapshot, choice),
+                    None => snapshot,
+                };
+                (snapshot, nobody)
             }
         };
         Ok(Answered { snapshot, nobody })
@@ -129,7 +149,7 @@ mod tests {
         let plan = |select: &Selection, threads| match Plan::new(g, select, threads) {
             Plan::One(request) => vec![request],
             Plan::Each(requests) => requests,
-            Plan::Narrow(_) | Plan::Again(_) => panic!("it has no conditions"),
+            Plan::Narrow(_) | Plan::Again(..) => panic!("it has no conditions"),
         };
         assert_eq!(plan(&Selection::default(), false), [Request::all(g)]);
         assert_eq!(plan(&Selection::default(), true), [Request::all_threads(g)]);

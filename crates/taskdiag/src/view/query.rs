@@ -130,7 +130,7 @@ impl Query {
             _ => None,
         };
         let plan = narrow.map_or(plan, |n| Plan::Narrow(Box::new(n)));
-        Again::after(plan, &self.select, self.filter.as_ref())
+        plan.then_again(self.filter.as_ref().and_then(|f| Again::new(&self.select, f)))
     }
     /// The rows of an answer.
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot) -> View<'a> {
