@@ -20,6 +20,7 @@ mod names;
 mod record;
 mod run;
 mod schema;
+mod stack;
 mod terminal;
 mod text;
 #[cfg(feature = "top")]
