@@ -113,9 +113,9 @@ fn more_for_bash(out: &mut Vec<u8>, commands: &str) -> io::Result<()> {
     writeln!(out, "\ncomplete -F _taskdiag_with_values -o bashdefault -o default taskdiag")
 }
 
-/// Completes a key of `--sort`, which may have a sign, and a value that processes have now. Any user
-/// can choose the name of a command, and a shell expands the words of `compgen -W`, so values are
-/// compared one by one, and only plain ones are offered.
+/// Completes a key of `--sort`, which may have a sign, and a value that processes have now. Any
+/// user can choose the name of a command, and a shell expands the words of `compgen -W`, so values
+/// are compared one by one, and only plain ones are offered.
 const THERE_IN_BASH: &str = r#"
 _taskdiag_sort() {
     local sign= last="${cur##*,}"
