@@ -57,7 +57,7 @@ pub enum Exit {
     Output(std::io::Error),
     /// The reader of the output is gone, as head is after its last line.
     ClosedPipe,
-    /// The answer is incomplete. Whether that is a failure, [`Partial::code`] decides.
+    /// The answer is incomplete. Whether that is a failure, its code decides.
     Partial(Partial),
     /// Ctrl-C ended the walk; each line names missing data.
     Stopped(Vec<Lack>),
