@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extension module of the Python package taskdiag: calls of Python to requests of the library,
-//! and answers to tables. What users see is documented in `taskdiag/__init__.pyi`.
+//! and answers to tables. What users see is documented in `taskdiag/_native.pyi`.
 //!
-//! No Python object is made for a process until somebody asks for one. Answers are columns in
+//! No Python object is made for a process until a program uses it. Answers are columns in
 //! memory, which Arrow consumers read as they are.
 
 mod args;
@@ -87,7 +87,7 @@ fn snapshot(
 }
 
 /// Memory mappings of one process, of several, or of all. A process whose mappings are not known
-/// has one row, which gives the reason.
+/// has one row with the reason.
 #[pyfunction]
 #[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]

@@ -498,8 +498,9 @@ impl Table {
             && !self.made.caveats.iter().any(|(_, lack)| *lack)
             && !self.made.lacks.iter().flatten().any(amiss)
     }
-    /// The machine that the rows are of, and when: host, kernel, arch, boot_id (of this boot), cpus,
-    /// memory (bytes), time (seconds since 1970) and uptime (seconds). What is not known is None.
+    /// The machine that the rows are of, and when: host, kernel, arch, boot_id (of this boot),
+    /// cpus, memory (bytes), time (seconds since 1970) and uptime (seconds). What is not known is
+    /// None.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);

@@ -7,7 +7,7 @@ why.
 
 
 class Error(Exception):
-    """Everything that taskdiag raises itself."""
+    """What is wrong with a request, or with the machine: the class of all exceptions of taskdiag."""
 
     __module__ = "taskdiag"
 

@@ -251,8 +251,8 @@ def maps(
     args: _Text | None = None,
     proc: _Path | None = None,
 ) -> Table:
-    """Memory mappings of one process, of several, or of all. A process whose mappings are not known has one row, which
-    says so."""
+    """Memory mappings of one process, of several, or of all. A process whose mappings are not known has one row with
+    the reason."""
 
 def memory(
     pids: _Pids | None = None,

@@ -76,6 +76,10 @@ impl Units {
         for c in columns.iter_mut().filter(|c| is_size(c)) {
             if matches!(c.form, TextForm::Kib | TextForm::Plain | TextForm::Human) {
                 c.form = form;
+                // pmap's header names its unit.
+                if form != TextForm::Kib && c.header == "Kbytes" {
+                    c.header = String::from("Size");
+                }
             }
         }
     }

@@ -109,7 +109,7 @@ pub fn filter_from(
 }
 
 /// Is this argument a word to find processes by, and not a process id?
-fn is_word(arg: &str) -> bool {
+pub fn is_word(arg: &str) -> bool {
     arg.starts_with(char::is_alphabetic)
 }
 

@@ -83,6 +83,8 @@ pub struct TreeArgs {
     pub start: Start,
     /// Trees begin at the processes that match this and have no matching process above them.
     pub filter: Option<Filter>,
+    /// The words that processes were to be found by. They are a part of `filter`.
+    pub words: Vec<String>,
     /// Are ancestors shown, too?
     pub parents: bool,
     /// Are kernel threads shown, too?
@@ -118,6 +120,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag tree", "show all processes"),
     ("taskdiag tree -p -s 42", "show those above and below process 42"),
     ("taskdiag tree www", "show the trees of a user's processes"),
+    ("taskdiag tree nginx", "show those with this word in their name or arguments"),
 ];
 
 /// The options.
@@ -128,9 +131,9 @@ pub fn command() -> Command {
         .next_help_heading("Selection")
         .arg(
             Arg::new("start")
-                .value_name("PID|USER")
+                .value_name("PID|USER|WORD")
                 .action(ArgAction::Append)
-                .help("Show only what is below these processes, or below those of a user"),
+                .help("Show only what is below these processes, below those of a user, or below those with this word in their name or arguments"),
         )
         .arg(table::filter().help("Show only the descendants of processes for which this is true"))
         .arg(flag("show-parents", "Also show the processes above PID").short('s'))
@@ -269,6 +272,9 @@ impl TreeArgs {
     }
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<TreeArgs, Exit> {
+        TreeArgs::from_matches_as(m, false)
+    }
+    fn from_matches_as(m: &ArgMatches, as_pstree: bool) -> Result<TreeArgs, Exit> {
         let flag = |id: &str| m.get_flag(id);
         let words = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let mut keys = Vec::new();
@@ -283,18 +289,30 @@ impl TreeArgs {
         }
         let starts = lists::items(words("start"));
         let numbers: Result<Vec<u32>, _> = starts.iter().map(|s| s.parse()).collect();
+        let mut to_find = Vec::new();
         let start = match (&starts[..], numbers) {
             ([], _) => Start::All,
             (_, Ok(pids)) => Start::Pids(pids),
-            ([user], _) => Start::User(lists::uid("tree", user)?),
-            _ => return Err(Exit::Usage(String::from("tree takes pids, or one user"))),
+            (all, _) => match (all, lists::uid("tree", all[0])) {
+                ([_], Ok(uid)) => Start::User(uid),
+                _ if !as_pstree && all.iter().all(|word| table::is_word(word)) => {
+                    to_find.extend(all.iter().map(|word| (*word).to_owned()));
+                    Start::All
+                }
+                ([_], Err(why)) => return Err(why),
+                _ => {
+                    let what =
+                        if as_pstree { "pids, or one user" } else { "pids, one user, or words" };
+                    return Err(Exit::Usage(format!("tree takes {what}")));
+                }
+            },
         };
         if flag("show-parents") && !matches!(start, Start::Pids(_)) {
             return Err(Exit::Usage(String::from(
                 "-s shows the ancestors of a process: give its pid",
             )));
         }
-        let filter = table::filter_from(m, &TASKS, &[])?;
+        let filter = table::filter_from(m, &TASKS, &to_find)?;
         if filter.is_some() && start != Start::All {
             return Err(Exit::Usage(String::from(
                 "--where and PID or USER both say where the trees begin: give one of them; \
@@ -304,6 +322,7 @@ impl TreeArgs {
         Ok(TreeArgs {
             start,
             filter,
+            words: to_find,
             parents: flag("show-parents"),
             kernel: flag("kernel"),
             labels: Labels {
@@ -354,7 +373,7 @@ impl TreeArgs {
             );
         let read = || {
             let matches = command.try_get_matches_from(with_short_color(args))?;
-            let mut args = TreeArgs::from_matches(&matches)?;
+            let mut args = TreeArgs::from_matches_as(&matches, true)?;
             if matches.get_flag(SELF) {
                 args.highlight = args.highlight.or(Some(std::process::id()));
             }

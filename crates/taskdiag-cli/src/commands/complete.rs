@@ -1,5 +1,6 @@
 //! Completion scripts of shells, made from the option tables. In addition to options, they know
-//! columns, engines, users and process ids.
+//! columns, engines, users and process ids, and in bash and fish the names of commands. In bash,
+//! `--where container==` is completed, too.
 
 use std::io;
 
@@ -13,10 +14,12 @@ use taskdiag::field::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
 pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut command = with_values(command);
+    let commands: Vec<String> =
+        command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     match shell {
         "bash" => {
             clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out);
-            more_for_bash(&mut out).ok()?;
+            more_for_bash(&mut out, &commands.join(" ")).ok()?;
         }
         "zsh" => {
             clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out);
@@ -75,12 +78,13 @@ fn with_values(command: Command) -> Command {
 }
 
 /// The script of clap cannot complete after a comma, and does not know users and processes.
-fn more_for_bash(out: &mut Vec<u8>) -> io::Result<()> {
+fn more_for_bash(out: &mut Vec<u8>, commands: &str) -> io::Result<()> {
     use io::Write as _;
     writeln!(out, "\n_taskdiag_list() {{")?;
     writeln!(out, "    local begin= last=\"${{cur##*,}}\"")?;
     writeln!(out, "    [[ $cur == *,* ]] && begin=\"${{cur%,*}},\"")?;
     writeln!(out, "    COMPREPLY=( $(compgen -P \"$begin\" \"$@\" -- \"$last\") )\n}}")?;
+    out.extend_from_slice(THERE_IN_BASH.as_bytes());
     writeln!(out, "\n_taskdiag_with_values() {{")?;
     writeln!(
         out,
@@ -92,7 +96,8 @@ fn more_for_bash(out: &mut Vec<u8>) -> io::Result<()> {
     }
     writeln!(out, "        *) columns=\"{}\" ;;\n    esac", names(&TASKS).join(" "))?;
     writeln!(out, "    case \"$prev\" in")?;
-    writeln!(out, "        -o|--format|--sort|--by) _taskdiag_list -W \"$columns\" ;;")?;
+    writeln!(out, "        --sort) _taskdiag_sort \"$columns\" ;;")?;
+    writeln!(out, "        -o|--format|--by) _taskdiag_list -W \"$columns\" ;;")?;
     writeln!(out, "        --engine) _taskdiag_list -W \"{}\" ;;", engines().join(" "))?;
     writeln!(out, "        -u|-U|--user|--ruser) _taskdiag_list -u ;;")?;
     writeln!(out, "        --group|--rgroup|-G) _taskdiag_list -g ;;")?;
@@ -100,9 +105,36 @@ fn more_for_bash(out: &mut Vec<u8>) -> io::Result<()> {
         out,
         "        -p|-q|--pid|--quick-pid|--ppid) _taskdiag_list -W \"$(cd /proc && echo [0-9]*)\" ;;"
     )?;
+    writeln!(out, "        -C|-c|--command) _taskdiag_there comm ;;")?;
+    writeln!(out, "        run) COMPREPLY=( $(compgen -c -- \"$cur\" | sort -u) ) ;;")?;
+    writeln!(out, "        man) COMPREPLY=( $(compgen -W \"{commands}\" -- \"$cur\") ) ;;")?;
+    writeln!(out, "        =|==) _taskdiag_there \"${{COMP_WORDS[COMP_CWORD-2]}}\" ;;")?;
     writeln!(out, "        *) _taskdiag \"$@\" ;;\n    esac\n}}")?;
     writeln!(out, "\ncomplete -F _taskdiag_with_values -o bashdefault -o default taskdiag")
 }
+
+/// Completes a key of `--sort`, which may have a sign, and a value that processes have now. Any
+/// user can choose the name of a command, and a shell expands the words of `compgen -W`, so values
+/// are compared one by one, and only plain ones are offered.
+const THERE_IN_BASH: &str = r#"
+_taskdiag_sort() {
+    local sign= last="${cur##*,}"
+    [[ $last == [-+]* ]] && sign="${last:0:1}"
+    local begin="${cur%"$last"}$sign"
+    COMPREPLY=( $(compgen -P "$begin" -W "$1" -- "${last#[-+]}") )
+}
+
+_taskdiag_there() {
+    local begin= last="${cur##*,}" value
+    [[ $1 =~ ^[a-z_]+$ ]] || return
+    [[ $cur == *,* ]] && begin="${cur%,*},"
+    [[ $cur == = || $cur == == ]] && last=
+    COMPREPLY=()
+    while IFS= read -r value; do
+        [[ $value =~ ^[A-Za-z0-9][A-Za-z0-9_.:@+-]*$ && $value == "$last"* ]] && COMPREPLY+=( "$begin$value" )
+    done < <(timeout 2 "${COMP_WORDS[0]}" ps -eo "$1=" 2>/dev/null | tr -d ' ' | sort -u | head -n 1000)
+}
+"#;
 
 /// zsh has a function for process ids.
 fn of_zsh(script: &str) -> String {
@@ -123,6 +155,12 @@ fn more_for_fish(out: &mut Vec<u8>) {
     for command in ["ps", "files", "maps", "memory"] {
         let line = format!(
             "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -s p -l pid -x -a \"(__fish_complete_pids)\"\n"
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
+    for (command, option) in [("ps", "s C"), ("memory", "s C"), ("files", "s c")] {
+        let line = format!(
+            "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -{option} -l command -x -a \"(taskdiag ps -eo comm= 2>/dev/null | sort -u | head -n 1000)\"\n"
         );
         out.extend_from_slice(line.as_bytes());
     }

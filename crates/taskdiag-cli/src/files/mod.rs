@@ -15,6 +15,7 @@ mod time;
 
 use std::collections::HashSet;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -127,8 +128,12 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     }
     let begin = Instant::now();
     for path in args.nowhere.iter().filter(|_| args.strict.is_none()) {
+        let or = match args.select.words.has(path.as_os_str().as_bytes()) {
+            true => ", or this word in their name or arguments",
+            false => "",
+        };
         say(format_args!(
-            "taskdiag: no such file: {}; looking for processes that have a deleted file of this name open",
+            "taskdiag: no such file: {}; looking for processes that have a deleted file of this name open{or}",
             shown(path)
         ));
     }

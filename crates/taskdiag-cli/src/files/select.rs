@@ -1,6 +1,9 @@
 //! Which open files are shown: conditions of several kinds, joined by "or", or by "and" with `-a`,
 //! as in lsof. Exclusions (`^`) always apply.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memchr::memmem;
 use taskdiag::Groups;
 use taskdiag::field::Row;
 use taskdiag::files::{OpenFile, What, is_inet};
@@ -85,12 +88,60 @@ pub struct FileSelection {
     pub netns: Vec<u32>,
     /// Files of the directory tree.
     pub places: Vec<Place>,
+    /// Those of the places that are a word and no file: the open files of processes that have the
+    /// word in their name or arguments are shown, too.
+    pub words: Words,
     /// Must rows match all kinds of conditions?
     pub and: bool,
     /// The rows cwd, rtd and txt of `--paths`, and mem of `--mem`.
     pub paths: bool,
     /// See `paths`.
     pub mapped: bool,
+}
+
+/// Words to find processes by.
+#[derive(Debug, Default)]
+pub struct Words {
+    all: Vec<Vec<u8>>,
+    /// This process, which has the words in its own arguments, and is left out.
+    except: Option<u32>,
+    /// The task that was looked at last, and in the lowest bit whether it has a word. A task has
+    /// many files, and its arguments may be long.
+    last: AtomicU64,
+}
+
+impl Clone for Words {
+    fn clone(&self) -> Words {
+        Words::new(self.all.clone(), self.except)
+    }
+}
+
+impl Words {
+    /// These words, which process `except` is not found by.
+    pub fn new(all: Vec<Vec<u8>>, except: Option<u32>) -> Words {
+        Words { all, except, last: AtomicU64::new(0) }
+    }
+    /// Is this one of them?
+    pub fn has(&self, word: &[u8]) -> bool {
+        self.all.iter().any(|w| w == word)
+    }
+    /// Has the task one of them in its name or arguments?
+    fn are_in(&self, row: &Row<'_>) -> bool {
+        if self.all.is_empty() || self.except == Some(row.view.tgid()) {
+            return false;
+        }
+        let task = u64::from(row.view.pid()) << 1;
+        let last = self.last.load(Ordering::Relaxed);
+        if last & !1 == task {
+            return last & 1 == 1;
+        }
+        // Arguments are shown with blanks between them, and a word has none.
+        let args = row.view.cmdline().filter(|blob| blob.reason.is_none());
+        let has = |text: &[u8]| self.all.iter().any(|word| memmem::find(text, word).is_some());
+        let is = row.comm.is_some_and(has) || args.is_some_and(|blob| has(&blob.data));
+        self.last.store(task | u64::from(is), Ordering::Relaxed);
+        is
+    }
 }
 
 impl<T> Among<T> {
@@ -161,6 +212,9 @@ impl FileSelection {
         }
         if !self.commands.is_empty() || !self.pgids.is_empty() {
             g |= Groups::BASE;
+        }
+        if !self.words.all.is_empty() {
+            g |= Groups::BASE | Groups::CMDLINE;
         }
         g
     }
@@ -302,7 +356,9 @@ impl FileSelection {
             if_set(!self.netns.is_empty(), || {
                 socket.and_then(|s| s.netns()).is_some_and(|n| self.netns.contains(&n))
             }),
-            if_set(!self.places.is_empty(), || self.places.iter().any(|p| p.holds(file))),
+            if_set(!self.places.is_empty(), || {
+                self.places.iter().any(|p| p.holds(file)) || self.is_found_by_word(file)
+            }),
         ];
         let all = self.process(&file.owner.row).into_iter().chain(conditions);
         let states = || {
@@ -311,6 +367,15 @@ impl FileSelection {
                 || socket.as_ref().is_none_or(|s| self.states.iter().all(|f| f.passes(s)))
         };
         joined(self.and, all).unwrap_or(true) && states()
+    }
+    /// Is it an open file of a process that has a word? The other rows are for users of a file.
+    fn is_found_by_word(&self, file: &OpenFile<'_>) -> bool {
+        let is_shown = match file.what {
+            What::Path(..) => self.paths,
+            What::Mapped(_) => self.mapped,
+            _ => true,
+        };
+        is_shown && self.words.are_in(&file.owner.row)
     }
     fn is_of_type(&self, file: &OpenFile<'_>) -> bool {
         let names = [

@@ -86,7 +86,13 @@ impl Tally {
     }
     fn line(&self, kind: usize, columns: &[Column], snapshot: &Snapshot) -> Lack {
         let lacking = || self.counts.iter().zip(columns).filter(|(c, _)| c[kind] > 0);
-        let names: Vec<&str> = lacking().map(|(_, c)| c.name.as_str()).collect();
+        // If the list of mappings is missing, all of its columns are.
+        let list = Groups::VMA | Groups::VMA_STAT;
+        let is_list =
+            lacking().any(|(_, c)| c.field.groups == Groups::VMA) && lacking().count() > 1;
+        let is_of_list = |c: &Column| is_list && c.field.groups.intersects(list);
+        let others = lacking().filter(|(_, c)| !is_of_list(c)).map(|(_, c)| c.name.as_str());
+        let names: Vec<&str> = is_list.then_some("mappings").into_iter().chain(others).collect();
         let groups = lacking().fold(Groups::NONE, |all, (_, c)| all | c.field.groups);
         let numbers = || lacking().map(|(c, _)| c[kind]);
         let count = numbers().max().unwrap_or(0);

@@ -159,6 +159,13 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
             Err(Exit::Code(1))
         }
         Err(Exit::NoMatch) if args.labels.strict => Ok(()),
+        Err(Exit::NoMatch) if !args.words.is_empty() => {
+            let words = args.words.join("' and '");
+            say(format_args!(
+                "taskdiag: there is no user '{words}', and no process with this in its name or arguments"
+            ));
+            Err(Exit::NoMatch)
+        }
         end => end,
     }
 }

@@ -499,6 +499,49 @@ fn unsupported_options_of_lsof_name_a_replacement() {
 }
 
 #[test]
+fn a_word_that_is_no_file_finds_processes_by_name_or_arguments() {
+    use std::os::unix::process::CommandExt as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("word-of-a-file");
+    let kept = std::fs::File::create(&path).expect("made");
+    std::fs::remove_file(&path).expect("removed");
+    let mut sleep = std::process::Command::new("sleep");
+    let mut child = sleep.arg0("word-of-a-program").arg("100").spawn().expect("sleep");
+    for engine in ["auto", "procfs"] {
+        let list = |args: &[&str]| {
+            let mut command = super::common::taskdiag();
+            command.args(["files", "--engine", engine]).args(args).current_dir(dir.path());
+            parts(&command.output().expect("it runs"))
+        };
+        let (code, out, err) = list(&["-t", "word-of-a-program"]);
+        assert_eq!((code, out.trim()), (0, child.id().to_string().as_str()), "{engine}: {err}");
+        assert!(err.contains("no such file: word-of-a-program; looking for processes"), "{err}");
+        let fds = |args: &[&str]| {
+            let (_, out, _) = list(&[&["-o", "fd="], args].concat());
+            out.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (open, with_paths) = (fds(&["of-a-prog"]), fds(&["of-a-prog", "--paths"]));
+        assert!(
+            !open.is_empty() && open.iter().all(|fd| fd.starts_with(|c: char| c.is_ascii_digit())),
+            "{open:?}"
+        );
+        assert!(with_paths.contains(&String::from("cwd")), "{with_paths:?}");
+        assert_eq!(fds(&["-a", "-p", "2", "of-a-prog"]), Vec::<String>::new());
+        // A deleted file of that name is found, too.
+        let (_, out, _) = list(&["-t", "word-of-a-file"]);
+        assert_eq!(out.trim(), std::process::id().to_string(), "{engine}");
+        // A path is never a word, and neither is one in lsof's form.
+        let (code, out, _) = list(&["-t", "./word-of-a-program"]);
+        assert!(code != 0 && out.is_empty(), "{out}");
+    }
+    drop(kept);
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+    let (code, out, _) = parts(&run(&["--as", "lsof", "-t", "word-of-a-program"]));
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert_eq!(ids(&machine(), &["sshd"]), "10:3u 10:4u");
+}
+
+#[test]
 fn many_threads_and_files_stay_small() {
     let mut m = Made::new(Groups::BASE | Groups::CRED | Groups::FD, Strategy::AllThread);
     let open: Vec<Fd> = (0..16_384).map(|n| null(n, R)).collect();

@@ -126,8 +126,31 @@ fn values_are_completed_in_bash() {
         (&["taskdiag", "ps", "--engine", "b"], "bpf"),
         (&["taskdiag", "ps", "-u", "roo"], "root"),
         (&["taskdiag", "memory", "--un"], "--units"),
+        (&["taskdiag", "files", "--sort", "-size_"], "-size_off"),
+        (&["taskdiag", "ps", "--sort", "user,-rss_s"], "user,-rss_shmem"),
+        (&["taskdiag", "man", "file"], "files"),
+        (&["taskdiag", "run", "sleep"], "sleep"),
     ] {
         assert_eq!(offered(line).trim(), want, "{line:?}");
+    }
+    // Values of processes, of which users choose some.
+    let dir = tempfile::tempdir().expect("a directory");
+    let evil = dir.path().join("sl$(false)");
+    std::os::unix::fs::symlink("/bin/sleep", &evil).expect("made");
+    let mut children = [evil.as_path(), std::path::Path::new("sleep")]
+        .map(|program| std::process::Command::new(program).arg("100").spawn().expect("it starts"));
+    let taskdiag = env!("CARGO_BIN_EXE_taskdiag");
+    for line in [
+        &[taskdiag, "ps", "-C", "sle"][..],
+        &[taskdiag, "files", "-c", "sle"],
+        &[taskdiag, "ps", "--where", "comm", "==", "sle"],
+    ] {
+        assert_eq!(offered(line).trim(), "sleep", "{line:?}");
+    }
+    let all = offered(&[taskdiag, "ps", "-C", "\"\""]);
+    assert!(all.contains("sleep") && !all.contains(['$', '(']), "{all}");
+    for child in &mut children {
+        child.kill().and_then(|()| child.wait()).expect("it ends");
     }
     let pids = offered(&["taskdiag", "maps", "-p", "\"\""]);
     assert!(pids.split_whitespace().any(|p| p == "1"), "{pids}");

@@ -299,13 +299,36 @@ fn invalid_combinations_of_options_are_refused() {
     for (args, word) in [
         (&["-s"][..], "pid"),
         (&["-o", "pid"], "--json"),
-        (&["no-such-user-here"], "there is no user"),
+        (&["no.such.user", "1"], "one user, or words"),
         (&["1", "root"], "one user"),
         (&["-A", "-U"], "does not go with"),
     ] {
         let (code, _, err) = parts(&run(&[&["tree"], args].concat()));
         assert!(code == 2 && err.contains(word), "{args:?} {err}");
     }
+}
+
+#[test]
+fn a_word_finds_trees_by_name_or_arguments() {
+    let by_args =
+        Task { args: Some(b"java\0-jar\0/srv/shop.jar\0".to_vec()), ..Task::new(30, 1, "java") };
+    let tasks = [workers(), vec![by_args, Task::new(31, 30, "helper")]].concat();
+    let saved = Saved::tasks(&tasks);
+    for (words, want) in [
+        (&["shop.jar"][..], "java---helper\n"),
+        (&["bin/worke"], "worker\nworker\nworker---sh\nworker---sh\n"),
+        (&["java", "shop"], "java---helper\n"),
+    ] {
+        let (code, out, err) = tree(&saved, words);
+        assert_eq!((code, out.as_str(), err.as_str()), (0, want, ""), "{words:?}");
+    }
+    // The name of a user stays one.
+    assert_eq!(tree(&saved, &["root"]).1.lines().next(), Some("init-+-cron"));
+    let (code, out, err) = tree(&saved, &["nosuchword"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("no user 'nosuchword', and no process with this in its name"), "{err}");
+    let (code, _, err) = parts(&run(&["--as", "pstree", "nosuchword"]));
+    assert!(code == 1 && err.contains("nosuchword"), "{code} {err}");
 }
 
 #[test]

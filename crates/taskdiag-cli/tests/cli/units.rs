@@ -43,6 +43,20 @@ fn every_command_with_sizes_has_the_same_options() {
 }
 
 #[test]
+fn a_header_names_kib_only_if_sizes_are_in_kib() {
+    let pid = std::process::id().to_string();
+    for (view, kib) in [(&["-x"][..], "Kbytes"), (&["--by", "path"], "Kbytes"), (&[], "Kbytes")] {
+        for (units, header) in [("kib", kib), ("auto", kib), ("human", "Size"), ("bytes", "Size")] {
+            let args = [&["maps", "--units", units], view, &[&pid]].concat();
+            let (code, out, err) = parts(&taskdiag().args(&args).output().expect("it runs"));
+            let head = out.lines().find(|l| l.contains("Path") || l.contains("Mapping"));
+            let head: Vec<&str> = head.unwrap_or_default().split_whitespace().collect();
+            assert!(code == 0 && head.contains(&header), "{args:?}: {head:?}{err}");
+        }
+    }
+}
+
+#[test]
 fn a_default_stands_in_a_file_of_the_user_and_an_option_beats_it() {
     let saved = saved();
     let home = tempfile::tempdir().expect("a directory");

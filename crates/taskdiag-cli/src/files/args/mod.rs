@@ -23,7 +23,7 @@ use crate::exit::{self, Asked, Exit, Lack};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
 use crate::files::place::Place;
-use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS};
+use crate::files::select::{Among, CommandName, FileSelection, Label, WORDS, Words};
 
 /// An introduction for users of lsof, and the differences from it.
 const INTRO: &str = "\
@@ -63,7 +63,7 @@ pub fn command() -> Command {
         .about("Show open files and sockets, as lsof does")
         .before_help(INTRO)
         .help_template(table::TEMPLATE)
-        .override_usage("taskdiag files [OPTIONS] [FILE...]")
+        .override_usage("taskdiag files [OPTIONS] [FILE|WORD...]")
         .next_help_heading("Selection")
         .arg(
             Arg::new("file")
@@ -71,7 +71,7 @@ pub fn command() -> Command {
                 .action(ArgAction::Append)
                 .value_parser(clap::value_parser!(PathBuf))
                 .value_hint(ValueHint::AnyPath)
-                .help("Show who uses this file, or any file of the file system mounted here"),
+                .help("Show who uses this file, or any file of the file system mounted here; a word that is no file also finds processes that have it in their name or arguments"),
         )
         .arg(list("pid", "LIST", "Show files of these processes; ^PID means all but this one").short('p'))
         .arg(
@@ -388,6 +388,14 @@ impl FilesArgs {
         add("file", Place::file);
         add("in", Place::directory);
         add("under", Place::below);
+        // A saved answer may be of another machine, where each name may be a file.
+        let is_word = |path: &&PathBuf| {
+            let text = path.to_string_lossy();
+            let is_nowhere = !look || nowhere.contains(path);
+            !as_lsof && is_nowhere && table::is_word(&text) && !text.contains('/')
+        };
+        let to_find = paths("file").filter(is_word).map(|p| p.as_os_str().as_bytes().to_vec());
+        let to_find = Words::new(to_find.collect(), look.then(std::process::id));
         let select = FileSelection {
             pids: among(items("pid"), |s| lists::pid("-p", s))?,
             uids: among(items("user"), |s| lists::uid("-u", s))?,
@@ -402,6 +410,7 @@ impl FilesArgs {
             links_below: m.get_one::<u32>("links-below").copied(),
             netns: items("net").into_iter().map(netns).collect::<Result<_, _>>()?,
             places,
+            words: to_find,
             and: m.get_flag("and"),
             paths: m.get_flag("paths"),
             mapped: m.get_flag("mem"),
