@@ -87,7 +87,7 @@ fn snapshot(
 }
 
 /// Memory mappings of one process, of several, or of all. A process whose mappings are not known
-/// has one row, which says so.
+/// has one row, with the reason.
 #[pyfunction]
 #[pyo3(signature = (pids=None, columns=None, *, r#where=None, sort=None, engine=None, budget=None, max_rss=None, args=None, proc=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]

@@ -4,7 +4,7 @@
 //! Python runs the handlers of signals in the main thread and between two steps of Python code. A
 //! request that is made from the main thread therefore runs in another one, while the main thread
 //! looks for signals every 50 ms. If a handler raises, the request is stopped, and the exception
-//! goes on. Other threads get no signals and do the work themselves.
+//! continues. Other threads get no signals and do the work themselves.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

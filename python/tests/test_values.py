@@ -137,7 +137,7 @@ def test_all_processes_that_live_all_the_time(engine):
     found = taskdiag.snapshot("pid", engine=engine)["pid"]
     after = set(all_processes())
     assert len(found) == len(set(found))
-    # Some sandboxes hide process 1 from BPF, and the table says so.
+    # Some sandboxes hide process 1 from BPF, and the table reports that.
     lacking = {pid for pid, _ in before & after} - set(found)
     assert lacking <= {1}
     assert not lacking or engine == "bpf"

@@ -2,7 +2,7 @@
 //! the engines, the faces and the kernel itself say about them. A difference is printed with its
 //! seed and the smallest list of properties that still has it.
 //!
-//! It goes on for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
+//! It runs for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
 //! seeds and then a new one. Without one of them only the scenes that differed once are looked at,
 //! because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9 end=3"`
 //! looks at one scene only.
@@ -22,7 +22,7 @@ use taskdiag_tests::busy::Patience;
 use taskdiag_tests::compare::compare;
 use taskdiag_tests::{Mktask, Source, engines, read, skip};
 
-/// Seeds of scenes that differed once, or that make what others seldom make.
+/// Seeds of scenes that differed once, or that make what others rarely make.
 const FIXED: [u64; 3] = [1, 2, 3];
 
 /// After so many differences, the walk ends, because most of the others would be the same.

@@ -18,8 +18,8 @@
 //! - `carriers`, `shares` and `names` find values that several tasks have, so that the answer has
 //!   them once;
 //! - `walk` decides which tasks are read, and by how many threads;
-//! - `handover`, `guard` and `supervise` do the same for reads that may wait for a task, so that the
-//!   answer does not wait;
+//! - `handover`, `guard` and `supervise` do the same for reads that may wait for a task, so that
+//!   the answer does not wait;
 //! - `cgroup` finds the ids of cgroups;
 //! - `single` reads values of one process without a request, for `taskdiag.psutil`.
 //!
