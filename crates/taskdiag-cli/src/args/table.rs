@@ -241,7 +241,7 @@ fn selection(command: Command) -> Command {
 
 /// The options but for those that select tasks.
 pub fn output(command: Command) -> Command {
-    command
+    let command = command
         .args_override_self(true)
         .next_help_heading("Selection")
         .arg(filter())
@@ -265,8 +265,13 @@ pub fn output(command: Command) -> Command {
         .args(units::options())
         .arg(color())
         .arg(wide())
-        .arg(columns())
-        .next_help_heading("Source")
+        .arg(columns());
+    of_answer(command.next_help_heading("Source"))
+}
+
+/// Which engine or file answers, and what is printed about that.
+pub fn of_answer(command: Command) -> Command {
+    command
         .arg(from())
         .args(at())
         .arg(engine())
