@@ -21,7 +21,6 @@ use crate::args::Places;
 use crate::catalog::Schema;
 use crate::interrupt;
 use crate::lake;
-use taskdiag_face::limits::PageLimits;
 use crate::output::{Format, Writer};
 use crate::rewrite;
 use crate::tables::Source;
@@ -29,6 +28,7 @@ use crate::tables::kind::Kind;
 use crate::tables::recorded::Recorded;
 use crate::tables::request::Statement;
 use crate::tables::scan::NoAnswer;
+use taskdiag_face::limits::PageLimits;
 
 /// The name of the one catalog.
 const CATALOG: &str = "taskdiag";

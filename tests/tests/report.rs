@@ -386,9 +386,9 @@ fn a_browser_shows_it() {
     assert_eq!(seen["RSS second sort"], "ascending");
     let mut names: Vec<String> = all.iter().map(|m| text(&m.comm)).collect();
     names.sort();
-    assert_eq!(strings(&seen["COMMAND first"]), names);
+    assert_eq!(strings(&seen["NAME first"]), names);
     names.reverse();
-    assert_eq!(strings(&seen["COMMAND second"]), names);
+    assert_eq!(strings(&seen["NAME second"]), names);
     assert_eq!(strings(&seen["TIME first"])[0], "00:35:14");
     // Hostile arguments are text, and are found by the filter.
     let filtered = seen["filtered"].as_array().unwrap();

@@ -446,7 +446,8 @@ fn faces_differ(of: &Shown, form: Form, like: &Shown, found: &mut Found) {
             found.insert((pid_of(row), format!("{face} {engine}: {key}: not in {}", like.face)));
             continue;
         };
-        for (column, shown) in row.iter().filter(|(c, _)| !matches!(c.as_str(), "missing")) {
+        let is_compared = |c: &str| c != "missing" && !NOT.contains(&c);
+        for (column, shown) in row.iter().filter(|(c, _)| is_compared(c)) {
             if !means(form, shown, other.get(column)) {
                 let says = other.get(column).map_or("nothing".into(), Value::to_string);
                 found.insert((

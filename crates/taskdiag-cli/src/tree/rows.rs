@@ -7,13 +7,11 @@ use taskdiag::{Groups, Snapshot, TaskId};
 
 use crate::forest::Forest;
 
-/// Groups whose values are the same for a process and its first thread.
-const ALIKE: Groups =
-    Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE).union(Groups::LABEL).union(Groups::NS);
-
-/// Whether values of these groups need a second answer, about processes.
+/// Whether values of these groups need a second answer, about processes. They do if the value of a
+/// process is a sum over its threads, or is that of a living thread if the first one has ended.
+/// Arguments are the same in both answers.
 pub fn needs_processes(groups: Groups) -> bool {
-    !(groups - ALIKE).is_empty()
+    groups.intersects(Groups::SUMS.union(Groups::OF_PROCESS) - Groups::CMDLINE)
 }
 
 /// The rows of the processes in a forest.

@@ -23,7 +23,7 @@ pub enum Plan {
     /// Two steps: the values that the conditions need, and then the rest for the tasks that pass.
     Narrow(Box<Narrow>),
     /// Other requests, and after them a second look at processes whose text was cut.
-    Again(Box<Plan>, Again),
+    Again(Box<Plan>, Box<Again>),
 }
 
 /// An answer to a plan.
@@ -69,7 +69,7 @@ impl Plan {
     pub(super) fn then_again(mut self, again: Option<Again>) -> Plan {
         let Some(again) = again.filter(|_| self.list().is_some()) else { return self };
         self.requests(Again::prepare);
-        Plan::Again(Box::new(self), again)
+        Plan::Again(Box::new(self), Box::new(again))
     }
     /// The request for a list of processes, or of the threads of all.
     fn list(&self) -> Option<&Request> {

@@ -85,7 +85,7 @@ pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 /// The address that the text of /proc/PID/net/unix has for each unix socket, by inode. A socket
 /// that has several lines has that of a line that is certainly the kernel's, or none: see
-/// [`unix_lines`].
+/// `unix_lines`.
 pub fn unix_addresses(text: &[u8]) -> HashMap<u64, &[u8]> {
     let words = |line| {
         let f = Words::new(line);
