@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::Set;
 use taskdiag::view::{Filter, Selection};
+pub use taskdiag_face::options::{TEMPLATE, flag, list};
 
 use super::{engine, lists};
 use crate::answer::Source;
@@ -43,16 +44,6 @@ pub struct TableArgs {
     color: Color,
     wide: bool,
     width: Option<usize>,
-}
-
-/// A switch.
-pub fn flag(id: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
-}
-
-/// A list that may be given several times.
-pub fn list(id: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).action(ArgAction::Append).value_name(value).help(help)
 }
 
 /// `--wide`, which may be given twice as in ps.
@@ -115,11 +106,6 @@ fn is_word(arg: &str) -> bool {
 
 /// The longest line of `--help`, in cells, on a terminal that is wider.
 pub const HELP_WIDTH: usize = 100;
-
-/// The layout of `--help` for commands with an introduction (`before_help`) between title and
-/// usage.
-pub const TEMPLATE: &str =
-    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
 /// What `--where` takes, for the end of `--help`.
 pub const WHERE: &str = "\
