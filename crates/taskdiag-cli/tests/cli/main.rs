@@ -18,7 +18,6 @@ mod generate;
 mod host;
 mod maps;
 mod memory;
-mod memory_oracle;
 mod names;
 #[cfg(feature = "record")]
 mod record;
