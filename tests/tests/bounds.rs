@@ -269,7 +269,7 @@ fn parts_of_a_list_have_each_process_once() {
             Request::all_threads(Groups::BASE | Groups::STAT),
             Request::children(std::process::id(), Groups::BASE),
         ] {
-            // The one with threads is a child of another process.
+            // The process with threads is a child of another process.
             let is_of_children = request.strategy == Strategy::Children;
             let ours = if is_of_children { &all[..5] } else { &all[..] };
             let whole = run(&request);

@@ -48,7 +48,7 @@ fn rows(engine: &str, pid: u32, args: &[&str]) -> Vec<Value> {
 fn found(engine: &str, pid: u32, args: &[&str]) -> Vec<u64> {
     let args = [args, &["-o", "fdnum"]].concat();
     let fds = rows(engine, pid, &args);
-    // Those from 200 on are mktask's own.
+    // Descriptors from 200 on are mktask's own.
     fds.iter().filter_map(|r| r["fdnum"].as_u64()).filter(|fd| *fd < 200).collect()
 }
 
@@ -157,7 +157,7 @@ fn a_lock_is_that_of_the_descriptor() {
 /// Whether a selection of places finds the process, and by which rows.
 fn labels(engine: &str, pid: u32, args: &[&str]) -> Vec<String> {
     let rows = rows(engine, pid, &[args, &["-o", "fdnum,fd"]].concat());
-    // Those from 200 on are mktask's own.
+    // Descriptors from 200 on are mktask's own.
     let rows = rows.iter().filter(|r| r["fdnum"].as_u64().is_none_or(|fd| fd < 200));
     let label =
         |r: &Value| r["fd"].as_str().expect("text").trim_end_matches(['r', 'w', 'u']).to_owned();

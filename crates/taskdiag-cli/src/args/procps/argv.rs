@@ -44,7 +44,7 @@ pub fn parse(words: &[String]) -> Result<Typed, Exit> {
 /// together with the result of the parser.
 ///
 /// # Errors
-/// Those of [`parse`], if there are no such words.
+/// The errors of [`parse`], if there are no such words.
 pub fn parse_with_words(typed: Vec<String>) -> Result<(Typed, Vec<String>), Exit> {
     let why = match parse(&typed) {
         Ok(t) => return Ok((t, Vec::new())),
