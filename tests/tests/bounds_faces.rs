@@ -35,9 +35,10 @@ fn alone() -> MutexGuard<'static, ()> {
 #[test]
 fn no_face_takes_the_memory_of_a_crowd() {
     let _alone = alone();
-    let m = match Mktask::start(&["crowd", "6000000", "200"]) {
-        Ok(m) => m,
-        Err(why) => return skip("no_face_takes_the_memory_of_a_crowd", &why),
+    let Some(m) =
+        Mktask::or_skip("no_face_takes_the_memory_of_a_crowd", &["crowd", "6000000", "200"])
+    else {
+        return;
     };
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("a plain path").to_owned();
@@ -98,7 +99,7 @@ fn a_dump_of_many_processes_takes_the_memory_of_a_part() {
     let path = dir.path().join("now.tdg");
     let groups = "base,stat,cred,cmdline,vma,fd";
     let peak_of = |count: &str, engine: &str| {
-        let m = Mktask::start(&["crowd", "100", count]).map_err(|why| skip(test, &why)).ok()?;
+        let m = Mktask::or_skip(test, &["crowd", "100", count])?;
         let out = std::fs::File::create(&path).expect("a file");
         let mut command = Command::new(cli::taskdiag());
         command.args(["dump", "-g", groups, "--engine", engine]).env_remove("TASKDIAG_ENGINE");

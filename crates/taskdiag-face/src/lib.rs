@@ -17,6 +17,8 @@ pub mod limits;
 #[cfg(feature = "program")]
 pub mod moment;
 pub mod nearest;
+#[cfg(feature = "program")]
+pub mod options;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod replace;

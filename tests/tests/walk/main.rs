@@ -69,7 +69,7 @@ impl Scene {
         let of_files = names.iter().position(|n| n == "file").expect("mktask makes files");
         let count = 1 + random.below(14);
         let mut one = |_| {
-            // Those of files have many kinds and states, so there are more of them.
+            // Files have many kinds and states, so their properties come more often.
             let from = if random.below(2) == 0 { &names[of_files..of_files + 9] } else { names };
             (from[random.below(from.len())].clone(), random.next() as u32)
         };

@@ -7,6 +7,15 @@
 //! and reads, because the kernel refuses (EPERM) threads whose credentials differ from those of the
 //! opener.
 //!
+//! The kernel reads open files through references to 64 files at a time, with no lock held, and
+//! continues after the number of a descriptor (of an epoll or inotify: after the key of its last
+//! entry). It does not wait for an epoll that is locked; the targets of that epoll are "not known".
+//!
+//! A read ends if the kernel has work for the reader to do (`task_work_pending()`). An answer holds
+//! references to files, and the last reference may be ours. Such a file is closed when the reader
+//! is back in user mode. When a read continued with buffers of 128 KiB until a megabyte was full,
+//! sockets that others had closed stayed open as long as the read took.
+//!
 //! It does not decide whether such an answer is enough for the caller (see `auto`).
 
 mod arrive;
