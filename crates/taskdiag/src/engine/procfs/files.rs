@@ -277,8 +277,9 @@ impl Worker<'_> {
             return Ok((sock, None));
         }
         // The call waits for an exec of the task.
+        let of = (at.tgid, at.path.last_id());
         let asked =
-            self.risky(at, Groups::FD, |r| unlisted::ask(at.tgid, fd, inode, &mut r.syscalls))?;
+            self.risky(at, Groups::FD, |r| unlisted::ask(of, fd, inode, &mut r.syscalls))?;
         Ok(asked.unwrap_or((sock, None)))
     }
 
