@@ -471,6 +471,16 @@ fn a_socket_without_an_address_is_asked_through_a_living_thread() {
 }
 
 #[test]
+fn a_closed_socket_of_multipath_tcp_has_the_port_of_getsockname() {
+    agrees("socket=1294327461");
+}
+
+#[test]
+fn a_client_of_multipath_tcp_that_fell_back_to_tcp_keeps_its_protocol() {
+    agrees("socket=8406021");
+}
+
+#[test]
 fn a_netlink_socket_without_an_address_is_not_connected() {
     agrees("socket=227543920");
 }
