@@ -36,12 +36,6 @@ const NOT: &[&str] = &[
     "bsdstart",
     "task_flags",
     "securebits",
-    // Threads that have ended count with BPF only, which SCHED_LIVE_ONLY says.
-    "nvcsw",
-    "nivcsw",
-    "run_time",
-    "run_delay",
-    "timeslices",
     "kstack",
     "wchan",
     "referenced",

@@ -306,3 +306,15 @@ pub fn lists_sockets(family: i32, protocol: i32) -> bool {
         got >= 16 && answer[1] & 0xffff != 2
     }
 }
+
+/// Whether pidfd_open(2) makes descriptors of threads (`PIDFD_THREAD`).
+pub fn has_pidfds_of_threads() -> bool {
+    let thread = || {
+        // SAFETY: system calls with numbers; the descriptor is new, and only ours.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, libc::gettid(), libc::O_EXCL);
+            (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as i32)).is_some()
+        }
+    };
+    std::thread::spawn(thread).join().expect("it only asks")
+}
