@@ -1,5 +1,5 @@
-//! Each loop of the BPF programs is in the table of `docs/operate/safety.md`, which says how long it
-//! may be.
+//! Each loop of the BPF programs is in the table of `docs/operate/safety.md`, which has the most
+//! turns of each.
 
 use std::collections::BTreeSet;
 use std::fs;
