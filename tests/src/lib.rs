@@ -16,6 +16,7 @@ pub mod memcg;
 pub mod mktask;
 pub mod mounts;
 pub mod peak;
+pub mod pid_max;
 pub mod rows;
 pub mod skips;
 pub mod state;
