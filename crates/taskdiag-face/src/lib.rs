@@ -1,5 +1,5 @@
 //! What the faces of taskdiag share. A face is a program or package over the library `taskdiag`:
-//! the command, `taskdiag-sql`, the extension of osquery, the Python package.
+//! the command, `taskdiag-sql`, the extension of osquery.
 //!
 //! No version keeps this interface; a program of others uses the library.
 

@@ -160,9 +160,6 @@ impl Digits {
 
 impl Worker<'_> {
     pub(super) fn files(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
-        if self.unshared(at, Groups::FD)?.is_empty() {
-            return Ok(());
-        }
         let mut lists = std::mem::take(&mut self.files);
         lists.clear();
         let got = self.read_files(at, &mut lists);
@@ -171,7 +168,7 @@ impl Worker<'_> {
             self.take_list_room(at, lists.taken());
         }
         self.files = lists;
-        self.settle_own(at, Groups::FD, got)
+        got
     }
 
     fn read_files(&mut self, mut at: TaskDir<'_>, lists: &mut FileLists) -> Result<(), Stop> {
