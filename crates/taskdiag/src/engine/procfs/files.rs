@@ -383,8 +383,8 @@ impl Reader {
     /// What a list has of a socket, or `None` if it has another one: a multipath TCP socket that is
     /// in no list has its first subflow in that of TCP, with its own inode. It is not in its own
     /// list while it is bound but neither listens nor is connected, and never if the kernel has no
-    /// such list. Its addresses and states may differ, but the queues of a listener are those of its
-    /// first subflow.
+    /// such list. Its addresses and state may be other ones, but the queues of a listener are those
+    /// of its first subflow.
     fn listed<'s>(
         &mut self,
         listed: &'s Sock,

@@ -98,7 +98,7 @@ pub(super) fn ask(
         ..Socket::default()
     });
     s.valid = KNOWN;
-    // The kernel tells the state of the first subflow only. That of a connection may be another one.
+    // The kernel tells the state of the first subflow only. The connection may be in another one.
     let of_connection = connected || s.record.state == TCP_ESTABLISHED;
     if protocol == libc::IPPROTO_MPTCP && of_connection && !is_listener {
         s.valid &= !bits!("state");
