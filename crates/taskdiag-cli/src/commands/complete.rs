@@ -14,8 +14,8 @@ use taskdiag::field::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
 pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut command = with_values(command);
-    let commands: Vec<String> =
-        command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let commands: Vec<String> = shown.map(|c| c.get_name().to_owned()).collect();
     match shell {
         "bash" => {
             clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out);
@@ -27,7 +27,7 @@ pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
         }
         "fish" => {
             clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out);
-            more_for_fish(&mut out);
+            more_for_fish(&mut out, &commands.join(" "));
         }
         _ => return None,
     }
@@ -62,11 +62,19 @@ const COLUMNS: [&str; 4] = ["format", "sort", "by", "among"];
 /// The command with the values of engines and columns, which only the scripts need: they are too
 /// many for `--help`.
 fn with_values(command: Command) -> Command {
-    let subs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    // clap wants names that live as long as the program, which ends after the script.
+    let name = |c: &Command| -> &'static str { c.get_name().to_owned().leak() };
+    let subs: Vec<&str> = command.get_subcommands().map(name).collect();
+    let pages = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let all: Vec<&str> = pages.map(name).collect();
     subs.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name.clone(), move |sub| {
-            let of_sub = names(set_of(&name));
+        let pages = all.clone();
+        command.mut_subcommand(name, move |sub| {
+            let of_sub = names(set_of(name));
             sub.mut_args(|arg: Arg| match arg.get_id().as_str() {
+                "what" if name == "man" => {
+                    arg.value_parser(PossibleValuesParser::new(pages.iter().copied()))
+                }
                 "engine" => arg.value_parser(PossibleValuesParser::new(engines())),
                 id if COLUMNS.contains(&id) => {
                     arg.value_parser(PossibleValuesParser::new(of_sub.iter().copied()))
@@ -151,7 +159,13 @@ fn of_zsh(script: &str) -> String {
     script.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-fn more_for_fish(out: &mut Vec<u8>) {
+fn more_for_fish(out: &mut Vec<u8>, commands: &str) {
+    for (command, values) in [("run", "(__fish_complete_command)"), ("man", commands)] {
+        let line = format!(
+            "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -x -a \"{values}\"\n"
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
     for command in ["ps", "files", "maps", "memory"] {
         let line = format!(
             "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -s p -l pid -x -a \"(__fish_complete_pids)\"\n"
