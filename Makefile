@@ -35,7 +35,7 @@ FLAVOUR ?= ours
 # The config of the Debian packages of the kernel.
 CONFIG ?= amd64
 
-.PHONY: help run build quick test check packages semver docs bench fuzz python sql osquery fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build quick test check packages semver docs lines bench fuzz python sql osquery fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
@@ -160,6 +160,9 @@ procps-suite: ## procps' own test suite without the drop-in and with it (RELEASE
 bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml
+
+lines: ## how many lines are tracked, without lock files and generated skeletons
+	@git ls-files -z -- ':!*.lock' ':!*/skel/*' | xargs -0 cat 2>/dev/null | wc -l
 
 bpf-check: ## are the BPF programs what the sources give, and do they call and load only as docs/operate/safety.md tells? (needs clang)
 	@tools/setup bpf

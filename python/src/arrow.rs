@@ -2,6 +2,9 @@
 //! The Arrow C data and stream interfaces, by hand: a table is given to polars, pandas, duckdb or
 //! pyarrow as it lies in memory. <https://arrow.apache.org/docs/format/CDataInterface.html> has the rules.
 //!
+//! The crate arrow-array has these interfaces, too, but makes this module a fifth larger: 5.6 MB
+//! instead of 4.7. So they are written here, and the package does not use `taskdiag-face`.
+//!
 //! An exported array keeps the batches of its table alive, and its release callback lets go of
 //! them. A callback may run in any thread, with or without the GIL, so none of them touches Python.
 

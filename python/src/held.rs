@@ -43,7 +43,7 @@ impl Held {
         self.0.start_ticks().map_err(raise)
     }
 
-    /// Is its pid its number in our own pid namespace, too?
+    /// Does the process have the same pid in our own pid namespace?
     fn has_own_number(&self) -> bool {
         self.0.has_own_number()
     }

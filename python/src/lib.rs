@@ -212,7 +212,7 @@ mod _native {
     #[pymodule_export]
     use super::{columns, files, ioprio_get, ioprio_set, maps, memory, snapshot};
 
-    /// What stands for "unlimited" in a column of numbers.
+    /// The number that stands for "unlimited" in a column of numbers.
     #[pymodule_export]
     const UNLIMITED: u64 = u64::MAX;
 

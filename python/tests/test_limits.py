@@ -4,9 +4,11 @@
 import os
 import resource
 
+import psutil as real
 import pytest
 
 import taskdiag
+import taskdiag.psutil as psutil
 
 WAIT = "import sys; print('ready', flush=True); sys.stdin.read()"
 LONG = 100_000
@@ -101,3 +103,24 @@ def test_a_condition_on_a_text_that_was_cut_is_not_known(engine, process):
     table = taskdiag.snapshot("pid", where=f"pid == {process.pid} and args ~ nosuchword", args=1000, engine=engine)
     assert len(table) == 0
     assert ("args", "truncated", 1) in table.left_out
+
+
+def test_psutil_has_all_of_long_texts_of_each_process(process):
+    theirs = real.Process(process.pid)
+    assert sum(map(len, theirs.cmdline())) > 3 * LONG
+    info = next(p.info for p in psutil.process_iter(["cmdline", "environ", "name"]) if p.pid == process.pid)
+    assert info == {"cmdline": theirs.cmdline(), "environ": theirs.environ(), "name": theirs.name()}
+    ours = psutil.Process(process.pid)
+    assert ours.cmdline() == theirs.cmdline() and ours.environ() == theirs.environ()
+    assert ours.as_dict(["cmdline", "environ"]) == theirs.as_dict(["cmdline", "environ"])
+
+
+def test_psutil_says_that_a_text_is_longer_than_it_reads(process, monkeypatch):
+    true = taskdiag.snapshot
+    monkeypatch.setattr(taskdiag, "snapshot", lambda columns, **more: true(columns, args=LONG, **more))
+    ours = psutil.Process(process.pid)
+    for method in (ours.cmdline, ours.environ):
+        with pytest.raises(real.AccessDenied, match="too long"):
+            method()
+    info = next(p.info for p in psutil.process_iter(["cmdline"], ad_value="no") if p.pid == process.pid)
+    assert info == {"cmdline": "no"}

@@ -25,8 +25,8 @@ pub struct View {
 const VIEWS: &str = include_str!("views/taskdiag.sql");
 const OSQUERY: &str = include_str!("views/osquery.sql");
 
-/// The views of a file, each `create view NAME as` with a query that a semicolon at the end of a
-/// line ends.
+/// The views of a file. Each is `create view NAME as` and a query, up to a semicolon at the end of
+/// a line.
 fn views(text: &'static str) -> Vec<View> {
     let view = |statement: &'static str| {
         let begin = statement.find("create view ")?;

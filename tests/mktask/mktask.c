@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEXT (256 << 10)
+#define TEXT (1 << 20)	/* 100,000 pids */
 #define SHARED_FD 200	/* survives an exec */
 
 static struct shared {
@@ -273,6 +273,8 @@ void thread(void *(*fn)(void *), void *arg)
 	sem_init(&s.running, 0, 0);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 64 << 10);
+	/* With a guard for each, 100,000 threads would need more mappings than a process may have. */
+	pthread_attr_setguardsize(&attr, 0);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	errno = pthread_create(&t, &attr, started, &s);
 	if (errno)

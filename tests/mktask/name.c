@@ -137,12 +137,13 @@ static void cmdline(int argc, char **argv)
 	exec_again(self_exe(), args, "cmdline");
 }
 
-/* Processes of one user that share arguments of BYTES, which only costs the user the memory of one
- * of them. */
+/* Processes of one user that share arguments of BYTES, and an environment of ENVIRON, which only
+ * costs the user the memory of one of them. */
 static void crowd(int argc, char **argv)
 {
 	enum { PIECE = 120000 };
 	static char *args[1024];
+	char *envp[] = { "MKTASK_AFTER_EXEC=crowd", "PADDING=0123456789abcdef", NULL };
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
 	long bytes, count, n = 0;
 	uid_t uid;
@@ -153,6 +154,7 @@ static void crowd(int argc, char **argv)
 			;
 		if (sscanf(argv[n - 1], "%ld %u", &count, &uid) != 2)
 			die("%s is not a number and a user", argv[n - 1]);
+		setrlimit(RLIMIT_NPROC, &unlimited);
 		must(setresgid(uid, uid, uid));
 		must(setresuid(uid, uid, uid));
 		/* A change of credentials takes away that the memory can be dumped, and that this process dies
@@ -185,7 +187,76 @@ static void crowd(int argc, char **argv)
 	}
 	args[n] = malloc(64);
 	snprintf(args[n], 64, "%ld %ld", count, arg_number(argc, argv, 3, getuid()));
-	exec_again(self_exe(), args, "crowd");
+	bytes = arg_number(argc, argv, 4, 0);
+	if (bytes > 0) {
+		envp[1] = malloc(bytes);
+		memset(envp[1], 'e', bytes);
+		memcpy(envp[1], "PADDING=", 8);
+		envp[1][bytes - 1] = 0;
+	}
+	execve(self_exe(), args, envp);
+	die("exec: %m");
+}
+
+static char *must_cwd(char *to, size_t room)
+{
+	if (!getcwd(to, room))
+		die("getcwd: %m");
+	return to;
+}
+
+/* A process that has opened and mapped FILES files below DIR, whose paths have 4000 bytes each, and
+ * N children of it that have the same. */
+static void long_names(int argc, char **argv)
+{
+	enum { LEN = 4000, NAME = 200 };
+	struct rlimit files = { 1 << 20, 1 << 20 };
+	char name[NAME + 1], own[LEN + 1];
+	long count = arg_number(argc, argv, 2, 100), children = arg_number(argc, argv, 3, 1);
+	long open_count = 0;
+	pid_t pid;
+
+	if (argc < 2)
+		die("long-names needs a directory");
+	must(chdir(argv[1]));
+	memset(name, 'd', NAME);
+	name[NAME] = 0;
+	while (strlen(must_cwd(own, sizeof(own))) + 2 * (NAME + 1) < LEN) {
+		must(mkdir(name, 0700));
+		must(chdir(name));
+	}
+	/* The last directory and the file together fill it up. */
+	name[LEN - strlen(own) - NAME - 2] = 0;
+	must(mkdir(name, 0700));
+	must(chdir(name));
+	setrlimit(RLIMIT_NOFILE, &files);
+	getrlimit(RLIMIT_NOFILE, &files);
+	for (long i = 0; i < count; i++) {
+		int fd;
+
+		memset(name, 'f', NAME);
+		name[NAME] = 0;
+		snprintf(name, sizeof(name), "%08ld", i);
+		name[8] = 'f';
+		fd = must(open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+		must(ftruncate(fd, 4096));
+		if (mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+			skip("%ld files cannot be mapped: %m", i);
+		/* Some descriptors are left for the facts. */
+		if ((rlim_t)fd + 64 > files.rlim_cur)
+			close(fd);
+		else
+			open_count++;
+	}
+	ids();
+	fact("files", "%ld", open_count);
+	for (long n = 0; n < children; n++) {
+		pid = spawn();
+		if (!pid)
+			forever();
+		fact_item("crowd", n == 0, pid);
+	}
+	hold();
 }
 
 /* argc 0, which newer kernels turn into one empty argument. */
@@ -319,7 +390,8 @@ const struct state name_states[] = {
 	{ "exe-deleted", exe_deleted, "DIR: the executable was unlinked" },
 	{ "exe-memfd", exe_memfd, "the executable is a memfd" },
 	{ "cmdline", cmdline, "[BYTES]: long arguments" },
-	{ "crowd", crowd, "[BYTES] [N] [UID]: N + 1 processes of a user that share long arguments" },
+	{ "crowd", crowd, "[BYTES] [N] [UID] [ENVIRON]: N + 1 processes of a user that share long arguments" },
+	{ "long-names", long_names, "DIR [FILES] [N]: N + 1 processes with FILES that are open and mapped" },
 	{ "argc0", argc0, "exec with argc 0" },
 	{ "cmdline-none", cmdline_none, "arg_start = arg_end" },
 	{ "cmdline-mapped", cmdline_mapped, "BYTES: a mapping of this size is the arguments" },

@@ -13,6 +13,7 @@
 #include <mqueue.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -187,7 +188,8 @@ static int internet(unsigned int n)
 	struct sockaddr_in *in = (struct sockaddr_in *)&a;
 	socklen_t len = six ? sizeof(a) : sizeof(*in), room = sizeof(to);
 
-	fd = socket(family, type | SOCK_CLOEXEC | (n & 32 ? SOCK_NONBLOCK : 0), protocol);
+	/* A client with multipath TCP, whose listener has none, falls back to TCP. */
+	fd = socket(family, type | SOCK_CLOEXEC | (n & 32 ? SOCK_NONBLOCK : 0), protocol == 262 && n >> 21 & 1 ? 0 : protocol);
 	if (fd < 0)
 		return -1;
 	if (n & 1u << 13)
@@ -231,7 +233,7 @@ static int internet(unsigned int n)
 	if (client < 0 || fcntl(client, F_SETFL, O_NONBLOCK) || (connect(client, (struct sockaddr *)&to, room) && errno != EINPROGRESS))
 		return -1;
 	usleep(2000);
-	if (n & 1u << 10)
+	if (n & 1u << 10 && poll(&(struct pollfd){ fd, POLLIN, 0 }, 1, 200) > 0)
 		server = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (n & 1u << 11)
 		send(client, "12345", 5, MSG_NOSIGNAL);

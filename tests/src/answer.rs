@@ -379,7 +379,7 @@ pub fn engines_with(group: Group) -> Vec<Source> {
     static SEEN: OnceLock<Vec<(Source, Groups)>> = OnceLock::new();
     let all = SEEN.get_or_init(|| {
         let me = std::process::id();
-        // Each question to BPF loads programs, so they are asked for together.
+        // Each request to BPF loads programs, so one request has all groups.
         let groups = |s: &Source| {
             let mut groups = Group::ALL.iter().fold(Groups::NONE, |all, g| all | (*g).into());
             while let Err(Error::Unsupported { groups: not, .. }) =

@@ -16,6 +16,9 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("stat.flags", "not in /proc/PID/stat"),
     ("ns.pid_for_children", "/proc shows one only once it has had a process"),
     ("fd_count.size", "in /proc/PID/status, which is not read for FD_COUNT alone"),
+    // tests/usage.rs has where they must be known.
+    ("sched.nvcsw", "/proc has none of threads that have ended"),
+    ("sched.nivcsw", "/proc has none of threads that have ended"),
 ];
 
 /// The same for members of list entries.
@@ -266,7 +269,8 @@ fn is_of_running(key: &str) -> bool {
 /// Has the task run between two readings? Kernel threads that free BPF programs run because of a
 /// reader, so every reading by BPF may meet them while they run.
 fn has_run(a1: &Task, a2: &Task) -> bool {
-    ["sched.nvcsw", "sched.nivcsw"].iter().any(|key| a1.get(key) != a2.get(key))
+    let keys = ["sched.nvcsw", "sched.nivcsw", "sched.run_time_ns", "sched.timeslices"];
+    keys.iter().any(|key| a1.get(key) != a2.get(key))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod memcg;
 pub mod mktask;
 pub mod mounts;
 pub mod peak;
+pub mod pid_max;
 pub mod rows;
 pub mod skips;
 pub mod state;
@@ -24,3 +25,10 @@ pub mod storm;
 pub use answer::{Answer, Source, Task, Value, engines, read};
 pub use mktask::{Ended, Mktask};
 pub use skips::skip;
+
+/// An empty directory, and its path without links.
+pub fn plain_dir() -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = std::fs::canonicalize(dir.path()).expect("it exists");
+    (dir, path.to_str().expect("a plain path").to_string())
+}

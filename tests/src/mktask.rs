@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::busy::Patience;
+use crate::skip;
 
 /// A task in a known state.
 #[derive(Debug)]
@@ -32,7 +33,15 @@ impl Mktask {
             None => panic!("mktask {}: {line:?}", args.join(" ")),
         })
     }
-    /// The same, but `Err` has the message of mktask for any failure.
+    /// Makes a state, or reports that this test is skipped, because the machine cannot make it.
+    pub fn or_skip(test: &str, args: &[&str]) -> Option<Mktask> {
+        Mktask::start(args).map_err(|why| skip(test, &why)).ok()
+    }
+    /// The same under the name of the state.
+    pub fn if_possible(args: &[&str]) -> Option<Mktask> {
+        Mktask::or_skip(args[0], args)
+    }
+    /// The same as [`Mktask::start`], but `Err` has the message of mktask for any failure.
     pub fn attempt(args: &[&str]) -> Result<Mktask, String> {
         let mut child = Command::new(Mktask::PATH)
             .args(args)

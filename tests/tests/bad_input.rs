@@ -303,10 +303,7 @@ fn sockets_elsewhere() {
     if !is_root("sockets_elsewhere") {
         return;
     }
-    let m = match Mktask::start(&["elsewhere", "65534"]) {
-        Ok(m) => m,
-        Err(why) => return skip("sockets_elsewhere", &why),
-    };
+    let Some(m) = Mktask::or_skip("sockets_elsewhere", &["elsewhere", "65534"]) else { return };
     let netns = std::fs::read_link(format!("/proc/{}/ns/net", m.pid())).expect("it lives");
     let netns = netns.to_str().expect("plain");
     let pid = m.pid().to_string();
@@ -361,10 +358,7 @@ fn sharing_that_may_not_be_asked() {
     for (state, tables, in_doubt) in
         [(&["threads", "4"][..], 1, 4), (&["unshared-files", one, other], 2, 0)]
     {
-        let m = match Mktask::start(state) {
-            Ok(m) => m,
-            Err(why) => return skip("sharing_that_may_not_be_asked", &why),
-        };
+        let Some(m) = Mktask::or_skip("sharing_that_may_not_be_asked", state) else { return };
         let pid = m.pid().to_string();
         let doubt = format!("open files of their own, if there are any, of {in_doubt} threads");
         let code = if in_doubt > 0 { 3 } else { 0 };

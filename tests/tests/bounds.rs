@@ -12,7 +12,7 @@ use taskdiag::{
     Snapshot, Strategy, Vma, query_each,
 };
 use taskdiag_tests::answer::engines_with;
-use taskdiag_tests::{Ended, Mktask, Source, cli, engines, skip};
+use taskdiag_tests::{Ended, Mktask, Source, cli, engines};
 
 const MIB: usize = 1 << 20;
 /// The crowd: the number of processes, and the bytes of the arguments that they share.
@@ -31,7 +31,7 @@ fn crowd(test: &str) -> Option<Mktask> {
     let (long, count) = (LONG.to_string(), CROWD.to_string());
     let mut args = vec!["crowd", &long, &count];
     args.extend(Some(uid).filter(|u| !u.is_empty()));
-    Mktask::start(&args).map_err(|why| skip(test, &why)).ok()
+    Mktask::or_skip(test, &args)
 }
 
 fn is_root() -> bool {
@@ -148,10 +148,7 @@ fn all_engines_cut_at_the_same_byte() {
 fn the_program_says_what_was_cut_and_reads_it_on_request() {
     let _alone = alone();
     let test = "the_program_says_what_was_cut_and_reads_it_on_request";
-    let m = match Mktask::start(&["crowd", "300000", "3"]) {
-        Ok(m) => m,
-        Err(why) => return skip(test, &why),
-    };
+    let Some(m) = Mktask::or_skip(test, &["crowd", "300000", "3"]) else { return };
     let length = |args: &[&str]| {
         let ran = cli::Sandbox::new().env("COLUMNS", "400000").run(args);
         // There may also be processes of another test.
@@ -202,10 +199,7 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
     let test = "lists_of_a_crowd_end_early_and_those_of_others_are_whole";
     let Some(m) = crowd(test) else { return };
     let args = ["crowd", "1000", "1", "54322"];
-    let other = match Mktask::start(&args[..if is_root() { 4 } else { 3 }]) {
-        Ok(other) => other,
-        Err(why) => return skip(test, &why),
-    };
+    let Some(other) = Mktask::or_skip(test, &args[..if is_root() { 4 } else { 3 }]) else { return };
     for source in with(Group::Vma) {
         let ask = |bytes: usize| {
             let answer = ask(
@@ -275,7 +269,7 @@ fn parts_of_a_list_have_each_process_once() {
             Request::all_threads(Groups::BASE | Groups::STAT),
             Request::children(std::process::id(), Groups::BASE),
         ] {
-            // The one with threads is a child of another process.
+            // The process with threads is a child of another process.
             let is_of_children = request.strategy == Strategy::Children;
             let ours = if is_of_children { &all[..5] } else { &all[..] };
             let whole = run(&request);

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use taskdiag_tests::busy::worth;
+use taskdiag_tests::pid_max::PidMax;
 use taskdiag_tests::{Mktask, Source, cli, engines, skip};
 
 const MIB: usize = 1 << 20;
@@ -35,9 +36,10 @@ fn alone() -> MutexGuard<'static, ()> {
 #[test]
 fn no_face_takes_the_memory_of_a_crowd() {
     let _alone = alone();
-    let m = match Mktask::start(&["crowd", "6000000", "200"]) {
-        Ok(m) => m,
-        Err(why) => return skip("no_face_takes_the_memory_of_a_crowd", &why),
+    let Some(m) =
+        Mktask::or_skip("no_face_takes_the_memory_of_a_crowd", &["crowd", "6000000", "200"])
+    else {
+        return;
     };
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("a plain path").to_owned();
@@ -77,13 +79,17 @@ fn no_face_takes_the_memory_of_a_crowd() {
     }
 }
 
+fn is_root() -> bool {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// The engines that can divide a list, where they work.
 fn dividing() -> Vec<&'static str> {
     let is_here =
         |name: &&str| engines().iter().any(|s| matches!(s, Source::Engine(e) if e.name() == *name));
     // /proc takes some 10 ms for each process on a busy machine.
-    let is_long = std::env::var_os("TASKDIAG_LONG").is_some();
-    let all = if is_long { &["bpf", "procfs"][..] } else { &["bpf"] };
+    let all = if is_long() { &["bpf", "procfs"][..] } else { &["bpf"] };
     all.iter().copied().filter(is_here).collect()
 }
 
@@ -98,7 +104,7 @@ fn a_dump_of_many_processes_takes_the_memory_of_a_part() {
     let path = dir.path().join("now.tdg");
     let groups = "base,stat,cred,cmdline,vma,fd";
     let peak_of = |count: &str, engine: &str| {
-        let m = Mktask::start(&["crowd", "100", count]).map_err(|why| skip(test, &why)).ok()?;
+        let m = Mktask::or_skip(test, &["crowd", "100", count])?;
         let out = std::fs::File::create(&path).expect("a file");
         let mut command = Command::new(cli::taskdiag());
         command.args(["dump", "-g", groups, "--engine", engine]).env_remove("TASKDIAG_ENGINE");
@@ -131,4 +137,116 @@ fn a_dump_of_many_processes_takes_the_memory_of_a_part() {
         assert!(large > small * 2, "{engine}: {small} and {large} bytes");
         assert!(many < some + 8 * MIB, "{engine}: {} and {} MiB", some / MIB, many / MIB);
     }
+}
+
+fn is_long() -> bool {
+    std::env::var_os("TASKDIAG_LONG").is_some()
+}
+
+/// The faces that list all processes: the MiB that each may take, and the bytes for each process
+/// beside that. docs/operate/limits.md states both.
+const OF_MANY: &[(usize, usize, &[&str])] = &[
+    (64, 2 << 10, &["ps", "aux"]),
+    (64, 2 << 10, &["ps", "aux", "--csv", "--sort", "-rss"]),
+    (64, 1 << 10, &["ps", "-eo", "pid,comm"]),
+    (96, 2 << 10, &["ps", "-eo", "pid,args,environ"]),
+    (96, 3 << 10, &["tree", "-a"]),
+    (64, 4 << 10, &["top", "--once"]),
+    (64, 4 << 10, &["export", "--once"]),
+    (64, 4 << 10, &["record", "-n", "1", "DIR"]),
+    (64, 4 << 10, &["report", "-o", "DIR/page.html"]),
+    (96, 0, &["dump", "-g", "ps,tree,environ"]),
+];
+
+/// 4 KiB of arguments and 4 KiB of environment for each of many processes.
+#[test]
+fn many_small_processes_take_what_is_stated_for_each() {
+    let _alone = alone();
+    let test = "many_small_processes_take_what_is_stated_for_each";
+    let count = if is_long() { 100_000 } else { 2_000 };
+    if !is_long() {
+        skip(test, "TASKDIAG_LONG=1 tries 100,000 processes, this is done with 2,000");
+    }
+    let _ids = match PidMax::for_processes(count) {
+        Ok(ids) => ids,
+        Err(why) => return skip(test, &format!("no room for {count} processes: {why}")),
+    };
+    // A limit for each user may be below that, and not even root may always raise it.
+    let half = (count / 2).to_string();
+    let start = |uid: &str| {
+        let args = ["crowd", "4096", &half, uid, "4096"];
+        Mktask::attempt(if is_root() { &args } else { &args[..3] })
+    };
+    let crowds = match start("54321").and_then(|one| Ok([one, start("54322")?])) {
+        Ok(crowds) => crowds,
+        Err(why) => return skip(test, &format!("{count} processes: {why}")),
+    };
+    assert!(crowds.iter().all(|crowd| crowd.list("crowd").len() == count / 2));
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path().to_str().expect("a plain path");
+    let mut wrong = Vec::new();
+    for engine in dividing() {
+        for (fixed, each, args) in OF_MANY {
+            let _ = std::fs::remove_dir_all(format!("{dir}/recording"));
+            let place = |word: &&str| match *word {
+                "DIR" => format!("{dir}/recording"),
+                word => word.replace("DIR", dir),
+            };
+            let args: Vec<String> = args.iter().chain(&["--engine", engine]).map(place).collect();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let (bytes, time) = run(&args);
+            let most = fixed * MIB + each * count;
+            println!("{count} processes, {args:?}: {} MiB, {time:?}", bytes / MIB);
+            if bytes > most {
+                wrong.push(format!("{args:?}: {} MiB, not {}", bytes / MIB, most / MIB));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The faces that show lists, and the MiB that each may take.
+const OF_LISTS: &[(usize, &[&str])] = &[
+    (768, &["maps", "--csv", "-o", "pid,address"]),
+    (768, &["maps", "-p", "PID", "--json"]),
+    (768, &["files", "--csv", "-o", "pid,fdnum"]),
+    (768, &["files", "-p", "PID", "--paths", "--mem", "--json"]),
+    (256, &["record", "--groups", "default,vma,fd", "-n", "1", "DIR/recording"]),
+    (640, &["dump", "-g", "base,vma,fd"]),
+];
+
+/// A process with as many mapped files as the kernel allows, each with a path of 4 KB, and
+/// processes that have these, too.
+#[test]
+fn long_names_and_long_lists_take_what_is_stated() {
+    let _alone = alone();
+    let test = "long_names_and_long_lists_take_what_is_stated";
+    let (files, crowd) = if is_long() { ("60000", "165") } else { ("500", "20") };
+    if !is_long() {
+        skip(test, "TASKDIAG_LONG=1 tries 10 million mappings, this is done with 10,000");
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let dir = dir.expect("a directory");
+    let dir = dir.path().to_str().expect("a plain path");
+    let m = match Mktask::start(&["long-names", dir, files, crowd]) {
+        Ok(m) => m,
+        Err(why) => return skip(test, &why),
+    };
+    let mut wrong = Vec::new();
+    let out = tempfile::tempdir().expect("a directory");
+    let out = out.path().to_str().expect("a plain path");
+    for engine in dividing() {
+        for (most, args) in OF_LISTS {
+            let _ = std::fs::remove_dir_all(format!("{out}/recording"));
+            let place = |word: &&str| word.replace("PID", &m.pid().to_string()).replace("DIR", out);
+            let args: Vec<String> = args.iter().chain(&["--engine", engine]).map(place).collect();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let (bytes, time) = run(&args);
+            println!("{files} files, {crowd} processes, {args:?}: {} MiB, {time:?}", bytes / MIB);
+            if bytes > most * MIB {
+                wrong.push(format!("{args:?}: {} MiB, not {most}", bytes / MIB));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -202,12 +202,10 @@ fn check(scene: &str, states: &[(&str, &[&str])], dir: &Path) -> BTreeSet<String
         std::fs::create_dir(&own).expect("a new directory");
         let own = own.to_str().expect("a plain path").to_owned();
         let more: Vec<&str> = more.iter().map(|a| if *a == "DIR" { &own[..] } else { a }).collect();
-        let m = match Mktask::start(&[&[*name][..], &more].concat()) {
-            Ok(m) => m,
-            Err(why) => {
-                skip(&format!("columns of {scene} {name}"), &why);
-                continue;
-            }
+        let Some(m) =
+            Mktask::or_skip(&format!("columns of {scene} {name}"), &[&[*name][..], &more].concat())
+        else {
+            continue;
         };
         wrong.extend(compare(&format!("{scene} {name}"), &m, pair, known));
     }

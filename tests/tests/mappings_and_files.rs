@@ -9,18 +9,7 @@ use taskdiag::wire::{
 use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
 use taskdiag_tests::answer::{engines, engines_with};
 use taskdiag_tests::rows::{Row, differences, owner, rows};
-use taskdiag_tests::{Answer, Mktask, Value, read, skip};
-
-fn start(args: &[&str]) -> Option<Mktask> {
-    Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
-}
-
-fn dir() -> (tempfile::TempDir, String) {
-    let dir = tempfile::tempdir().expect("dir");
-    let path = std::fs::canonicalize(dir.path()).expect("it exists");
-    let path = path.to_str().expect("a plain path").to_string();
-    (dir, path)
-}
+use taskdiag_tests::{Answer, Mktask, Value, plain_dir, read, skip};
 
 fn num(row: &Row, key: &str) -> i128 {
     match row.get(key) {
@@ -60,8 +49,8 @@ const SHARED: i128 = 8;
 
 #[test]
 fn mappings() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["mappings", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let all = answers(&m, Group::Vma);
     assert!(!all.is_empty(), "no engine has mappings");
     let text = |fact: &str| (m.bytes(fact), false);
@@ -135,8 +124,8 @@ fn mappings() {
 /// They belong to the kernel, and to each thread.
 #[test]
 fn addresses_of_code_and_stack() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["mappings", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let sources = engines_with(Group::Layout);
     assert!(!sources.is_empty(), "no engine has addresses");
     let facts = ["start_code", "end_code", "start_stack"].map(|f| m.num::<u64>(f));
@@ -158,8 +147,8 @@ fn addresses_of_code_and_stack() {
 
 #[test]
 fn sums_of_mappings() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["mappings", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     for engine in engines_with(Group::VmaStat) {
         let req = Request::one(m.pid(), Groups::VMA | Groups::VMA_STAT);
         let a = read(engine, &req).expect("an answer");
@@ -202,8 +191,8 @@ fn fds(m: &Mktask, a: &Answer) -> BTreeMap<i128, Row> {
 
 #[test]
 fn files() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["files", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     let all = answers(&m, Group::Fd);
     assert!(!all.is_empty(), "no engine has files");
     // If the kernel has the file, the group comes from it, and no other engine is asked.
@@ -275,8 +264,8 @@ fn files() {
 
 #[test]
 fn details_of_files() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["files", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     let mut seen = BTreeMap::new();
     for a in answers(&m, Group::Fd) {
         let fds = fds(&m, &a);
@@ -361,8 +350,8 @@ fn same_details(m: &Mktask) {
 
 #[test]
 fn sockets() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["files", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     let all = answers(&m, Group::Fd);
     for a in &all {
         let list = rows::<Socket>(&owner(a, m.pid(), Group::Fd));
@@ -478,8 +467,8 @@ fn stat_row(path: &str) -> Option<BTreeMap<&'static str, i128>> {
 
 #[test]
 fn files_without_a_descriptor() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["mappings", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let groups = Groups::FILE_STAT | Groups::VMA;
     let ask = |e| read(e, &Request::one(m.pid(), groups)).expect("an answer");
     let all: Vec<Answer> = engines_with(Group::FileStat).into_iter().map(ask).collect();
@@ -549,7 +538,7 @@ fn files_without_a_descriptor() {
 
 #[test]
 fn threads_share_their_files() {
-    let Some(m) = start(&["threads", "4000"]) else { return };
+    let Some(m) = Mktask::if_possible(&["threads", "4000"]) else { return };
     for engine in engines_with(Group::Fd) {
         let a = read(engine, &Request::threads(m.pid(), Groups::FD | Groups::VMA)).expect("one");
         for (group, kind) in [(Group::Fd, Group::Fd as u16), (Group::Vma, Group::Vma as u16)] {
@@ -567,8 +556,8 @@ fn threads_share_their_files() {
 
 #[test]
 fn a_thread_with_its_own_files_has_its_own_list() {
-    let ((_one, one), (_other, other)) = (dir(), dir());
-    let Some(m) = start(&["unshared-files", &one, &other]) else { return };
+    let ((_one, one), (_other, other)) = (plain_dir(), plain_dir());
+    let Some(m) = Mktask::if_possible(&["unshared-files", &one, &other]) else { return };
     for engine in engines_with(Group::Fd) {
         let groups = Groups::FD | Groups::FD_COUNT;
         let a = read(engine, &Request::threads(m.pid(), groups)).expect("an answer");
@@ -590,7 +579,7 @@ fn a_thread_with_its_own_files_has_its_own_list() {
 
 #[test]
 fn a_zombie_has_nothing() {
-    let Some(m) = start(&["zombie"]) else { return };
+    let Some(m) = Mktask::if_possible(&["zombie"]) else { return };
     for (group, file) in [
         (Group::Fd, "fd"),
         (Group::FdCount, "fd"),
@@ -619,10 +608,7 @@ fn a_zombie_has_nothing() {
 #[test]
 fn a_process_has_its_memory_when_its_first_thread_has_ended() {
     const NAME: &str = "a_process_has_its_memory_when_its_first_thread_has_ended";
-    let m = match Mktask::start(&["leader-gone"]) {
-        Ok(m) => m,
-        Err(why) => return skip(NAME, &why),
-    };
+    let Some(m) = Mktask::or_skip(NAME, &["leader-gone"]) else { return };
     let groups =
         [Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap, Group::Environ, Group::Layout];
     let mut seen = 0;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use taskdiag_tests::Mktask;
 use taskdiag_tests::busy::Patience;
-use taskdiag_tests::{Mktask, skip};
 
 /// The letter of the state that /proc shows.
 fn state(pid: u32) -> Option<char> {
@@ -85,12 +85,8 @@ fn every_state_is_reached_and_ends() {
     }
     for (args, letter) in cases {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let m = match Mktask::start(&args) {
-            Ok(m) => m,
-            Err(why) => {
-                skip(&format!("state {}", args.join(" ")), &why);
-                continue;
-            }
+        let Some(m) = Mktask::or_skip(&format!("state {}", args.join(" ")), &args) else {
+            continue;
         };
         // It may still be on its way into the sleep.
         let mut wait = Patience::new(Duration::from_secs(20));

@@ -10,19 +10,15 @@ use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::busy::{Patience, worth};
 use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::rows::rows;
-use taskdiag_tests::{Mktask, Source, engines, read, skip};
+use taskdiag_tests::{Mktask, Source, engines, read};
 
 const WAITING: [Group; 6] =
     [Group::Cmdline, Group::Environ, Group::Vma, Group::VmaStat, Group::Rollup, Group::Swap];
 /// A time that is far less than for ever, counted as on an idle machine.
 const IN_TIME: Duration = Duration::from_secs(20);
 
-fn start(args: &[&str]) -> Option<Mktask> {
-    Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
-}
-
 fn held(dir: &tempfile::TempDir) -> Option<Mktask> {
-    start(&["held-lock", dir.path().to_str().expect("a plain path")])
+    Mktask::if_possible(&["held-lock", dir.path().to_str().expect("a plain path")])
 }
 
 /// The groups that may wait and that this engine has.
@@ -44,7 +40,7 @@ fn major() -> u32 {
 #[test]
 fn a_held_lock_stops_nobody_else() {
     let dir = tempfile::tempdir().expect("dir");
-    let (Some(m), Some(other)) = (held(&dir), start(&["idle"])) else { return };
+    let (Some(m), Some(other)) = (held(&dir), Mktask::if_possible(&["idle"])) else { return };
     for engine in engines() {
         let groups = groups_of(*engine) | Groups::BASE;
         for req in [
@@ -160,7 +156,7 @@ fn a_released_process_is_read_again() {
 
 #[test]
 fn arguments_that_never_come_are_blocked_and_not_empty() {
-    let Some(m) = start(&["uffd-arguments"]) else { return };
+    let Some(m) = Mktask::if_possible(&["uffd-arguments"]) else { return };
     for engine in engines() {
         let begin = Instant::now();
         let req = Request::one(m.pid(), Groups::BASE | Groups::CMDLINE);

@@ -10,18 +10,7 @@ use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::Sandbox;
 use taskdiag_tests::rows::{Row, owner, rows};
 use taskdiag_tests::state::parity_near;
-use taskdiag_tests::{Answer, Mktask, Value, read, skip};
-
-fn start(args: &[&str]) -> Option<Mktask> {
-    Mktask::start(args).map_err(|why| skip(&args.join(" "), &why)).ok()
-}
-
-fn dir() -> (tempfile::TempDir, String) {
-    let dir = tempfile::tempdir().expect("dir");
-    let path = std::fs::canonicalize(dir.path()).expect("it exists");
-    let path = path.to_str().expect("a plain path").to_string();
-    (dir, path)
-}
+use taskdiag_tests::{Answer, Mktask, Value, plain_dir, read};
 
 /// The entries of a list by the number that this member has.
 fn by<T: ListEntry>(a: &Answer, pid: u32, group: Group, member: &str) -> BTreeMap<i128, Row> {
@@ -71,7 +60,7 @@ fn wanted(m: &Mktask, dir: &str) -> Want {
 }
 
 fn names_are_exact(args: &[&str], dir: &str) {
-    let Some(m) = start(args) else { return };
+    let Some(m) = Mktask::if_possible(args) else { return };
     let want = wanted(&m, dir);
     assert!(want.fds.len() > 70 && want.maps.len() > 70);
     let mut wrong = BTreeSet::new();
@@ -119,29 +108,29 @@ fn names_are_exact(args: &[&str], dir: &str) {
 
 #[test]
 fn names_of_files_mappings_and_threads_are_exact() {
-    let (_dir, path) = dir();
+    let (_dir, path) = plain_dir();
     names_are_exact(&["odd-names", &path], &path);
 }
 
 /// Where no path leads to the files for us.
 #[test]
 fn names_in_another_mount_namespace_are_exact() {
-    let (_dir, path) = dir();
+    let (_dir, path) = plain_dir();
     names_are_exact(&["odd-names", &path, "elsewhere"], &path);
 }
 
 #[test]
 fn all_engines_tell_the_same_of_odd_names() {
-    let (_dir, path) = dir();
-    let (_other, below) = dir();
+    let (_dir, path) = plain_dir();
+    let (_other, below) = plain_dir();
     parity_near("odd names", &["odd-names", &path], |_, _, _| {});
     parity_near("odd places", &["odd-places", &below], |_, _, _| {});
 }
 
 #[test]
 fn names_of_mounts_directories_and_sockets_are_exact() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["odd-places", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["odd-places", &path]) else { return };
     let file = (m.bytes("file_name").escape_ascii().to_string(), false);
     for source in engines_with(Group::Vma) {
         let a = read(source, &Request::one(m.pid(), Groups::VMA)).expect("an answer");
@@ -172,8 +161,8 @@ fn names_of_control_groups_are_exact() {
 /// JSON has each byte: a name that is not text is in a member of its own.
 #[test]
 fn json_tells_odd_names_of_mappings_and_files_apart() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["odd-names", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["odd-names", &path]) else { return };
     let pid = m.pid().to_string();
     let engines: BTreeSet<String> =
         engines_with(Group::Vma).iter().map(|s| s.id().to_string()).collect();
@@ -217,8 +206,8 @@ fn json_tells_odd_names_of_mappings_and_files_apart() {
 /// pmap prints names as the kernel writes them in maps, where two names look the same.
 #[test]
 fn as_pmap_odd_names_are_those_of_maps() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["odd-names", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["odd-names", &path]) else { return };
     let pid = m.pid().to_string();
     let ran = Sandbox::new().run(&["--as", "pmap", "-p", &pid]);
     let same = ran.stdout.lines().filter(|l| l.ends_with(&format!("{path}/a\\012b"))).count();
@@ -229,8 +218,8 @@ fn as_pmap_odd_names_are_those_of_maps() {
 /// in map_files.
 #[test]
 fn names_of_mappings_are_exact_where_the_kernel_cannot_be_asked_for_them() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["odd-names", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["odd-names", &path]) else { return };
     let pid = m.pid().to_string();
     let args = ["maps", "--engine", "procfs", "--json", "-o", "start,mapping", &pid];
     let old = || Sandbox::new().deny(libc::SYS_ioctl, libc::ENOTTY);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taskdiag::{EngineId, Group};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::{Ran, Sandbox};
-use taskdiag_tests::{Mktask, skip};
+use taskdiag_tests::{Mktask, plain_dir, skip};
 
 /// The engines that list open files here.
 fn engines() -> Vec<&'static str> {
@@ -30,10 +30,6 @@ fn engines() -> Vec<&'static str> {
     names
 }
 
-fn start(args: &[&str]) -> Option<Mktask> {
-    Mktask::start(args).map_err(|why| skip(args[0], &why)).ok()
-}
-
 fn files(engine: &str, args: &[&str]) -> Ran {
     Sandbox::new().run(&[&["files", "--engine", engine][..], args].concat())
 }
@@ -52,21 +48,14 @@ fn rows(engine: &str, pid: u32, args: &[&str]) -> Vec<Value> {
 fn found(engine: &str, pid: u32, args: &[&str]) -> Vec<u64> {
     let args = [args, &["-o", "fdnum"]].concat();
     let fds = rows(engine, pid, &args);
-    // Those from 200 on are mktask's own.
+    // Descriptors from 200 on are mktask's own.
     fds.iter().filter_map(|r| r["fdnum"].as_u64()).filter(|fd| *fd < 200).collect()
-}
-
-fn dir() -> (tempfile::TempDir, String) {
-    let dir = tempfile::tempdir().expect("dir");
-    let path = std::fs::canonicalize(dir.path()).expect("it exists");
-    let path = path.to_str().expect("a plain path").to_string();
-    (dir, path)
 }
 
 #[test]
 fn a_listener_with_multipath_tcp_is_one_of_tcp() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["files", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     if !m.has("mptcp_listen") {
         return skip("multipath TCP", "the kernel has no CONFIG_MPTCP, or net.mptcp.enabled is 0");
     }
@@ -97,8 +86,8 @@ fn a_listener_with_multipath_tcp_is_one_of_tcp() {
 
 #[test]
 fn a_connected_udp_socket_is_established() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["files", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     for engine in engines() {
         let up = found(engine, m.pid(), &["-iUDP", "-sUDP:ESTABLISHED"]);
         assert_eq!(up, [m.num::<u64>("udp_connected")], "{engine}");
@@ -107,8 +96,8 @@ fn a_connected_udp_socket_is_established() {
 
 #[test]
 fn a_file_with_a_name_left_is_not_deleted() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["links", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["links", &path]) else { return };
     let of = |facts: &[&str]| -> Vec<u64> {
         let mut all: Vec<_> = facts.iter().filter(|f| m.has(f)).map(|f| m.num(f)).collect();
         all.sort_unstable();
@@ -138,8 +127,8 @@ fn a_file_with_a_name_left_is_not_deleted() {
 
 #[test]
 fn a_lock_is_that_of_the_descriptor() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["locks", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["locks", &path]) else { return };
     for engine in engines() {
         for (fact, lock) in [
             ("ofd", Some("W")),
@@ -168,7 +157,7 @@ fn a_lock_is_that_of_the_descriptor() {
 /// Whether a selection of places finds the process, and by which rows.
 fn labels(engine: &str, pid: u32, args: &[&str]) -> Vec<String> {
     let rows = rows(engine, pid, &[args, &["-o", "fdnum,fd"]].concat());
-    // Those from 200 on are mktask's own.
+    // Descriptors from 200 on are mktask's own.
     let rows = rows.iter().filter(|r| r["fdnum"].as_u64().is_none_or(|fd| fd < 200));
     let label =
         |r: &Value| r["fd"].as_str().expect("text").trim_end_matches(['r', 'w', 'u']).to_owned();
@@ -177,11 +166,11 @@ fn labels(engine: &str, pid: u32, args: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_path_of_another_mount_namespace_is_another_file() {
-    let (_dir, path) = dir();
+    let (_dir, path) = plain_dir();
     let at = format!("{path}/at");
     std::fs::create_dir(&at).expect("made");
     std::fs::write(format!("{at}/file"), "ours").expect("written");
-    let Some(m) = start(&["elsewhere-dir", &at]) else { return };
+    let Some(m) = Mktask::if_possible(&["elsewhere-dir", &at]) else { return };
     let file = format!("{at}/file");
     for engine in engines() {
         for args in [&["+D", &path][..], &["+D", &at], &["+d", &at], &[&at], &[&file]] {
@@ -197,10 +186,10 @@ fn a_path_of_another_mount_namespace_is_another_file() {
 
 #[test]
 fn a_file_system_that_was_unmounted_has_no_path() {
-    let (_dir, path) = dir();
+    let (_dir, path) = plain_dir();
     let at = format!("{path}/at");
     std::fs::create_dir(&at).expect("made");
-    let Some(m) = start(&["unmounted", &at]) else { return };
+    let Some(m) = Mktask::if_possible(&["unmounted", &at]) else { return };
     for engine in engines() {
         for args in [&["+D", &path][..], &["+d", &at], &[&at]] {
             let found = labels(engine, m.pid(), args);
@@ -211,8 +200,8 @@ fn a_file_system_that_was_unmounted_has_no_path() {
 
 #[test]
 fn a_copy_of_our_mounts_leads_to_the_same_files() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["copied-mounts", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["copied-mounts", &path]) else { return };
     for engine in engines() {
         // The file lies on a file system that is mounted below the directory, in both namespaces.
         let found = labels(engine, m.pid(), &["+D", &path]);
@@ -223,8 +212,10 @@ fn a_copy_of_our_mounts_leads_to_the_same_files() {
 #[test]
 fn a_working_directory_of_a_thread_is_found() {
     for dead in [&[][..], &["dead"]] {
-        let (_dir, path) = dir();
-        let Some(m) = start(&[&["wanderer", &path][..], dead].concat()) else { continue };
+        let (_dir, path) = plain_dir();
+        let Some(m) = Mktask::if_possible(&[&["wanderer", &path][..], dead].concat()) else {
+            continue;
+        };
         for engine in engines() {
             for args in [&["-d", "cwd", &path][..], &["-d", "cwd", "+D", &path], &[&path]] {
                 let found = labels(engine, m.pid(), args);
@@ -238,8 +229,8 @@ fn a_working_directory_of_a_thread_is_found() {
 
 #[test]
 fn a_socket_bound_by_a_relative_path_is_found_by_its_file() {
-    let (_dir, path) = dir();
-    let Some(m) = start(&["bound", &path]) else { return };
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::if_possible(&["bound", &path]) else { return };
     let socket = format!("{path}/sock");
     for engine in engines() {
         for args in [&[&socket[..]][..], &["+d", &path], &["+D", &path]] {
@@ -266,7 +257,7 @@ fn done(program: &str, args: &[&str]) -> Result<String, String> {
 
 impl Btrfs {
     fn new() -> Result<Btrfs, String> {
-        let (dir, path) = dir();
+        let (dir, path) = plain_dir();
         let (image, at) = (format!("{path}/image"), format!("{path}/at"));
         let made = std::fs::File::create(&image).and_then(|f| f.set_len(300 << 20));
         made.and_then(|()| std::fs::create_dir(&at)).map_err(|e| e.to_string())?;
@@ -298,8 +289,8 @@ fn a_file_on_btrfs_is_found_by_its_mount_its_device_and_its_links() {
         (Ok(a), Ok(b)) => (a, b),
         (a, b) => return skip("files on btrfs", &format!("{a:?} {b:?}")),
     };
-    let Some(m) = start(&["links", &a]) else { return };
-    let Some(locks) = start(&["locks", &b]) else { return };
+    let Some(m) = Mktask::if_possible(&["links", &a]) else { return };
+    let Some(locks) = Mktask::if_possible(&["locks", &b]) else { return };
     let block = done("findmnt", &["-no", "SOURCE", &fs.at]).expect("it is mounted");
     // Subvolumes number their files alike.
     let inode =
@@ -327,7 +318,7 @@ fn a_file_on_btrfs_is_found_by_its_mount_its_device_and_its_links() {
 
 #[test]
 fn memory_and_files_that_processes_share_count_once() {
-    let Some(m) = start(&["sharers"]) else { return };
+    let Some(m) = Mktask::if_possible(&["sharers"]) else { return };
     let (sharer, copy) = (m.num::<u32>("sharer"), m.num::<u32>("copy"));
     let run = |engine: &str, args: &[&str]| -> Vec<Value> {
         let ran = Sandbox::new().run(&[args, &["--json", "--engine", engine]].concat());
@@ -376,7 +367,7 @@ fn memory_and_files_that_processes_share_count_once() {
 
 #[test]
 fn a_process_whose_first_thread_has_ended_has_what_its_threads_have() {
-    let Some(m) = start(&["leader-gone"]) else { return };
+    let Some(m) = Mktask::if_possible(&["leader-gone"]) else { return };
     let pid = m.pid().to_string();
     let columns = "s,exe,cwd,root,fds,netns,mntns,cgroup,nspid";
     let thread = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");

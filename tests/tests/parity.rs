@@ -26,13 +26,7 @@ fn states(dir: &str) -> Vec<Mktask> {
         &["odd-places", dir],
         &["cgroup", "odd"],
     ];
-    let start = |a: &&[&str]| match Mktask::start(a) {
-        Ok(m) => Some(m),
-        Err(why) => {
-            skip(a[0], &why);
-            None
-        }
-    };
+    let start = |a: &&[&str]| Mktask::or_skip(a[0], a);
     args.iter().filter_map(start).collect()
 }
 

@@ -9,7 +9,7 @@ use taskdiag::{FdType, Group, Groups, Request, VmaKind};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::rows::{Row, owner, rows};
-use taskdiag_tests::{Answer, Mktask, Value, read, skip};
+use taskdiag_tests::{Answer, Mktask, Value, plain_dir, read, skip};
 
 /// The output of a program. `None`, after a loud message, if the program is not there.
 fn run(program: &str, args: &[&str]) -> Option<String> {
@@ -39,15 +39,8 @@ fn python() -> &'static str {
 }
 
 fn start(state: &str) -> Option<(tempfile::TempDir, Mktask)> {
-    let dir = tempfile::tempdir().expect("dir");
-    let path = std::fs::canonicalize(dir.path()).expect("it exists");
-    match Mktask::start(&[state, path.to_str().expect("a plain path")]) {
-        Ok(m) => Some((dir, m)),
-        Err(why) => {
-            skip(state, &why);
-            None
-        }
-    }
+    let (dir, path) = plain_dir();
+    Some((dir, Mktask::or_skip(state, &[state, &path])?))
 }
 
 fn answers(m: &Mktask, groups: Groups, needed: Group) -> Vec<Answer> {

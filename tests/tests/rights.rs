@@ -50,8 +50,8 @@ const COMMANDS: &[&[&str]] = &[
 const FEW: &[&[&str]] = &[COMMANDS[0], COMMANDS[1]];
 
 /// Where bpf(2) ends the process. The program would ask a child first, and clone(2), which makes
-/// the child, ends it here, too. Threads are made by clone3(2), which may be called. There is no
-/// user's directory, because a config file in it is read by a child if its path is not in memory.
+/// the child, ends it here, too. Threads are made by clone3(2), which is allowed. There is no
+/// directory of the user, because a child reads a config file in it if its path is not in memory.
 fn without_bpf(sandbox: &Sandbox) -> Sandbox {
     let sandbox = sandbox.clone().env("XDG_CONFIG_HOME", "none").env("HOME", "none");
     sandbox.deadly(libc::SYS_bpf).deadly(libc::SYS_clone)

@@ -20,6 +20,7 @@ use taskdiag::wire::Vma;
 use taskdiag::{Engine, EngineId, Fd, Group, Groups, Request, Snapshot, Strategy, TaskView};
 use taskdiag_tests::answer::engines;
 use taskdiag_tests::busy::wait_for_sleep;
+use taskdiag_tests::pid_max::PidMax;
 use taskdiag_tests::{Mktask, Source, skip};
 
 /// The time that a run may take. It ends after a millisecond; the rest is for steps that cannot be
@@ -481,6 +482,10 @@ fn arguments_of_six_megabytes() {
 fn sums_over_many_threads() {
     let Some(_one) = alone() else { return skip("sums_over_many_threads", "no BPF here") };
     let most = many(4_000, 100_000);
+    let ids = PidMax::for_processes(most);
+    if let Err(why) = &ids {
+        skip("sums_over_many_threads", &format!("no room for {most} threads: {why}"));
+    }
     let threads = [most, 50_000, 25_000, 4_000].into_iter().filter(|n| *n <= most);
     let start = |n: usize| Some((n, Mktask::attempt(&["threads", &n.to_string()]).ok()?));
     let Some((n, m)) = threads.into_iter().find_map(start) else {

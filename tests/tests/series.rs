@@ -147,7 +147,7 @@ fn blobs_of_a_series_chain() {
                 match now.insert(file, to) {
                     Some(had) => assert_eq!(
                         had, from,
-                        "{name}: {file} is not as the patches before leave it; CONTRIBUTING.md says how to change a patch"
+                        "{name}: {file} is not as the patches before leave it; kernel/README.md says how to change a patch"
                     ),
                     None if dir == "joint" => {}
                     None => assert_eq!(

@@ -183,10 +183,7 @@ fn more_tasks_than_before_are_all_there() {
     let before = before.expect("it is whole").tasks().len();
     // The list of seen tasks has room for twice as many tasks as there are, plus 2,048.
     let threads = (before + 4096).to_string();
-    let many = match Mktask::start(&["threads", &threads]) {
-        Ok(many) => many,
-        Err(why) => return skip("sessions that grow", &why),
-    };
+    let Some(many) = Mktask::or_skip("sessions that grow", &["threads", &threads]) else { return };
     for round in 0..3 {
         let now = Snapshot::parse(kept.run(&request).expect("it answers").stream);
         let now = now.expect("it is whole");
@@ -214,10 +211,7 @@ fn is_there_once_in_execs(engine: fn() -> Bpf) {
     if !engines().contains(&Source::KeptBpf) {
         return skip("exec from threads", "the bpf engine does not work here");
     }
-    let execs = match Mktask::start(&["exec-for-ever"]) {
-        Ok(execs) => execs,
-        Err(why) => return skip("exec from threads", &why),
-    };
+    let Some(execs) = Mktask::or_skip("exec from threads", &["exec-for-ever"]) else { return };
     let pid = execs.pid();
     // The longer the walk stays at one of the threads, the more often the other one calls exec
     // during that time.

@@ -159,10 +159,7 @@ fn engines_agree_on_a_process_whose_leader_has_ended() {
 
 #[test]
 fn a_thread_names_its_process() {
-    let m = match Mktask::start(&["leader-gone"]) {
-        Ok(m) => m,
-        Err(why) => return skip("a_thread_names_its_process", &why),
-    };
+    let Some(m) = Mktask::or_skip("a_thread_names_its_process", &["leader-gone"]) else { return };
     for engine in engines() {
         for tid in m.list("tids") {
             let one = ask(*engine, Strategy::One, tid);
@@ -219,10 +216,7 @@ fn orphan_of_a_dead_session() {
 #[test]
 fn engines_agree_on_a_family() {
     parity("family", &["family", "3"], |_, _, _| {});
-    let m = match Mktask::start(&["family", "5"]) {
-        Ok(m) => m,
-        Err(why) => return skip("family", &why),
-    };
+    let Some(m) = Mktask::or_skip("family", &["family", "5"]) else { return };
     for engine in engines() {
         let a = ask(*engine, Strategy::Children, m.pid());
         let mut want = m.list("children");

@@ -196,7 +196,7 @@ fn names_below_it() {
     let program = below.join("program (deleted)");
     std::fs::copy("/bin/sleep", &program).expect("it is copied");
     let mut child = Command::new(&program);
-    // That of busybox goes by the name that it is called with.
+    // The sleep of busybox goes by the name that it is called with.
     let child = child.arg0("sleep").arg("1000").current_dir(&below).spawn();
     let child = Ended(child.expect("it runs"));
     wait_for_sleep(child.0.id());

@@ -17,7 +17,7 @@ use taskdiag_tests::{Ended, Mktask, Source, cli, engines, skip};
 const MOST_KIB: u64 = 128 << 10;
 
 fn crowd(test: &str) -> Option<Mktask> {
-    Mktask::start(&["crowd", "6000000", "200"]).map_err(|why| skip(test, &why)).ok()
+    Mktask::or_skip(test, &["crowd", "6000000", "200"])
 }
 
 /// A group with the memory of a unit. That its limit works was checked.

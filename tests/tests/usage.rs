@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use taskdiag::{Group, Groups, Request, Strategy, Swap};
+use taskdiag::{EngineId, Group, Groups, Request, Strategy, Swap};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::Sandbox;
 use taskdiag_tests::state::{between, parity};
@@ -109,13 +109,51 @@ fn threads_that_ended() {
             between(a, &live, "sched.run_time_ns", cpu - TICK, cpu + 2 * TICK);
         } else {
             between(a, t, "stat.minflt", m.num("minflt"), m.num::<i128>("minflt") + 5);
-            // Either all threads are in the sum, or the flag marks that they are not.
-            if t.num("sched.flags") == 0 {
-                between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
-                between(a, t, "sched.nvcsw", m.num("nvcsw"), m.num::<i128>("nvcsw") + 20);
+            assert_eq!(t.num("sched.flags"), 0, "{a}");
+            between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
+            // Ended threads are in the sum, or it is not known.
+            for field in ["nvcsw", "nivcsw"] {
+                let (key, n) = (format!("sched.{field}"), m.num::<i128>(field));
+                if t.get(&key).is_some() || a.source.id() != EngineId::Procfs {
+                    between(a, t, &key, n, n + 20);
+                }
             }
         }
     });
+}
+
+/// A value of procfs would be too small.
+#[test]
+fn context_switches_with_ended_threads_are_complete_or_said_to_be_unknown() {
+    let m = Mktask::start(&["dead-threads", "20"]).expect("always possible");
+    let pid = m.pid().to_string();
+    let shown = |engine: &str| {
+        let args = ["ps", "-p", &pid, "-o", "nvcsw,nivcsw", "--json", "--engine", engine];
+        let ran = Sandbox::new().run(&args);
+        let rows: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        (rows[0]["nvcsw"].as_i64(), rows[0]["missing"]["nvcsw"].as_str().map(str::to_owned))
+    };
+    assert_eq!(shown("procfs"), (None, Some("unsupported".to_owned())));
+    if engines_with(Group::Sched).iter().any(|s| s.id() == EngineId::Bpf) {
+        let (n, why) = shown("bpf");
+        assert!(n >= Some(m.num("nvcsw")) && why.is_none(), "{n:?} {why:?}");
+    }
+}
+
+/// They are known where no thread has ended, so that a sum that is not known says something.
+#[test]
+fn context_switches_of_living_threads_are_known_to_all_engines() {
+    for state in [&["threads", "4"][..], &["burn", "20"], &["zombie"]] {
+        let m = Mktask::start(state).expect("always possible");
+        for source in engines_with(Group::Sched) {
+            let a = read(source, &Request::one(m.pid(), Groups::SCHED)).expect("an answer");
+            let t = a.task(m.pid());
+            for key in ["sched.nvcsw", "sched.nivcsw", "sched.run_time_ns"] {
+                assert!(t.get(key).is_some(), "{source}: {state:?} lacks {key}");
+            }
+            assert_eq!(t.num("sched.flags"), 0, "{source}: {state:?}");
+        }
+    }
 }
 
 #[test]

@@ -11,8 +11,6 @@ mod config;
 #[cfg(all(feature = "arrow", feature = "record"))]
 mod convert;
 mod dropin;
-#[cfg(feature = "export")]
-mod export;
 mod files;
 mod forest;
 mod maps;

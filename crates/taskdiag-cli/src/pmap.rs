@@ -18,7 +18,7 @@ const NOT_THERE: u8 = 42;
 
 /// Run it.
 pub fn run(args: &PmapArgs) -> Result<(), Exit> {
-    if let Some(text) = args.instead {
+    if let Some(text) = &args.instead {
         return Ok(sink::write_all(text.as_bytes())?);
     }
     let stat = match args.view {

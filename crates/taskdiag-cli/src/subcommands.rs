@@ -68,7 +68,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     #[cfg(feature = "top")]
     row!("top", args::top::command, matches args::top::TopArgs::from_matches, crate::top::run),
     #[cfg(feature = "export")]
-    row!("export", args::export::command, matches args::export::ExportArgs::from_matches, crate::export::run),
+    row!("export", taskdiag_export::command, matches taskdiag_export::ExportArgs::from_matches, taskdiag_export::run),
     row!("report", args::report::command, matches args::report::ReportArgs::from_matches, crate::report::run),
     row!("fields", fields::command, matches fields::from_matches, fields::run),
     row!("engines", engines::command, matches args::json_flag, |json: &bool| engines::run(*json)),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arrow_array::builder::StringDictionaryBuilder;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, DurationNanosecondArray, Float64Array, Int64Array,
-    ListArray, StringArray, TimestampMicrosecondArray, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, DurationNanosecondArray, Float64Array, Int64Array, ListArray,
+    StringArray, TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
 use arrow_buffer::{
     ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer,
@@ -38,23 +38,11 @@ pub enum Form {
     /// Fields have no metadata, because in a union DataFusion 54 treats columns that only differ in
     /// metadata as different.
     Queried,
-    /// The C interface: text as it lies in memory. Fields say where values come from.
-    Shared,
-    /// The same with all bytes of text, valid UTF-8 or not.
-    SharedBytes,
 }
 
 impl Form {
     fn is_dictionary(self, spec: &Spec) -> bool {
         self == Form::Stored && spec.kind == Type::Text && !DISTINCT.contains(&spec.name.as_str())
-    }
-    fn text(self) -> DataType {
-        if self == Form::SharedBytes { DataType::Binary } else { DataType::Utf8 }
-    }
-    fn item(self, kind: DataType) -> Arc<Field> {
-        // A list has no item that is not known.
-        let is_nullable = !matches!(self, Form::Shared | Form::SharedBytes);
-        Arc::new(Field::new("item", kind, is_nullable))
     }
     fn data_type(self, spec: &Spec) -> DataType {
         match spec.kind {
@@ -67,9 +55,9 @@ impl Form {
             Type::Text if self.is_dictionary(spec) => {
                 DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
             }
-            Type::Text => self.text(),
-            Type::TextList => DataType::List(self.item(self.text())),
-            Type::U32List => DataType::List(self.item(DataType::UInt32)),
+            Type::Text => DataType::Utf8,
+            Type::TextList => DataType::List(item(DataType::Utf8)),
+            Type::U32List => DataType::List(item(DataType::UInt32)),
         }
     }
     /// The field of the schema for a column.
@@ -90,13 +78,14 @@ impl Form {
     }
     /// The columns of a batch, which stays in memory as long as one of them.
     pub fn arrays(self, specs: &[Spec], batch: Batch) -> Vec<ArrayRef> {
-        self.shared_arrays(specs, &Arc::new(batch))
-    }
-    /// The same for a batch that others have, too.
-    pub fn shared_arrays(self, specs: &[Spec], batch: &Arc<Batch>) -> Vec<ArrayRef> {
-        let array = |(spec, column)| Lent(batch).array(self, spec, column);
+        let batch = Arc::new(batch);
+        let array = |(spec, column)| Lent(&batch).array(self, spec, column);
         specs.iter().zip(&batch.columns).map(array).collect()
     }
+}
+
+fn item(kind: DataType) -> Arc<Field> {
+    Arc::new(Field::new("item", kind, true))
 }
 
 /// The schema of a stream or file with these columns.
@@ -138,11 +127,7 @@ impl Lent<'_> {
     fn offsets(&self, offsets: &[i32]) -> OffsetBuffer<i32> {
         OffsetBuffer::new(self.numbers(offsets))
     }
-    fn texts(&self, form: Form, t: &Text, nulls: Option<NullBuffer>) -> ArrayRef {
-        if form == Form::SharedBytes {
-            let bytes = self.buffer(&t.raw.bytes);
-            return Arc::new(BinaryArray::new(self.offsets(&t.raw.offsets), bytes, nulls));
-        }
+    fn texts(&self, t: &Text, nulls: Option<NullBuffer>) -> ArrayRef {
         let t = t.utf8();
         Arc::new(StringArray::new(self.offsets(&t.offsets), self.buffer(&t.bytes), nulls))
     }
@@ -162,14 +147,14 @@ impl Lent<'_> {
             Data::F64(v) => Arc::new(Float64Array::new(self.numbers(v), nulls)),
             Data::Bool(v, len) => Arc::new(BooleanArray::new(bits(v, *len), nulls)),
             Data::Text(t) if form.is_dictionary(spec) => dictionary(t, nulls.as_ref()),
-            Data::Text(t) => self.texts(form, t, nulls),
+            Data::Text(t) => self.texts(t, nulls),
             Data::TextList(ends, t) => {
-                let item = form.item(form.text());
-                let values = self.texts(form, t, None);
+                let item = item(DataType::Utf8);
+                let values = self.texts(t, None);
                 Arc::new(ListArray::new(item, self.offsets(ends), values, nulls))
             }
             Data::U32List(ends, v) => {
-                let item = form.item(DataType::UInt32);
+                let item = item(DataType::UInt32);
                 let values = Arc::new(UInt32Array::new(self.numbers(v), None));
                 Arc::new(ListArray::new(item, self.offsets(ends), values, nulls))
             }

@@ -113,7 +113,7 @@ pub struct Partial {
     pub asked: Asked,
     /// Is nothing shown?
     pub is_empty: bool,
-    /// Those that standard error has already.
+    /// The messages that standard error has already.
     pub said: Vec<Lack>,
 }
 

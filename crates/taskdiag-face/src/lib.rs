@@ -1,5 +1,5 @@
 //! What the faces of taskdiag share. A face is a program or package over the library `taskdiag`:
-//! the command, `taskdiag-sql`, the extension of osquery, the Python package.
+//! the command, `taskdiag-sql`, the extension of osquery.
 //!
 //! No version keeps this interface; a program of others uses the library.
 
@@ -17,6 +17,8 @@ pub mod limits;
 #[cfg(feature = "program")]
 pub mod moment;
 pub mod nearest;
+#[cfg(feature = "program")]
+pub mod options;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod replace;

@@ -577,7 +577,7 @@ impl Common {
             Item::SMAP_SHR_DIRTY => smap(task, |r| r.shared_dirty_bytes())?,
             Item::SMAP_SWAP => smap(task, |r| r.swap_bytes())?,
             Item::SMAP_SWAP_PSS => smap(task, |r| r.swap_pss_bytes())?,
-            // Those that the fetch itself makes, or the real library.
+            // Items that the fetch itself makes, or the real library.
             _ => return None,
         })
     }

@@ -47,7 +47,7 @@ thread_local! {
 /// Was there too little memory?
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
-/// Was there too little memory for anything in this process, or for the threads of an engine?
+/// Has any allocation failed in this process, or in the threads of an engine?
 pub fn is_short() -> bool {
     IS_SHORT.load(Ordering::Acquire)
 }

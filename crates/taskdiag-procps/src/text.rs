@@ -26,7 +26,7 @@ pub enum Rules {
     GiveUp,
     /// Each invalid byte is replaced. Control characters of two bytes count as invalid.
     EachByte,
-    /// The same, and surrogates, overlong characters and characters for private use count as
+    /// As `EachByte`, but surrogates, overlong characters and characters for private use are
     /// invalid, too. In other character sets, the locale decides what can be printed.
     Strict,
 }

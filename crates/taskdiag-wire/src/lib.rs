@@ -29,7 +29,7 @@
 //! assert_eq!(stream.done().tasks, 1);
 //! ```
 
-// First, since their macros are used in the others.
+// These come first, because the other modules use their macros.
 #[macro_use]
 mod plain;
 #[macro_use]

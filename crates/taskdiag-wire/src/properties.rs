@@ -279,15 +279,15 @@ sets! {
     LISTS = |p| matches!(p.form, Form::List);
     /// The groups that need a look at all mappings or at all pages of a process.
     WALKS = |p| !matches!(p.walk, Walk::Nothing);
-    /// Those that need a look at all pages.
+    /// The groups that need a look at all pages.
     WALKS_PAGES = |p| matches!(p.walk, Walk::Pages);
     /// The groups that may take long for one process: lists and [`WALKS`](Groups::WALKS).
     SLOW = |p| matches!(p.form, Form::List) || !matches!(p.walk, Walk::Nothing);
     /// The groups whose value is in an answer once for all tasks that share it.
     SHARED = |p| p.shared;
-    /// Those of them that belong to the memory.
+    /// The shared groups that belong to the memory.
     SHARED_MEMORY = |p| p.shared && matches!(p.owner, Owner::Memory);
-    /// Those of them that belong to the table of open files.
+    /// The shared groups that belong to the table of open files.
     SHARED_FILES = |p| p.shared && matches!(p.owner, Owner::Files);
     /// The groups about the memory of a task: tasks that share it have the same values.
     OF_MEMORY = |p| matches!(p.owner, Owner::Memory);
@@ -300,7 +300,7 @@ sets! {
     TEXTS = |p| matches!(p.form, Form::Text) && matches!(p.owner, Owner::Memory);
     /// The groups whose read in /proc may wait.
     WAITS = |p| p.waits;
-    /// Those of them that wait for the lock of the address space.
+    /// The groups whose read in /proc may wait for the lock of the address space.
     WAITS_FOR_MEMORY = |p| p.waits && matches!(p.owner, Owner::Memory);
     /// The groups that `/proc/PID/stat` has.
     IN_STAT = |p| p.in_stat;
@@ -322,11 +322,11 @@ sets! {
     LITE_RECORDS = |p| matches!(p.program, Program::Lite) && matches!(p.form, Form::Record) && !p.shared;
     /// The groups that BPF answers.
     BPF = |p| !matches!(p.program, Program::Nowhere);
-    /// Those that the smallest program has.
+    /// The groups that the smallest program has.
     BPF_LITE = |p| matches!(p.program, Program::Lite);
-    /// Those that the programs read by offset.
+    /// The groups that the programs read by offset.
     BPF_MORE = |p| matches!(p.program, Program::More);
-    /// Those that need kernel types which take long to find.
+    /// The groups that need kernel types which take long to find.
     BPF_RARE = |p| matches!(p.program, Program::Rare);
     /// The groups that the service shows everyone in a list of processes.
     PUBLIC_OF_PROCESSES = |p| matches!(p.public, Public::Always | Public::OfProcesses);

@@ -12,6 +12,25 @@
 //! group.
 //!
 //! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
+//!
+//! # A new member or group
+//!
+//! `CONTRIBUTING.md` lists the places. For the values:
+//!
+//! - `least` of a struct stays what it is. A member that takes the place of padding goes after the
+//!   others, and `pad {}` gets empty.
+//! - A member of BASE, CRED, STAT or STATM is read through `IF_BASE()` and the like, and its column
+//!   names it, as in `[STAT(policy)]`.
+//! - If a kernel lacks a member, assign 0 and clear its bit of `valid` (`bpf_core_field_exists()`,
+//!   or `HAVE()` for a `MAY()`).
+//! - A public group needs a row in `service/shown.rs` of the library. A member that /proc does not
+//!   show everyone is cleared there, as `securebits` is.
+//! - The kernel engine leaves a new group to the other engines until the series of `kernel/` has
+//!   it.
+//! - Parity of two zeros proves nothing. So a new member gets a state of mktask (`tests/mktask/`)
+//!   in which it is not 0, with its `fact()` in `FACTS` of `tests/src/state.rs`. A member that one
+//!   engine can never know belongs in `NOT_EVERYWHERE` of `tests/src/compare.rs`. A new parser is
+//!   fuzzed from `fuzz/cases/src/lib.rs`.
 
 /// Call `macro! { [arguments] records {...} lists {...} blobs {...} attribute_records {...}
 /// attribute_lists {...} attribute_blobs {...} }` with the whole registry. A group is

@@ -13,8 +13,8 @@ use taskdiag_wire::Group;
 const BY_HAND: [(&str, &str); 5] = [
     ("crates/taskdiag/src/engine/auto/cost.rs", "MAPPED"),
     ("crates/taskdiag/src/files/mod.rs", "GROUPS"),
-    ("crates/taskdiag-cli/src/export/tracker.rs", "GROUPS"),
-    ("crates/taskdiag-cli/src/export/tracker.rs", "IDENTITY"),
+    ("crates/taskdiag-export/src/tracker.rs", "GROUPS"),
+    ("crates/taskdiag-export/src/tracker.rs", "IDENTITY"),
     ("crates/taskdiag-cli/src/saved.rs", "COMMANDS"),
 ];
 

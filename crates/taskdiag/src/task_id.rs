@@ -14,11 +14,11 @@ use crate::calendar::since_boot;
 pub struct Tick(u32);
 
 impl Tick {
-    /// That of the machine of a stream. Source: `clk_tck` of INFO.
+    /// The tick of the machine that made a stream. Source: `clk_tck` of INFO.
     pub fn of(info: &Info) -> Tick {
         Tick::of_rate(u64::from(info.clk_tck))
     }
-    /// That of this machine.
+    /// The tick of this machine.
     pub fn here() -> Tick {
         Tick::of_rate(rustix::param::clock_ticks_per_second())
     }
@@ -57,8 +57,8 @@ pub struct TaskId {
 }
 
 impl TaskId {
-    /// That of a task of an answer. `None`: its start time is not known, because the answer has no
-    /// BASE of it.
+    /// The identity of a task of an answer, or `None` if the answer has no BASE of the task, and
+    /// so no start time.
     pub fn of(task: &TaskView<'_>) -> Option<TaskId> {
         let start_ns = task.record::<Base>()?.start_time_ns()?;
         Some(TaskId::new(task.pid(), start_ns, Tick::of(task.info())))

@@ -312,7 +312,7 @@ impl Peer {
     /// The process that connected.
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// The errors of getsockopt(2).
     pub fn of(connection: BorrowedFd<'_>) -> io::Result<Peer> {
         // SAFETY: all zeroes are a ucred.
         let mut who: libc::ucred = unsafe { std::mem::zeroed() };

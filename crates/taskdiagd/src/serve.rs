@@ -85,7 +85,7 @@ impl Server {
     /// A server on a listening socket. It keeps at most `room` connections at a time.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn new(listener: OwnedFd, room: usize, accounts: Accounts) -> std::io::Result<Server> {
         rustix::net::sockopt::set_socket_passcred(&listener, true)?;
         refuse_descriptors(&listener);
@@ -114,7 +114,7 @@ impl Server {
     /// Serves until there are no questions for `idle`, if it is given.
     ///
     /// # Errors
-    /// Those of the system. Errors of single clients only close their connections.
+    /// The errors of the system. Errors of single clients only close their connections.
     pub fn run(&mut self, idle: Option<Duration>) -> std::io::Result<()> {
         let mut events = Vec::with_capacity(256);
         let mut busy = Instant::now();

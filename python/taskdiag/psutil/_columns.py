@@ -213,7 +213,7 @@ ATTRS = {
     # This is arguments(), without a call for each process.
     "cmdline": Attr("args", lambda here, pids, v: [a[0].split(" ") if len(a) == 1 and " " in a[0] else a for a in v],
                     zombie=True, args=[]),
-    "environ": Attr("environ", lambda here, pids, v: list(map(_environ, v)), environ={}),
+    "environ": Attr("environ", lambda here, pids, v: list(map(_environ, v)), zombie=True, environ={}),
     "status": Attr("s", lambda here, pids, v: [t.STATUS.get(s, "?") for s in v]),
     "username": Attr("ruid", lambda here, pids, v: [here.users[uid] for uid in v]),
     "uids": Attr("ruid uid suid", lambda here, pids, *v: tuples(t.puids, *v)),
@@ -233,8 +233,28 @@ ATTRS = {
 }
 
 
+def cut(table, attr):
+    """The rows of a table whose value of this attribute is only a beginning."""
+    a = ATTRS.get(attr)
+    if a is None or not LISTS.intersection(a.columns):
+        return []
+    return [row for column in a.columns for row, why in table.lacks(column, False).items() if why == "truncated"]
+
+
+def _has_environ(here, pid):
+    # Of a zombie, psutil has an empty environment before Linux 6.16. Since then, the kernel does
+    # not open the file.
+    try:
+        open(f"{here.proc}/{pid}/environ", "rb").close()
+    except OSError:
+        return False
+    return True
+
+
 def lacking(pid, name, why):
     """The exception for a missing value."""
+    if why == "truncated":
+        return t.AccessDenied(pid, name, "it is too long: taskdiag reads the first 6 MiB")
     if why == "vanished":
         return t.NoSuchProcess(pid, name)
     if why == "unsupported":
@@ -261,8 +281,8 @@ def values(here, table, attr):
     made = a.make(here, pids, *lists)
     states = table["s"] if odd and a.zombie else None
     for row, whys in odd.items():
-        why = next((w for w in whys.values() if w not in ("absent", "truncated")), None)
-        if states is not None and states[row] == "Z":
+        why = next((w for w in whys.values() if w != "absent"), None)
+        if states is not None and states[row] == "Z" and not (attr == "environ" and _has_environ(here, pids[row])):
             made[row] = t.ZombieProcess(pids[row])
         elif why is not None:
             made[row] = lacking(pids[row], None, why)

@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from taskdiag.psutil import _ending, _lists, _process, _types as t
-from taskdiag.psutil._columns import ATTRS, COMM, TICKS, Here, arguments, values
+from taskdiag.psutil._columns import ATTRS, COMM, TICKS, Here, arguments, cut, values
 from taskdiag.psutil._place import procfs_path
 from taskdiag.psutil._process import Process
 
@@ -56,14 +56,18 @@ def process_iter(attrs=None, ad_value=None):
     if "cpu_percent" in names:
         columns.update(dict.fromkeys(ATTRS["cpu_times"].needs))
     with _no_collection():
-        ids, procs, infos, odd = _ask(here, list(columns), names)
+        ids, procs, infos, odd, short = _ask(here, list(columns), names)
     order = range(len(ids)) if ids == sorted(ids) else sorted(range(len(ids)), key=ids.__getitem__)
     if attrs is None:
         yield from (procs[row] for row in order)
         return
     for row in order:
         proc, info = procs[row], infos[row]
-        if row in odd and not _settled(info, ad_value, attrs):
+        # A list has the beginning of long texts. Each is read when its process is wanted, so that
+        # the memory for all of them is never needed at once.
+        for name in short.get(row, ()):
+            info[name] = _one(proc, name)
+        if (row in odd or row in short) and not _settled(info, ad_value, attrs):
             pmap.pop(ids[row], None)
             continue
         proc.info = info
@@ -84,7 +88,8 @@ def _no_collection():
 
 
 def _ask(here, columns, names):
-    """One answer: the pids, and for each the object, the attributes with these names, and whether one is an exception."""
+    """One answer: the pids, and for each the object, the attributes with these names, whether one is an exception, and
+    which are only a beginning."""
     table = here.ask(columns)
     asked = time.monotonic()
     ids = table["pid"]
@@ -101,7 +106,11 @@ def _ask(here, columns, names):
     made = [_values(here, table, name, ids, procs, asked) for name in names]
     odd = {row for column in made if _has_exception(column)
            for row, value in enumerate(column) if isinstance(value, Exception)}
-    return ids, procs, [dict(zip(names, row)) for row in zip(*made)], odd
+    short: dict = {}
+    for name in names:
+        for row in cut(table, name):
+            short.setdefault(row, []).append(name)
+    return ids, procs, [dict(zip(names, row)) for row in zip(*made)], odd, short
 
 
 def _cache_clear():

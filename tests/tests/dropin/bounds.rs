@@ -113,7 +113,7 @@ fn crowd(name: &str, count: usize) -> Option<Mktask> {
     let is_root = unsafe { libc::geteuid() } == 0;
     let uid = is_root.then_some("54321");
     let args: Vec<&str> = ["crowd", &long, &count].into_iter().chain(uid).collect();
-    Mktask::start(&args).map_err(|why| skip(&format!("dropin::bounds::{name}"), &why)).ok()
+    Mktask::or_skip(&format!("dropin::bounds::{name}"), &args)
 }
 
 #[test]
@@ -149,9 +149,11 @@ fn many() -> usize {
 fn memory_is_that_of_procps_beside_many_processes() {
     let _alone = alone();
     let (bytes, count) = (String::from("4096"), many().to_string());
-    let crowd = match Mktask::start(&["crowd", &bytes, &count]) {
-        Ok(crowd) => crowd,
-        Err(why) => return skip("dropin::bounds::memory_is_that_of_procps_beside_many", &why),
+    let Some(crowd) = Mktask::or_skip(
+        "dropin::bounds::memory_is_that_of_procps_beside_many",
+        &["crowd", &bytes, &count],
+    ) else {
+        return;
     };
     let mut wrong = Vec::new();
     for program in ["ps aux", "pgrep -c -f mktask", "top -b -n1 -c -w512"] {

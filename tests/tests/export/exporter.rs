@@ -117,7 +117,7 @@ impl Metrics {
         labels.sort();
         self.0.get(&(name.to_owned(), labels)).copied()
     }
-    /// That of a group of process-exporter; `name` without its beginning.
+    /// The value of a metric of a group; `name` has no `namedprocess_namegroup_`.
     pub fn group(&self, name: &str, group: &str, more: &[(&str, &str)]) -> Option<f64> {
         let labels = [&[("groupname", group)], more].concat();
         self.get(&format!("namedprocess_namegroup_{name}"), &labels)

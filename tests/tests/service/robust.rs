@@ -149,10 +149,7 @@ fn the_service_lives_in_the_memory_of_its_unit() {
     };
     let Some(mut daemon) = Daemon::start(test) else { return };
     group.take(daemon.pid());
-    let _crowd = match Mktask::start(&["crowd", "6000000", "200", "54321"]) {
-        Ok(crowd) => crowd,
-        Err(why) => return skip(test, &why),
-    };
+    let Some(_crowd) = Mktask::or_skip(test, &["crowd", "6000000", "200", "54321"]) else { return };
     for args in [
         &["ps", "-e", "-o", "pid,args", "--engine", "service"][..],
         &["ps", "-e", "-L", "-o", "pid,stat", "--engine", "service"],

@@ -76,13 +76,7 @@ fn rows(daemon: &Daemon, before: &[&str], engine: &str, strategy: Strategy) -> R
 
 /// The states that this machine can make.
 fn made() -> Vec<Mktask> {
-    let start = |args: &&[&str]| match Mktask::start(args) {
-        Ok(m) => Some(m),
-        Err(why) => {
-            skip(&format!("the service and {args:?}"), &why);
-            None
-        }
-    };
+    let start = |args: &&[&str]| Mktask::or_skip(&format!("the service and {args:?}"), args);
     STATES.iter().filter_map(start).collect()
 }
 

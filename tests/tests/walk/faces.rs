@@ -36,12 +36,6 @@ const NOT: &[&str] = &[
     "bsdstart",
     "task_flags",
     "securebits",
-    // Threads that have ended count with BPF only, which SCHED_LIVE_ONLY says.
-    "nvcsw",
-    "nivcsw",
-    "run_time",
-    "run_delay",
-    "timeslices",
     "kstack",
     "wchan",
     "referenced",
@@ -58,7 +52,7 @@ fn columns(of: &str) -> String {
     });
     let ran = Sandbox::new().run(&["fields", "--json"]);
     let fields: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran}"));
-    // Those of a group that an engine does not have are compared nowhere.
+    // Columns of a group that one engine lacks are not compared.
     let everywhere = |g: &Value| {
         let group = g.as_str().and_then(Group::from_name);
         group.is_none_or(|g| with.contains(&g))
@@ -76,7 +70,7 @@ fn columns(of: &str) -> String {
         .filter_map(|f| f["name"].as_str())
         .collect();
     assert!(!all.is_empty(), "no columns of {of}");
-    // Those of tables with one row for several processes are of these only.
+    // Some columns exist only in tables with one row for several processes.
     all.into_iter()
         .filter(|name| !matches!(*name, "procs" | "lacking" | "maps"))
         .collect::<Vec<_>>()

@@ -287,8 +287,8 @@ fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut Fo
 /// Whether the kernel lists sockets of this family and protocol (CONFIG_UNIX_DIAG,
 /// CONFIG_INET_UDP_DIAG and others). The files in /proc/net have less of each.
 pub fn lists_sockets(family: i32, protocol: i32) -> bool {
-    // struct nlmsghdr for SOCK_DIAG_BY_FAMILY as a dump, and a request for all states. That for the
-    // internet families is the longer one, and has the protocol in its second byte.
+    // struct nlmsghdr for SOCK_DIAG_BY_FAMILY as a dump, and a request for all states. The request
+    // for the internet families is longer, and its second byte is the protocol.
     let is_local = family == libc::AF_UNIX;
     let len = if is_local { 40 } else { 72 };
     let mut request = [0u32; 18];
@@ -305,4 +305,16 @@ pub fn lists_sockets(family: i32, protocol: i32) -> bool {
         // NLMSG_ERROR is 2.
         got >= 16 && answer[1] & 0xffff != 2
     }
+}
+
+/// Whether pidfd_open(2) makes descriptors of threads (`PIDFD_THREAD`).
+pub fn has_pidfds_of_threads() -> bool {
+    let thread = || {
+        // SAFETY: system calls with numbers; the descriptor is new, and only ours.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, libc::gettid(), libc::O_EXCL);
+            (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as i32)).is_some()
+        }
+    };
+    std::thread::spawn(thread).join().expect("it only asks")
 }

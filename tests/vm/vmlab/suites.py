@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 
 from . import arch as archs
 from . import common, image
@@ -186,7 +187,8 @@ class Parity(Suite):
             "TASKDIAG_EMULATED": 1,
             "NO_COLOR": 1,
         }
-        settings.update((k, v) for k, v in os.environ.items() if k in ("TASKDIAG_WALK_SECONDS", "TASKDIAG_WALK_SEED"))
+        walk = ("TASKDIAG_WALK_SECONDS", "TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE")
+        settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in walk)
         lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         for name in self.only:
             program = programs["test " + name]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use taskdiag::field::TASKS;
+use taskdiag_face::options;
 pub use taskdiag_face::tables::Kind as Table;
 
-use super::lists;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
 use crate::{limits, nearest};
@@ -188,7 +188,7 @@ pub fn host(name: String) -> Result<String, Exit> {
 /// The tables in addition to that of the processes.
 fn lists_of(list: &str) -> Result<Vec<Table>, Exit> {
     let mut tables = Vec::new();
-    for name in lists::split(list) {
+    for name in options::split(list) {
         match LISTS.into_iter().find(|t| t.name() == name) {
             Some(table) => tables.push(table),
             None if ["none", "processes"].contains(&name) => {}
@@ -221,7 +221,8 @@ impl TableArgs {
     /// A table with these columns, or with its usual ones if there are none.
     fn new(table: Table, names: &[&str], is_named: bool) -> Result<TableArgs, Exit> {
         let usual = if names.is_empty() { table.columns() } else { "" };
-        let names = table.keys().split(',').chain(lists::split(usual)).chain(names.iter().copied());
+        let names =
+            table.keys().split(',').chain(options::split(usual)).chain(names.iter().copied());
         let mut columns: Vec<Column> = Vec::new();
         for name in names {
             let column = columns::view(table.set(), name)?.remove(0);
@@ -252,7 +253,7 @@ impl ConvertArgs {
         let mut tables = Vec::new();
         for table in chosen {
             let own = given.iter().filter(|(t, _)| *t == table).map(|(_, columns)| *columns);
-            let own: Vec<&str> = own.flat_map(lists::split).collect();
+            let own: Vec<&str> = own.flat_map(options::split).collect();
             tables.push(TableArgs::new(table, &own, is_named)?);
         }
         if m.get_flag("args") && !tables[0].columns.iter().any(|c| c.key == "args") {

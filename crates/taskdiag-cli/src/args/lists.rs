@@ -4,18 +4,10 @@ use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 
+pub use taskdiag_face::options::items;
+
 use crate::aside;
 use crate::exit::Exit;
-
-/// The items of all occurrences of an option.
-pub fn items<'a>(args: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
-    args.into_iter().flat_map(|list| split(list)).collect()
-}
-
-/// The items of one list.
-pub fn split(list: &str) -> impl Iterator<Item = &str> {
-    list.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty())
-}
 
 /// The items of a list, with procps' rule that an empty item is an error.
 pub fn strict(list: &str) -> Result<Vec<&str>, Exit> {

@@ -5,13 +5,9 @@
 pub mod convert;
 pub mod dropin;
 pub mod dump;
-#[cfg(feature = "export")]
-pub mod export;
 pub mod lists;
 pub mod maps;
 pub mod memory;
-#[cfg(feature = "export")]
-mod otlp;
 pub mod pmap;
 pub mod procps;
 pub mod ps;
@@ -29,22 +25,13 @@ pub mod wait;
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches};
-use taskdiag::Choice;
+pub use taskdiag_face::options::engine;
 
 use crate::exit::Exit;
 
 /// `--json` of a command that prints one document.
 pub fn json() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON document")
-}
-
-/// `--engine`, which several commands have.
-pub fn engine() -> Arg {
-    Arg::new("engine")
-        .long("engine")
-        .value_name("NAME")
-        .value_parser(|s: &str| s.parse::<Choice>())
-        .help("Ask this engine: auto, kernel, bpf, service or procfs; without it, that of TASKDIAG_ENGINE, or auto")
 }
 
 /// Whether `--json` is given.

@@ -1,6 +1,7 @@
 //! The arguments of procps `pmap`, for `taskdiag --as pmap` and a link of that name.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use crate::exit::Exit;
 
@@ -35,25 +36,59 @@ pub struct PmapArgs {
     /// In the order in which they were typed.
     pub pids: Vec<u32>,
     /// `-V`, `-h`.
-    pub instead: Option<&'static str>,
+    pub instead: Option<String>,
 }
 
+/// The effect of an option.
+enum Does {
+    /// It chooses the columns.
+    View(PmapView),
+    /// It has no value.
+    Set(fn(&mut PmapArgs)),
+    /// It has a range of addresses as its value.
+    Range,
+}
+
+use Does::{Range, Set, View};
+
+/// Letter, long name, effect, and its text in the help.
+const OPTIONS: &[(char, &str, Does, &str)] = &[
+    ('x', "extended", View(PmapView::Extended), "also resident and dirty memory"),
+    ('X', "", View(PmapView::More), "what smaps has that is of interest; -XX: all of it"),
+    ('d', "device", View(PmapView::Device), "also offset and device"),
+    ('q', "quiet", Set(|a| a.quiet = true), "no headers, no totals"),
+    ('p', "show-path", Set(|a| a.paths = true), "whole paths"),
+    (
+        'k',
+        "use-kernel-name",
+        Set(|a| a.kernel_names = true),
+        "the kernel's names, such as [heap], for what has no file",
+    ),
+    ('A', "range", Range, "only mappings with an address between two hexadecimal numbers"),
+    ('r', "", Set(|_| {}), "no effect, as in procps"),
+    ('h', "help", Set(|a| a.instead = Some(usage())), "print this help"),
+    (
+        'V',
+        "version",
+        Set(|a| a.instead = Some(format!("taskdiag {}\n", env!("CARGO_PKG_VERSION")))),
+        "print the version",
+    ),
+];
+
 /// What `-h` prints.
-pub const USAGE: &str = "\
-Usage: pmap [-x | -X | -XX | -d] [-q] [-p] [-k] [-A LOW[,HIGH]] PID...
-
-  -x, --extended    also resident and dirty memory
-  -X                what smaps has that is of interest; -XX: all of it
-  -d, --device      also offset and device
-  -q, --quiet       no headers, no totals
-  -p, --show-path   whole paths
-  -k, --use-kernel-name
-                    the kernel's names, such as [heap], for what has no file
-  -A, --range       only mappings with an address between two hexadecimal numbers
-  -V, --version     print the version
-
-For example: pmap -x 42, pmap -p $$
-";
+fn usage() -> String {
+    let mut text =
+        String::from("Usage: pmap [-x | -X | -XX | -d] [-q] [-p] [-k] [-A LOW[,HIGH]] PID...\n\n");
+    for (letter, long, _, help) in OPTIONS {
+        let names =
+            if long.is_empty() { format!("-{letter}") } else { format!("-{letter}, --{long}") };
+        // Texts begin at one column, below a name that is too long.
+        let gap = if names.len() < 17 { "" } else { "\n                    " };
+        writeln!(text, "  {names:<18}{gap}{help}").expect("a string takes all");
+    }
+    text.push_str("\nFor example: pmap -x 42, pmap -p $$\n");
+    text
+}
 
 fn refused<T>(text: String) -> Result<T, Exit> {
     Err(Exit::Refused(text))
@@ -78,50 +113,40 @@ pub fn parse(args: &[OsString]) -> Result<PmapArgs, Exit> {
             out.pids.push(pid(&word)?);
             continue;
         }
-        let letters = match word.strip_prefix("--") {
+        let unknown = |option: &str| refused(format!("there is no option '{option}'\n{}", usage()));
+        let (letters, mut value) = match word.strip_prefix("--") {
             Some("") => {
                 only_pids = true;
                 continue;
             }
-            Some("extended") => "x",
-            Some("device") => "d",
-            Some("quiet") => "q",
-            Some("show-path") => "p",
-            Some("use-kernel-name") => "k",
-            Some("help") => "h",
-            Some("version") => "V",
-            Some(long) => match long.strip_prefix("range") {
-                Some("") => "A",
-                Some(value) if value.starts_with('=') => {
-                    out.range = range(&value[1..])?;
-                    continue;
+            Some(long) => {
+                let (name, value) =
+                    long.split_once('=').map_or((long, None), |(n, v)| (n, Some(v)));
+                let row = OPTIONS.iter().find(|row| row.1 == name && !name.is_empty());
+                match row.filter(|row| value.is_none() || matches!(row.2, Range)) {
+                    Some(row) => (row.0.to_string(), value.map(str::to_owned)),
+                    None => return unknown(&word),
                 }
-                _ => return refused(format!("there is no option '{word}'\n{USAGE}")),
-            },
-            None => &word[1..],
+            }
+            None => (word[1..].to_owned(), None),
         };
         for (i, letter) in letters.char_indices() {
-            match letter {
-                'x' => views.push(PmapView::Extended),
-                'd' => views.push(PmapView::Device),
-                'X' if views.last() == Some(&PmapView::More) => views = vec![PmapView::Everything],
-                'X' => views.push(PmapView::More),
-                'q' => out.quiet = true,
-                'p' => out.paths = true,
-                'k' => out.kernel_names = true,
-                'r' => {}
-                'V' => out.instead = Some(concat!("taskdiag ", env!("CARGO_PKG_VERSION"), "\n")),
-                'h' => out.instead = Some(USAGE),
-                'A' => {
+            match OPTIONS.iter().find(|row| row.0 == letter).map(|row| &row.2) {
+                Some(View(PmapView::More)) if views.last() == Some(&PmapView::More) => {
+                    views = vec![PmapView::Everything];
+                }
+                Some(View(view)) => views.push(*view),
+                Some(Set(set)) => set(&mut out),
+                Some(Range) => {
                     let rest = &letters[i + 1..];
-                    let value = if rest.is_empty() { words.next() } else { Some(rest.to_owned()) };
-                    let Some(value) = value else {
+                    let rest = (!rest.is_empty()).then(|| rest.to_owned());
+                    let Some(value) = value.take().or(rest).or_else(|| words.next()) else {
                         return refused(String::from("-A needs a range of addresses after it"));
                     };
                     out.range = range(&value)?;
                     break;
                 }
-                _ => return refused(format!("there is no option '-{letter}'\n{USAGE}")),
+                None => return unknown(&format!("-{letter}")),
             }
         }
     }
@@ -130,7 +155,7 @@ pub fn parse(args: &[OsString]) -> Result<PmapArgs, Exit> {
     }
     out.view = views.pop().unwrap_or_default();
     if out.pids.is_empty() && out.instead.is_none() {
-        return refused(format!("name a process\n{USAGE}"));
+        return refused(format!("name a process\n{}", usage()));
     }
     Ok(out)
 }
@@ -165,6 +190,19 @@ mod tests {
     }
 
     #[test]
+    fn an_option_that_is_parsed_is_in_the_help() {
+        let help = read("-h").unwrap().instead.unwrap();
+        for letter in ('A'..='Z').chain('a'..='z') {
+            let is_parsed = match read(&format!("-{letter} 1")) {
+                Err(Exit::Refused(why)) => !why.contains("there is no option"),
+                _ => true,
+            };
+            let is_listed = help.lines().any(|l| l.starts_with(&format!("  -{letter}")));
+            assert_eq!(is_parsed, is_listed, "-{letter}");
+        }
+    }
+
+    #[test]
     fn letters_and_names() {
         assert_eq!(read("1").unwrap().view, PmapView::Plain);
         for (typed, view) in [
@@ -183,7 +221,11 @@ mod tests {
         assert_eq!(read("-A 10,20 /proc/7").unwrap().range, (0x10, 0x20));
         assert_eq!(read("-A10 7 8").unwrap().range, (0x10, 0x10));
         assert_eq!(read("-A10 7 8").unwrap().pids, [7, 8]);
-        for wrong in ["", "-x", "-x -d 1", "-y 1", "abc", "0", "--nosuch 1", "-A zz 1"] {
+        assert_eq!(read("--range=10,20 7").unwrap().range, (0x10, 0x20));
+        assert_eq!(read("--range 10,20 7").unwrap().range, (0x10, 0x20));
+        for wrong in
+            ["", "--quiet=1 1", "-x", "-x -d 1", "-y 1", "abc", "0", "--nosuch 1", "-A zz 1"]
+        {
             assert!(matches!(read(wrong), Err(Exit::Refused(_))), "{wrong}");
         }
     }

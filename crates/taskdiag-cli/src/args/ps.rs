@@ -2,13 +2,12 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use clap::{ArgMatches, Command};
 use taskdiag::field::TASKS;
 use taskdiag::view::{Filter, Selection};
 
 use super::procps::{self, ForestStyle, Headers, Instead, Typed};
-use super::table::{flag, list};
-use super::{engine, lists, table};
+use super::{lists, table};
 use crate::answer::Source;
 use crate::columns::{self, Column};
 use crate::exit::{self, Exit};
@@ -78,10 +77,6 @@ pub struct PsArgs {
 pub const HABITS: &str = "\
 The options of procps work: ps aux, ps -ef, ps -eLf, ps axo pid,comm, ps axjf, ps -C name, ps 42.";
 
-/// The other spellings of this option in procps.
-const NO_HEADERS: [&str; 6] =
-    ["no-header", "no-heading", "no-headings", "noheader", "noheaders", "noheading"];
-
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps", "show all processes"),
     ("taskdiag ps aux", "use the columns of procps"),
@@ -94,103 +89,17 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// The options. Those of procps are listed for `--help`, the man page and completions, but
-/// [`procps::parse`] reads them. clap only reads taskdiag's own options, [`OWN`].
+/// [`procps::parse`] reads them. clap only reads those that procps lacks.
 pub fn command() -> Command {
-    Command::new("ps")
+    let command = Command::new("ps")
         .about("Show processes or threads, as ps does")
         .override_usage("taskdiag ps [OPTIONS] [LETTERS as in aux] [PID...] [WORD...]")
-        .args_override_self(true)
-        .next_help_heading("Selection")
-        .arg(list("pid", "LIST", "Show processes with these ids").short('p'))
-        .arg(list("quick-pid", "LIST", "Show processes with these ids, in this order").short('q'))
-        .arg(list("ppid", "LIST", "Show children of these processes"))
-        .arg(
-            list("user", "LIST", "Show processes of these effective users, by name or uid")
-                .short('u')
-                .value_hint(ValueHint::Username),
-        )
-        .arg(list("ruser", "LIST", "Show processes of these real users").short('U').alias("User"))
-        .arg(list("group", "LIST", "Show processes of these effective groups"))
-        .arg(list("rgroup", "LIST", "Show processes of these real groups").short('G').alias("Group"))
-        .arg(list("command", "LIST", "Show processes whose command has one of these names").short('C'))
-        .arg(list("sid", "LIST", "Show processes of these sessions").short('s').alias("session"))
-        .arg(short_list("session-or-group", 'g', "LIST", "Show processes by session id, or by name of the effective group"))
-        .arg(list("tty", "LIST", "Show processes on these terminals, such as pts/0").short('t'))
-        .arg(flag("all", "Show all processes (also -A)").short('e').short_alias('A'))
-        .arg(flag("with-tty", "Show processes with a terminal, without session leaders").short('a'))
-        .arg(short_flag("not-leaders", 'd', "Show all processes but session leaders"))
-        .arg(flag("deselect", "Show the processes that the other conditions do not select").short('N'))
-        .arg(table::filter())
-        .arg(flag("running", "Show only processes that run or are in an uninterruptible wait (R, D)"))
-        .next_help_heading("Rows")
-        .arg(flag("threads", "Print a row for each thread, with the column TID"))
-        .arg(short_flag("spid", 'T', "Print a row for each thread, with the column SPID"))
-        .arg(flag("lwp", "Print a row for each thread, with the columns LWP and NLWP").short('L'))
-        .arg(short_flag("both", 'm', "Print a row for each process, and below it one for each of its threads"))
-        .arg(flag("tree", "Print children below their parents, as a tree"))
-        .arg(flag("forest", "Print the tree as procps draws it"))
-        .arg(short_flag("indented", 'H', "Print the tree by indentation alone"))
-        .arg(
-            list("sort", "KEYS", "Sort by these columns; - before one puts the largest first")
-                .allow_hyphen_values(true),
-        )
-        .next_help_heading("Columns")
-        .arg(
-            list(
-                "format",
-                "COLUMNS",
-                "Show these columns of 'taskdiag fields': NAME, NAME=HEADER or NAME:WIDTH, with commas",
-            )
-            .short('o'),
-        )
-        .arg(short_list("among", 'O', "COLUMNS", "Show these columns between PID and S TTY TIME COMMAND"))
-        .arg(flag("full", "Show UID PID PPID C STIME TTY TIME CMD").short('f'))
-        .arg(flag("extra-full", "Show the columns of -f, and SZ RSS PSR").short('F'))
-        .arg(flag("jobs", "Show PID PGID SID TTY TIME CMD").short('j'))
-        .arg(flag("long", "Show F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD").short('l'))
-        .arg(short_flag("with-rss", 'y', "With -l, show RSS in place of ADDR, and no F"))
-        .arg(short_flag("class", 'c', "Add a column for the scheduling class"))
-        .arg(short_flag("processor", 'P', "Add a column for the processor"))
-        .arg(short_flag("label", 'M', "Add a column for the security label (also -Z)").short_alias('Z'))
-        .arg(flag("context", "Show PID CONTEXT COMMAND"))
-        .arg(flag("cumulative", "Include reaped children in TIME"))
-        .next_help_heading("Output")
-        .arg(flag("no-headers", "Print no line of headers").aliases(NO_HEADERS))
-        .arg(flag("headers", "Print a line of headers on each page").aliases(["header", "heading", "headings"]))
-        .arg(Arg::new("lines").long("lines").alias("rows").value_name("N").help("Begin a new page after N lines (with --headers)"))
-        .args(table::forms())
-        .args(units::options())
-        .arg(table::color())
-        .arg(
-            table::wide().help("Cut lines after 132 cells, not at the edge of the terminal; -ww cuts no line"),
-        )
-        .arg(table::columns())
-        .arg(
-            Arg::new("delimiter")
-                .long("delimiter")
-                .value_name("C")
-                .help("Put this character between columns, and no blanks"),
-        )
-        .next_help_heading("Source")
-        .arg(table::from())
-        .args(table::at())
-        .arg(engine())
-        .args(PageLimits::options())
-        .arg(PageLimits::args_option())
-        .arg(table::strict())
-        .arg(flag("stats", "Say on standard error which engine answered, and at what cost"))
-        .arg(short_flag("show-version", 'V', "Print the version"))
-        .after_help(format!("{HABITS}\n\n{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
-}
-
-/// A letter without a long name.
-fn short_flag(id: &'static str, letter: char, help: &'static str) -> Arg {
-    Arg::new(id).short(letter).action(ArgAction::SetTrue).help(help)
-}
-
-/// A letter without a long name, with a list as its value.
-fn short_list(id: &'static str, letter: char, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).short(letter).action(ArgAction::Append).value_name(value).help(help)
+        .args_override_self(true);
+    procps::options(command).after_help(format!(
+        "{HABITS}\n\n{}\n\n{}",
+        table::WHERE,
+        exit::examples(EXAMPLES)
+    ))
 }
 
 /// The default height of a page.
@@ -199,29 +108,6 @@ fn screen_lines() -> usize {
     let window = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     env.or_else(|| window().map(|w| usize::from(w.ws_row)).filter(|n| *n > 0)).unwrap_or(24)
 }
-
-/// Long names of options that procps does not have.
-#[cfg(test)]
-const OWN: &[&str] = &[
-    "running", "where", "threads", "tree", "json", "jsonl", "csv", "arrow", "parquet", "human",
-    "units", "color", "from", "at", "engine", "budget", "max-rss", "args", "stats", "strict",
-];
-
-/// taskdiag's long names for letters of procps.
-const LETTERS: &[(&str, &str)] = &[
-    ("--all", "-e"),
-    ("--command", "-C"),
-    ("--extra-full", "-F"),
-    ("--full", "-f"),
-    ("--jobs", "-j"),
-    ("--long", "-l"),
-    ("--lwp", "-L"),
-    ("--rgroup", "-G"),
-    ("--ruser", "-U"),
-    ("--session", "-s"),
-    ("--wide", "-w"),
-    ("--with-tty", "-a"),
-];
 
 /// Parse what follows `taskdiag ps`.
 pub fn parse(args: &[OsString]) -> Result<PsArgs, Exit> {
@@ -299,8 +185,8 @@ fn split(command: &Command, args: &[OsString]) -> Result<(Vec<OsString>, Vec<Str
             continue;
         };
         let name = text.split('=').next().unwrap_or(text);
-        if let Some((_, letter)) = LETTERS.iter().find(|(n, _)| *n == name) {
-            theirs.push((*letter).to_owned());
+        if let Some(letter) = procps::letter_of(&name[2..]) {
+            theirs.push(format!("-{letter}"));
             theirs.extend(
                 text.strip_prefix(name).and_then(|v| v.strip_prefix('=')).map(str::to_owned),
             );
@@ -464,39 +350,31 @@ mod tests {
         }
     }
 
+    /// The parser decides which spellings there are, so that the help cannot be made from less.
     #[test]
-    fn own_names_are_those_of_letters() {
-        let command = command();
-        for (long, letter) in LETTERS {
-            let arg = command.get_arguments().find(|a| {
-                a.get_long() == Some(&long[2..])
-                    || a.get_all_aliases().is_some_and(|v| v.contains(&&long[2..]))
-            });
-            let arg = arg.unwrap_or_else(|| panic!("{long} is not in the help"));
-            let letter = letter.chars().nth(1).unwrap();
-            let has = arg.get_short() == Some(letter)
-                || arg.get_all_short_aliases().is_some_and(|v| v.contains(&letter));
-            assert!(has, "{long} is not -{letter} in the help");
+    fn an_option_that_is_parsed_is_in_the_help_and_the_man_page() {
+        let help = command().term_width(0).render_help().to_string();
+        let options: String = help.split("\n\n").filter(|part| part.contains("\n  ")).collect();
+        let is_listed = |word: &str| options.split([' ', ',', '\n', ')']).any(|w| w == word);
+        let is_parsed = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+            let unknown = ["there is no option", "there is no letter"];
+            match procps::parse(&words) {
+                Err(Exit::Usage(why)) => !unknown.iter().any(|text| why.contains(text)),
+                _ => true,
+            }
+        };
+        let letters = || ('A'..='Z').chain('a'..='z');
+        // There is no letter A without a dash, so the words are not read again without dashes.
+        let unix: Vec<String> = letters().map(|c| format!("-{c}")).collect();
+        let unix: Vec<&String> = unix.iter().filter(|c| is_parsed(&["-A", c, "1"])).collect();
+        assert!(unix.len() > 25, "{unix:?}");
+        for letter in unix {
+            assert!(is_listed(letter), "{letter} is not in the help");
         }
-    }
-
-    /// The help and the parser are two tables, which must have the same options.
-    #[test]
-    fn the_help_has_all_letters_and_no_others() {
-        let command = command();
-        let mut helped: Vec<char> = Vec::new();
-        for arg in command.get_arguments() {
-            helped.extend(arg.get_short());
-            helped.extend(arg.get_all_short_aliases().unwrap_or_default());
-        }
-        helped.sort_unstable();
-        let parsed: Vec<char> = procps::UNIX.iter().map(|r| r.0).collect();
-        assert_eq!(helped, parsed);
-        for arg in command.get_arguments().filter_map(Arg::get_long) {
-            let known = procps::is_long(arg)
-                || LETTERS.iter().any(|(n, _)| n[2..] == *arg)
-                || OWN.contains(&arg);
-            assert!(known, "--{arg}");
-        }
+        let bsd: Vec<char> = letters().filter(|c| is_parsed(&[&c.to_string(), "1"])).collect();
+        // The man page has these.
+        let listed: Vec<char> = procps::bsd_letters().iter().map(|(c, _)| *c).collect();
+        assert_eq!(bsd, listed);
     }
 }

@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
 use taskdiag::field::Set;
 use taskdiag::view::{Filter, Selection};
+pub use taskdiag_face::options::{TEMPLATE, flag, list};
 
 use super::{engine, lists};
 use crate::answer::Source;
@@ -43,16 +44,6 @@ pub struct TableArgs {
     color: Color,
     wide: bool,
     width: Option<usize>,
-}
-
-/// A switch.
-pub fn flag(id: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
-}
-
-/// A list that may be given several times.
-pub fn list(id: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).action(ArgAction::Append).value_name(value).help(help)
 }
 
 /// `--wide`, which may be given twice as in ps.
@@ -115,11 +106,6 @@ pub fn is_word(arg: &str) -> bool {
 
 /// The longest line of `--help`, in cells, on a terminal that is wider.
 pub const HELP_WIDTH: usize = 100;
-
-/// The layout of `--help` for commands with an introduction (`before_help`) between title and
-/// usage.
-pub const TEMPLATE: &str =
-    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
 /// What `--where` takes, for the end of `--help`.
 pub const WHERE: &str = "\
@@ -241,7 +227,7 @@ fn selection(command: Command) -> Command {
 
 /// The options but for those that select tasks.
 pub fn output(command: Command) -> Command {
-    command
+    let command = command
         .args_override_self(true)
         .next_help_heading("Selection")
         .arg(filter())
@@ -265,8 +251,13 @@ pub fn output(command: Command) -> Command {
         .args(units::options())
         .arg(color())
         .arg(wide())
-        .arg(columns())
-        .next_help_heading("Source")
+        .arg(columns());
+    of_answer(command.next_help_heading("Source"))
+}
+
+/// Which engine or file answers, and what is printed about that.
+pub fn of_answer(command: Command) -> Command {
+    command
         .arg(from())
         .args(at())
         .arg(engine())

@@ -2,10 +2,11 @@
 //! columns, engines, users and process ids, and in bash and fish the names of commands. In bash,
 //! `--where container==` is completed, too.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command};
+use clap::{Arg, Command, ValueHint};
 use clap_complete::shells;
 use taskdiag::EngineId;
 use taskdiag::field::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
@@ -14,12 +15,10 @@ use taskdiag::field::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
 pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut command = with_values(command);
-    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
-    let commands: Vec<String> = shown.map(|c| c.get_name().to_owned()).collect();
     match shell {
         "bash" => {
             clap_complete::generate(shells::Bash, &mut command, "taskdiag", &mut out);
-            more_for_bash(&mut out, &commands.join(" ")).ok()?;
+            more_for_bash(&command, &mut out).ok()?;
         }
         "zsh" => {
             clap_complete::generate(shells::Zsh, &mut command, "taskdiag", &mut out);
@@ -27,7 +26,7 @@ pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
         }
         "fish" => {
             clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out);
-            more_for_fish(&mut out, &commands.join(" "));
+            more_for_fish(&command, &mut out);
         }
         _ => return None,
     }
@@ -56,8 +55,31 @@ fn engines() -> Vec<&'static str> {
     std::iter::once("auto").chain(EngineId::ALL.map(EngineId::name)).collect()
 }
 
-/// The options whose values are columns.
-const COLUMNS: [&str; 4] = ["format", "sort", "by", "among"];
+/// Is the value of this option columns?
+fn takes_columns(arg: &Arg) -> bool {
+    let name = arg.get_value_names().and_then(|names| names.first());
+    name.is_some_and(|name| ["COLUMNS", "KEYS", "COLUMN"].contains(&name.as_str()))
+}
+
+/// The spellings of the options of which this is true in most commands, for a pattern of bash.
+fn spellings(command: &Command, is: impl Fn(&Arg) -> bool) -> String {
+    let mut commands: BTreeMap<String, i32> = BTreeMap::new();
+    let all = command.get_subcommands().flat_map(Command::get_arguments);
+    for arg in all.filter(|arg| arg.get_action().takes_values()) {
+        let short = arg.get_short().map(|letter| format!("-{letter}"));
+        for word in short.into_iter().chain(arg.get_long().map(|name| format!("--{name}"))) {
+            *commands.entry(word).or_default() += if is(arg) { 1 } else { -1 };
+        }
+    }
+    let most = commands.into_iter().filter(|(_, more)| *more > 0);
+    most.map(|(word, _)| word).collect::<Vec<_>>().join("|")
+}
+
+/// The commands that have a manual page.
+fn pages(command: &Command) -> String {
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+    shown.map(Command::get_name).collect::<Vec<_>>().join(" ")
+}
 
 /// The command with the values of engines and columns, which only the scripts need: they are too
 /// many for `--help`.
@@ -76,7 +98,7 @@ fn with_values(command: Command) -> Command {
                     arg.value_parser(PossibleValuesParser::new(pages.iter().copied()))
                 }
                 "engine" => arg.value_parser(PossibleValuesParser::new(engines())),
-                id if COLUMNS.contains(&id) => {
+                _ if takes_columns(&arg) => {
                     arg.value_parser(PossibleValuesParser::new(of_sub.iter().copied()))
                 }
                 _ => arg,
@@ -86,7 +108,7 @@ fn with_values(command: Command) -> Command {
 }
 
 /// The script of clap cannot complete after a comma, and does not know users and processes.
-fn more_for_bash(out: &mut Vec<u8>, commands: &str) -> io::Result<()> {
+fn more_for_bash(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     use io::Write as _;
     writeln!(out, "\n_taskdiag_list() {{")?;
     writeln!(out, "    local begin= last=\"${{cur##*,}}\"")?;
@@ -105,9 +127,11 @@ fn more_for_bash(out: &mut Vec<u8>, commands: &str) -> io::Result<()> {
     writeln!(out, "        *) columns=\"{}\" ;;\n    esac", names(&TASKS).join(" "))?;
     writeln!(out, "    case \"$prev\" in")?;
     writeln!(out, "        --sort) _taskdiag_sort \"$columns\" ;;")?;
-    writeln!(out, "        -o|--format|--by) _taskdiag_list -W \"$columns\" ;;")?;
+    let columns = spellings(command, takes_columns);
+    writeln!(out, "        {columns}) _taskdiag_list -W \"$columns\" ;;")?;
     writeln!(out, "        --engine) _taskdiag_list -W \"{}\" ;;", engines().join(" "))?;
-    writeln!(out, "        -u|-U|--user|--ruser) _taskdiag_list -u ;;")?;
+    let users = spellings(command, |arg| arg.get_value_hint() == ValueHint::Username);
+    writeln!(out, "        {users}) _taskdiag_list -u ;;")?;
     writeln!(out, "        --group|--rgroup|-G) _taskdiag_list -g ;;")?;
     writeln!(
         out,
@@ -115,7 +139,11 @@ fn more_for_bash(out: &mut Vec<u8>, commands: &str) -> io::Result<()> {
     )?;
     writeln!(out, "        -C|-c|--command) _taskdiag_there comm ;;")?;
     writeln!(out, "        run) COMPREPLY=( $(compgen -c -- \"$cur\" | sort -u) ) ;;")?;
-    writeln!(out, "        man) COMPREPLY=( $(compgen -W \"{commands}\" -- \"$cur\") ) ;;")?;
+    writeln!(
+        out,
+        "        man) COMPREPLY=( $(compgen -W \"{}\" -- \"$cur\") ) ;;",
+        pages(command)
+    )?;
     writeln!(out, "        =|==) _taskdiag_there \"${{COMP_WORDS[COMP_CWORD-2]}}\" ;;")?;
     writeln!(out, "        *) _taskdiag \"$@\" ;;\n    esac\n}}")?;
     writeln!(out, "\ncomplete -F _taskdiag_with_values -o bashdefault -o default taskdiag")
@@ -159,8 +187,8 @@ fn of_zsh(script: &str) -> String {
     script.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-fn more_for_fish(out: &mut Vec<u8>, commands: &str) {
-    for (command, values) in [("run", "(__fish_complete_command)"), ("man", commands)] {
+fn more_for_fish(all: &Command, out: &mut Vec<u8>) {
+    for (command, values) in [("run", "(__fish_complete_command)"), ("man", &pages(all))] {
         let line = format!(
             "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -x -a \"{values}\"\n"
         );

@@ -258,7 +258,7 @@ fn letters(out: &mut Vec<u8>) -> io::Result<()> {
              letters mean:"
         )
     )?;
-    for (letter, _, help) in procps::BSD {
+    for (letter, help) in procps::bsd_letters() {
         writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(help))?;
     }
     Ok(())

@@ -8,6 +8,8 @@ use taskdiag::BootId;
 use taskdiag::field::Value;
 use taskdiag::recording::FrameInfo;
 
+use super::kept::{Kept, Texts};
+
 /// Identifies a row. Rows are sorted by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -42,7 +44,7 @@ impl Change {
 
 /// The values from the last frame that had it.
 struct Last {
-    values: Vec<Value<'static>>,
+    values: Box<[Kept]>,
     /// The number of that frame.
     frame: u64,
     /// Is it missing from a full frame, because it could not be read then? It gets a row when it is
@@ -53,7 +55,13 @@ struct Last {
 /// Compares each frame with the previous one.
 pub struct Changes {
     full_every: Duration,
+    /// The most memory that the known rows may take.
+    most: usize,
     known: HashMap<Key, Last>,
+    texts: Texts,
+    /// The bytes of `known`, and whether this frame has more rows than may be known.
+    bytes: usize,
+    is_over: bool,
     /// The number of this frame.
     frame: u64,
     /// The time of the last full frame.
@@ -79,11 +87,16 @@ fn apart(a: SystemTime, b: SystemTime) -> Duration {
 }
 
 impl Changes {
-    /// There is no frame yet, so the first one is full.
-    pub fn new(full_every: Duration) -> Changes {
+    /// There is no frame yet, so the first one is full. The rows of a frame may take `most` bytes;
+    /// if they take more, the next frame is full, too.
+    pub fn new(full_every: Duration, most: usize) -> Changes {
         Changes {
             full_every,
+            most,
             known: HashMap::new(),
+            texts: Texts::default(),
+            bytes: 0,
+            is_over: false,
             frame: 0,
             full: None,
             boottime: Duration::ZERO,
@@ -125,32 +138,44 @@ impl Changes {
     /// Notes a row of this frame. Returns why it is written. `None`: it is not written, because
     /// nothing has changed, or because this frame already has the key.
     pub fn see(&mut self, key: Key, values: &[Value<'_>]) -> Option<Change> {
-        let own = || values.iter().map(|v| v.clone().into_owned()).collect();
         let frame = self.frame;
+        let texts = &mut self.texts;
         let change = match self.known.get_mut(&key) {
             None => {
-                self.known.insert(key, Last { values: own(), frame, is_due: false });
+                let row = row_bytes(values.len());
+                self.is_over |= self.bytes + row + texts.bytes() > self.most;
+                // The key alone is needed until the frame ends.
+                let values = if self.is_over { &[] } else { values };
+                let values: Box<[Kept]> = values.iter().map(|v| Kept::of(v, texts)).collect();
+                self.bytes += row_bytes(values.len());
+                self.known.insert(key, Last { values, frame, is_due: false });
                 Some(Change::New)
             }
             Some(last) if last.frame == frame => return None,
             Some(last) => {
                 last.frame = frame;
                 let is_due = std::mem::take(&mut last.is_due);
-                // Not `==` of the vectors: their values borrow for different lifetimes.
-                let is_same = last.values.iter().zip(values).all(|(a, b)| a == b);
+                let is_same = last.values.iter().zip(values).all(|(a, b)| a.is(b));
                 if !is_same {
-                    last.values = own();
+                    last.values = values.iter().map(|v| Kept::of(v, texts)).collect();
                 }
                 (!is_same || is_due).then_some(Change::Changed)
             }
         };
         if self.is_full { Some(Change::Full) } else { change }
     }
-    /// Removes and returns the rows of the previous frame that this frame lacks, with their last
-    /// values. Entries of the processes in `unknown` may still exist, and are kept.
-    pub fn ended(&mut self, unknown: &HashSet<u32>) -> Vec<(Key, Vec<Value<'static>>)> {
-        let (frame, is_full) = (self.frame, self.is_full);
-        let mut gone = Vec::new();
+    /// Ends a frame. Calls a function with the rows of the previous frame that this frame lacks,
+    /// with their last values. Entries of the processes in `unknown` may still exist, and are kept.
+    ///
+    /// # Errors
+    /// The first one of the function.
+    pub fn end<E>(
+        &mut self,
+        unknown: &HashSet<u32>,
+        mut ended: impl FnMut(Key, &[Value<'_>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (frame, is_full, bytes) = (self.frame, self.is_full, &mut self.bytes);
+        let mut result = Ok(());
         self.known.retain(|key, last| {
             if last.frame == frame {
                 return true;
@@ -159,10 +184,22 @@ impl Changes {
                 last.is_due |= is_full;
                 return true;
             }
-            gone.push((*key, std::mem::take(&mut last.values)));
+            *bytes -= row_bytes(last.values.len());
+            if result.is_ok() {
+                let values: Vec<Value<'_>> = last.values.iter().map(Kept::lend).collect();
+                result = ended(*key, &values);
+            }
             false
         });
-        gone
+        self.texts.sweep();
+        if self.is_over {
+            self.forget();
+        }
+        result
+    }
+    /// Whether this frame is written in full.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
     /// The number of known rows.
     pub fn len(&self) -> usize {
@@ -170,9 +207,16 @@ impl Changes {
     }
     /// Forgets everything, so that the next frame is full.
     pub fn forget(&mut self) {
-        self.known.clear();
+        (self.known, self.texts) = (HashMap::new(), Texts::default());
+        (self.bytes, self.is_over) = (0, false);
         self.full = None;
     }
+}
+
+/// The memory of a known row with so many values, beside its texts.
+fn row_bytes(values: usize) -> usize {
+    // A table of hashes is between half and seven eighths full.
+    size_of::<(Key, Last)>() * 3 / 2 + values * size_of::<Kept>()
 }
 
 #[cfg(test)]
@@ -208,7 +252,7 @@ mod tests {
             }
         }
         let recording = Recording::open(dir.path().join("r")).expect("it opens");
-        let mut changes = Changes::new(Duration::from_secs(600));
+        let mut changes = Changes::new(Duration::from_secs(600), 1 << 20);
         let mut begin = |n| {
             let boot_id = recording.read(n).expect("one").snapshot.stream().info().boot_id;
             changes.begin(&recording.info(n).expect("one"), boot_id)

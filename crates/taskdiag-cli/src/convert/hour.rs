@@ -47,13 +47,13 @@ impl Hour {
         for rows in &mut self.tables {
             rows.end_file(partition)?;
         }
-        if self.tables.iter().all(|rows| rows.parts.is_empty()) {
+        if self.tables.iter().all(|rows| rows.out.parts.is_empty()) {
             return Ok(Vec::new());
         }
         let mut lines = Vec::new();
         // `is_complete()` looks at the first file of the tasks, so that file gets its name last.
         for rows in self.tables.iter_mut().rev() {
-            let parts = std::mem::take(&mut rows.parts);
+            let parts = std::mem::take(&mut rows.out.parts);
             // Removes files of an earlier conversion that had more files.
             partition.remove_from(rows.table, parts.len())?;
             if !parts.is_empty() {

@@ -2,12 +2,15 @@
 //! describes them.
 //!
 //! `entries` defines the rows of each table, `changes` decides which rows of a frame are written,
-//! `rows` collects the rows of a table for an hour, and `hour` names the files of an hour.
+//! `kept` has the values of the previous frame for that, `rows` collects the rows of a table for an
+//! hour, `out` writes them to files, and `hour` names the files of an hour.
 
 mod changes;
 mod entries;
 mod hour;
+mod kept;
 mod kinds;
+mod out;
 mod part;
 mod partition;
 mod rows;

@@ -4,33 +4,24 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use arrow_array::{
-    ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray, TimestampMicrosecondArray,
-    UInt32Array,
-};
-use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use taskdiag::columns::{Builder, Spec};
 use taskdiag::field::{Context, Missing, Value};
 use taskdiag::recording::Frame;
 use taskdiag::view::Query;
-use taskdiag_face::arrow::Form;
-use taskdiag_face::parquet::failed;
 
 use super::changes::{Change, Changes, Key};
 use super::entries::Entries as _;
 use super::kinds::has_threads;
-use super::part::Part;
+use super::out::Out;
 use super::partition::Partition;
 use crate::args::convert::{Table, TableArgs};
 use crate::files::own_netns;
 
-/// A new file is begun after this many rows, because all rows of a file are sorted in memory.
-/// Tables of lists have fewer, because several of them are in memory at a time.
-const ROWS: usize = 1 << 20;
-const ROWS_OF_LISTS: usize = 1 << 18;
+/// The most memory that the rows of the previous frame may take. Tables of lists have less, because
+/// several of them are in memory at a time. A frame with more is written in full, as is the next.
+const KNOWN: usize = 192 << 20;
+const KNOWN_OF_LISTS: usize = 96 << 20;
 
 /// Counts the answers of a recording that lack a list.
 #[derive(Clone, Debug, Default)]
@@ -63,36 +54,30 @@ pub struct Rows {
     pub table: Table,
     /// How many answers lack its list.
     pub lacks: Lacks,
-    /// The files that are complete.
-    pub parts: Vec<Part>,
+    /// The rows, and the files that are complete.
+    pub out: Out,
     query: Query,
     changes: Changes,
     cx: Option<Context>,
     /// Whether the last frame was one of threads.
     had_threads: Option<bool>,
-    builder: Builder,
-    /// The key, `ts`, and `change` of each row.
-    keys: Vec<Key>,
-    at: Vec<i64>,
-    change: Vec<i8>,
+    /// The bytes of the last full frame.
+    full: u64,
 }
 
 impl Rows {
     /// No rows yet.
     pub fn new(args: &TableArgs, full_every: Duration) -> Rows {
-        let specs = args.columns.iter().map(|c| Spec::of(&c.key, c.field)).collect();
+        let most = if args.table.list().is_some() { KNOWN_OF_LISTS } else { KNOWN };
         Rows {
             table: args.table,
             lacks: Lacks::default(),
-            parts: Vec::new(),
+            out: Out::new(args),
             query: args.table.rows(&args.columns),
-            changes: Changes::new(full_every),
+            changes: Changes::new(full_every, most),
             cx: None,
             had_threads: None,
-            builder: Builder::new(specs),
-            keys: Vec::new(),
-            at: Vec::new(),
-            change: Vec::new(),
+            full: 0,
         }
     }
     /// Do rows of this table come from such a frame? Frames of processes and frames of threads
@@ -118,10 +103,8 @@ impl Rows {
             self.lacks.without += 1;
             return Ok(());
         }
-        // Each file begins with a full frame. The limit must leave room for further frames, even if
-        // that is very large.
-        let limit = if list.is_some() { ROWS_OF_LISTS } else { ROWS };
-        if self.keys.len() > limit.max(2 * self.changes.len()) {
+        // Each file begins with a full frame, if that is not too large for a file.
+        if self.out.is_full(self.changes.len(), self.full) {
             self.end_file(partition)?;
         }
         self.lacks.with += 1;
@@ -152,14 +135,8 @@ impl Rows {
         let of_task: Vec<bool> = (0..fields.len()).map(|c| list.is_some() && !is_own(c)).collect();
         let boot = self.changes.boots();
         let mut last: (Option<u32>, Vec<Value<'static>>) = (None, Vec::new());
-        let (table, changes, builder) = (self.table, &mut self.changes, &mut self.builder);
-        let (keys, ats, whys) = (&mut self.keys, &mut self.at, &mut self.change);
-        let mut push = |key: Key, why: Change, values: &[Value<'_>]| {
-            builder.push(cx, |c| values[c].clone());
-            keys.push(key);
-            ats.push(at);
-            whys.push(why as i8);
-        };
+        let (table, changes, out) = (self.table, &mut self.changes, &mut self.out);
+        let before = out.bytes();
         view.rows(false, &mut |_, _, _| {}).each(&mut |item| {
             let Some(row) = item.row() else { return Ok(()) };
             let get = |c: usize| item.value(cx, fields[c], c);
@@ -175,7 +152,7 @@ impl Rows {
             };
             let key = Key { boot, ..table.key(row, start_ticks) };
             if let Some(why) = changes.see(key, &values) {
-                push(key, why, &values);
+                out.push(partition, cx, (key, at, why), &values)?;
             }
             Ok(())
         })?;
@@ -184,8 +161,12 @@ impl Rows {
             *self.lacks.unread.entry(reason.name()).or_default() += 1;
         }
         let unknown: HashSet<u32> = gaps.into_keys().collect();
-        for (key, values) in changes.ended(&unknown) {
-            push(key, Change::Ended, &values);
+        let is_full = changes.is_full();
+        changes.end(&unknown, |key, values| {
+            out.push(partition, cx, (key, at, Change::Ended), values)
+        })?;
+        if is_full {
+            self.full = out.bytes() - before;
         }
         Ok(())
     }
@@ -194,42 +175,8 @@ impl Rows {
     /// # Errors
     /// It cannot be written.
     pub fn end_file(&mut self, partition: &Partition) -> io::Result<()> {
-        if self.keys.is_empty() {
-            return Ok(());
-        }
-        let specs = self.builder.specs.clone();
-        let builder = std::mem::replace(&mut self.builder, Builder::new(specs));
-        let (specs, batches, _) = builder.finish();
-        let (keys, at) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.at));
-        let change = std::mem::take(&mut self.change);
         self.changes.forget();
-        let schema = schema(&specs);
-        let mut pieces = Vec::new();
-        let mut row = 0;
-        for batch in batches {
-            let rows = row..row + batch.rows;
-            row = rows.end;
-            let mut columns: Vec<ArrayRef> = vec![
-                Arc::new(
-                    TimestampMicrosecondArray::from(at[rows.clone()].to_vec()).with_timezone("UTC"),
-                ),
-                Arc::new(changes_of(&change[rows])?),
-            ];
-            columns.extend(Form::Stored.arrays(&specs, batch));
-            pieces.push(RecordBatch::try_new(schema.clone(), columns).map_err(failed)?);
-        }
-        let all = arrow_select::concat::concat_batches(&schema, &pieces).map_err(failed)?;
-        drop(pieces);
-        // The rows of a task are next to each other, so that they compress well, and a reader finds
-        // them in one place.
-        let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
-        order.sort_by_key(|i| (keys[*i as usize], at[*i as usize]));
-        let order = UInt32Array::from(order);
-        let sorted = arrow_select::take::take_record_batch(&all, &order).map_err(failed)?;
-        drop(all);
-        let file = partition.file(self.table, self.parts.len());
-        self.parts.push(Part::write(&file, &sorted, &partition.metadata)?);
-        Ok(())
+        self.out.end_file(partition)
     }
 }
 
@@ -245,22 +192,4 @@ fn lent<'v>(value: &'v Value<'static>) -> Value<'v> {
 fn micros(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
-fn changes_of(numbers: &[i8]) -> io::Result<DictionaryArray<arrow_array::types::Int8Type>> {
-    let names = Arc::new(StringArray::from(Change::NAMES.to_vec()));
-    DictionaryArray::try_new(Int8Array::from(numbers.to_vec()), names).map_err(failed)
-}
-
-fn schema(specs: &[Spec]) -> SchemaRef {
-    let help = |text: &str| [("taskdiag.help".to_owned(), text.to_owned())].into();
-    let at = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-    let change = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
-    let mut fields = vec![
-        Field::new("ts", at, false).with_metadata(help("The time of the frame")),
-        Field::new("change", change, false)
-            .with_metadata(help("Why the row is there: full, new, changed, ended")),
-    ];
-    fields.extend(specs.iter().map(|spec| Form::Stored.field(spec)));
-    Arc::new(Schema::new(fields))
 }

@@ -1,4 +1,4 @@
-//! What the output of lsof shows, and how, as its options say.
+//! The options of lsof that choose what its output shows, and in which form.
 
 use super::letters::Fields;
 use crate::exit::Exit;

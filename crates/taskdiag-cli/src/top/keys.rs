@@ -180,8 +180,8 @@ impl App {
     /// Handles an event of the terminal.
     ///
     /// # Errors
-    /// Those of a scan: before an event that acts on a row, the rows that earlier events
-    /// requested must be read.
+    /// The errors of a scan: the rows that earlier events requested are read before an event
+    /// that acts on a row.
     pub fn on(&mut self, event: &Event) -> Result<Next, Exit> {
         if self.stale && matches!(self.mode, Mode::Table) && is_about_rows(event, self.page) {
             self.scan()?;

@@ -1,74 +1,11 @@
-//! `taskdiag files` against what users trust today: lsof, lsfd and ss, on a process that the test
-//! starts with one file of each kind.
+//! The conditions and the locks of `taskdiag files` against lsof. `peers` and `peers_of_lists` of
+//! taskdiag-tests compare rows and sockets with lsof, lsfd and ss.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines};
-use std::net::{TcpListener, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::os::fd::AsRawFd;
+use std::process::{ChildStdout, Command, Stdio};
 
 use super::common::{Ended, parts, run, skip, taskdiag};
-
-/// A process with known files. Dropping the value ends it.
-struct Target {
-    child: Child,
-    dir: tempfile::TempDir,
-    /// The other ends.
-    _unix: UnixStream,
-    _tcp: TcpListener,
-}
-
-impl Target {
-    fn new() -> Target {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = |name: &str| dir.path().join(name);
-        std::fs::write(path("r"), "some text").expect("written");
-        std::fs::write(path("gone"), "gone").expect("written");
-        let (own, other) = UnixStream::pair().expect("a pair");
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
-        let other_listener =
-            TcpListener::bind("[::1]:0").or_else(|_| TcpListener::bind("127.0.0.1:0"));
-        let port = listener.local_addr().expect("an address").port();
-        // Descriptor 7 is a pipe whose other end the shell's child has.
-        let script = format!(
-            "exec 3<r 4>>w 5<gone 6<>/dev/tcp/127.0.0.1/{port} 7> >(exec sleep 1000); \
-             mkfifo p; exec 8<>p 9<. 10</dev/zero; rm gone; echo ready >s; exec sleep 1000"
-        );
-        let child = Command::new("bash")
-            .args(["-c", &script])
-            .current_dir(dir.path())
-            .stdin(OwnedFd::from(own))
-            .stdout(OwnedFd::from(udp))
-            .stderr(OwnedFd::from(other_listener.expect("a socket")))
-            .spawn()
-            .expect("bash is there");
-        let target = Target { child, dir, _unix: other, _tcp: listener };
-        for _ in 0..6000 {
-            let comm = std::fs::read_to_string(format!("/proc/{}/comm", target.child.id()));
-            if comm.is_ok_and(|c| c == "sleep\n") && target.dir.path().join("s").exists() {
-                return target;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        panic!("the target did not get ready");
-    }
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        // Its child, which has the pipe's other end, ends only on request.
-        let _ = Command::new("sh")
-            .args(["-c", &format!("kill $(ps -o pid= --ppid {})", self.pid())])
-            .status();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// The engines that list open files here.
 fn engines() -> Vec<&'static str> {
@@ -82,19 +19,6 @@ fn engines() -> Vec<&'static str> {
 fn output(program: &str, args: &[&str]) -> Option<String> {
     let o = Command::new(program).env("LC_ALL", "C").args(args).output().ok()?;
     Some(String::from_utf8_lossy(&o.stdout).into_owned())
-}
-
-/// Our rows of the target's descriptors as words, by descriptor.
-fn ours(target: &Target, engine: &str, columns: &str) -> BTreeMap<u32, Vec<String>> {
-    let columns = format!("fdnum,{columns}");
-    let args = ["files", "--engine", engine, "-p", &target.pid(), "--no-headers", "-o", &columns];
-    let (code, out, err) = parts(&run(&args));
-    assert_eq!(code, 0, "{engine}: {err}");
-    let row = |l: &str| {
-        let mut words = l.split_whitespace().map(str::to_owned);
-        Some((words.next()?.parse().ok()?, words.collect()))
-    };
-    out.lines().filter_map(row).collect()
 }
 
 #[test]
@@ -197,51 +121,6 @@ fn files_are_identified_as_in_lsof() {
         }
     }
     drop(held);
-}
-
-#[test]
-fn sockets_as_ss_has_them() {
-    let target = Target::new();
-    let of_target = |args: &[&str]| {
-        let all = output("ss", args)?;
-        let mark = format!("pid={},", target.pid());
-        let lines = all.lines().filter(|l| l.contains(&mark));
-        Some(lines.map(str::to_owned).collect::<Vec<_>>())
-    };
-    let Some(inet) = of_target(&["-Hnatup"]).filter(|l| !l.is_empty()) else {
-        return skip(
-            "files_oracle::sockets_as_ss_has_them",
-            "ss (iproute2) is not installed, or shows no pids",
-        );
-    };
-    // tcp ESTAB 0 0 127.0.0.1:1 127.0.0.1:2 users:(("sleep",pid=3,fd=6))
-    let fd_of = |l: &str| -> u32 {
-        let at = l.find(&format!("pid={},fd=", target.pid())).expect("its descriptor");
-        let digits = l[at..].split("fd=").nth(1).expect("a number");
-        digits.split(')').next().and_then(|d| d.parse().ok()).expect("a number")
-    };
-    let unix = of_target(&["-Hxp"]).expect("ss answers");
-    for engine in engines() {
-        let own = ours(&target, engine, "protocol,name");
-        for line in &inet {
-            let w: Vec<&str> = line.split_whitespace().collect();
-            let row = &own[&fd_of(line)];
-            assert_eq!(row[0].to_lowercase(), w[0], "{engine}: {line}");
-            let want = match (w[1], w[5]) {
-                ("LISTEN", _) => format!("{} (LISTEN)", w[4]),
-                ("ESTAB", peer) => format!("{}->{peer} (ESTABLISHED)", w[4]),
-                _ => w[4].to_owned(),
-            };
-            assert_eq!(row[1..].join(" "), want, "{engine}: {line}");
-        }
-        let own = ours(&target, engine, "inode,peer_inode");
-        for line in &unix {
-            // u_str ESTAB 0 0 * 123 * 124 users:(...)
-            let w: Vec<&str> = line.split_whitespace().collect();
-            assert_eq!(own[&fd_of(line)], [w[5], w[7]], "{engine}: {line}");
-        }
-    }
-    assert!(inet.len() == 3 && unix.len() == 1, "{inet:?} {unix:?}");
 }
 
 /// Locks of this process, and the letters for them in the column FD.

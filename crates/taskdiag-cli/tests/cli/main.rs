@@ -1,7 +1,11 @@
 //! Tests of the command as a user meets it. One program, so that its parts share [`common`].
 
 #[cfg(feature = "top")]
-#[allow(dead_code, reason = "it is a link to the file of another crate, which uses all of it")]
+#[allow(
+    dead_code,
+    reason = "taskdiag-tests uses the rest; a dependency on it would add features to the library"
+)]
+#[path = "../../../../tests/src/busy.rs"]
 mod busy;
 mod common;
 mod errors;
@@ -14,12 +18,12 @@ mod generate;
 mod host;
 mod maps;
 mod memory;
-mod memory_oracle;
 mod names;
 #[cfg(feature = "record")]
 mod record;
 mod run;
 mod schema;
+mod stack;
 mod terminal;
 mod text;
 #[cfg(feature = "top")]

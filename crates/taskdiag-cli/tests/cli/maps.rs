@@ -172,7 +172,7 @@ total               1508
 ";
     let want = want.replace("  Size", "Kbytes");
     assert_eq!(maps(&machine(), &["10"]), (0, want.clone(), String::new()));
-    // That of a process with the same memory is the same.
+    // A process that shares the memory has the same mappings.
     let same = want.replace("10:   /bin/prog", "11:   /bin/vfork");
     assert_eq!(maps(&machine(), &["-p", "11"]).1, same);
     let (_, out, _) = maps(&machine(), &["10", "--no-headers"]);

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use crate::common::{parts, taskdiag};
 
-/// Runs a command with a file in the place of the library. No library is needed to start a program
-/// that does not use libproc2, so an empty one is enough if the linker's complaint about it is
-/// ignored.
+/// Runs a command with a file in the place of the library. An empty file is enough, because the
+/// program does not use libproc2; the dynamic linker only complains about it.
 fn run(library: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = taskdiag();
     command.arg("run").args(args).env("TASKDIAG_PROCPS_LIB", library);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -612,4 +613,91 @@ fn very_many_rows_are_several_files() {
     made.convert_all(&[&tables[..], &["--again"]].concat());
     assert_eq!(made.names(), ["processes.parquet", "sockets.parquet"]);
     assert_eq!(made.rows(3, "sockets.parquet", port).len(), 40_000);
+}
+
+/// Processes that map the same files, whose paths have 4000 bytes each. A path is in the recording
+/// once, and in each row of the table.
+fn with_long_paths(processes: u32, files: u32) -> Snapshot {
+    let mut w = StreamWriter::new();
+    w.info(&build!(Info {
+        realtime_ns: BEGIN * SECOND_NS,
+        boottime_ns: 100_000 * SECOND_NS,
+        show_flags: (Groups::BASE | Groups::VMA).bits(),
+        dump_strategy: Strategy::All as u64,
+        clk_tck: 100,
+        ..StreamWriter::blank_info()
+    }));
+    for pid in 1..=processes {
+        w.begin_task(pid, pid);
+        let mut base = Base::new();
+        base.valid = Base::ALL_VALID;
+        base.start_time_ns = u64::from(pid) * 10_000_000;
+        w.put_base(&base, b"long");
+        let entry = |n: u32| {
+            let (start, inode) = (0x1000 * u64::from(n), u64::from(n));
+            build!(Vma {
+                start,
+                end: start + 0x1000,
+                inode,
+                dev: 2049,
+                name: n,
+                kind: VmaKind::File as u32,
+                ..Vma::default()
+            })
+        };
+        w.put_list(Vma::ALL_VALID, &(1..=files).map(entry).collect::<Vec<_>>());
+        if pid == 1 {
+            (1..=files).for_each(|n| w.put_name(n, 0, long_path(n).as_bytes()));
+        }
+        w.end_task();
+    }
+    Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+}
+
+fn long_path(n: u32) -> String {
+    format!("/{n:05}/{}", "d".repeat(4000 - 7))
+}
+
+#[test]
+fn memory_does_not_grow_with_the_length_of_paths() {
+    const PROCESSES: u32 = 40;
+    const FILES: u32 = 1500;
+    // The paths of all rows together have 240 MB.
+    const ALLOWED: u64 = 300 << 20;
+    let dir = tempfile::tempdir().expect("there is room");
+    let options = Options::new(Duration::from_secs(MINUTE));
+    let mut writer = Writer::open(dir.path().join("recording"), options).expect("it is new");
+    writer.append(&with_long_paths(PROCESSES, FILES)).expect("there is room");
+    drop(writer);
+    let made = Made { dir };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_taskdiag"));
+    let limit = libc::rlimit { rlim_cur: ALLOWED, rlim_max: ALLOWED };
+    let set = move || {
+        // SAFETY: the struct is valid.
+        match unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec only a system call.
+    unsafe { command.pre_exec(set) };
+    let ran = made.convert_with(command, &["--tables", "mapped_files"]);
+    assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(0), String::new()));
+    let names = made.names();
+    let files: Vec<&String> = names.iter().filter(|n| n.starts_with("mapped_files")).collect();
+    assert!(files.len() > 2, "{names:?}");
+    // A part of each path is enough to tell them apart.
+    let value = |of: &Batch<'_>, i: usize| {
+        let path = of.word("path", i).expect("each has one");
+        (of.number("inode", i), path.len(), path[..7].to_owned())
+    };
+    let mut rows = Vec::new();
+    for file in files {
+        rows.extend(made.rows(3, file, value).into_iter().map(|r| (r.pid, r.value)));
+    }
+    rows.sort_unstable();
+    let path = |n: u32| (Some(u64::from(n)), 4000, long_path(n)[..7].to_owned());
+    let want = (1..=PROCESSES).flat_map(|p| (1..=FILES).map(move |n| (u64::from(p), path(n))));
+    assert_eq!(rows.len(), (PROCESSES * FILES) as usize);
+    assert!(rows.into_iter().eq(want), "each file of each process is there once");
 }

@@ -155,7 +155,8 @@ record! {
         run_delay_ns: u64,
         /// Times it was given a CPU; live threads only.
         timeslices: u64,
-        /// Voluntary context switches.
+        /// Voluntary context switches. From /proc, those of a process whose threads have ended are
+        /// not known.
         nvcsw: u64,
         /// Involuntary context switches.
         nivcsw: u64,

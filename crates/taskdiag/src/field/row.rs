@@ -92,7 +92,7 @@ impl<'a> Row<'a> {
     /// answer, and `f` was not called.
     ///
     /// # Errors
-    /// That of `f`, which ends it.
+    /// The error of `f`, which ends the list.
     pub fn each_map<E>(&self, mut f: impl FnMut(&Row<'a>) -> Result<(), E>) -> Result<bool, E> {
         let shared_with = self.view.shared(Group::Vma);
         let Some(view) = self.view.owner(Group::Vma) else { return Ok(false) };

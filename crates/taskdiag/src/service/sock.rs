@@ -27,7 +27,7 @@ pub struct Received {
 /// Send these bytes, and a descriptor, without waiting. Returns how many bytes were taken.
 ///
 /// # Errors
-/// Those of sendmsg(2). If the reader is gone, the error is `EPIPE`, and there is no signal.
+/// The errors of sendmsg(2). If the reader is gone, the error is `EPIPE`, and there is no signal.
 pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<usize> {
     let mut control: Control = [MaybeUninit::zeroed(); 16];
     let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -68,7 +68,7 @@ pub fn send(to: BorrowedFd<'_>, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io:
 /// they reach us: closing one could wait for a file system of the sender.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// The errors of recvmsg(2).
 pub fn receive(from: BorrowedFd<'_>, bytes: &mut [u8], with_fd: bool) -> io::Result<Received> {
     let mut control: Control = [MaybeUninit::zeroed(); 16];
     let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };

@@ -11,9 +11,7 @@ mod table;
 pub use argv::{is_long, parse, parse_with_words, wants_value};
 pub use layout::{columns, fill, keys, specs};
 
-pub use table::BSD;
-#[cfg(test)]
-pub use table::UNIX;
+pub use table::{bsd_letters, letter_of, options};
 
 use taskdiag::view::{Selection, Simple};
 

@@ -1,24 +1,109 @@
-//! The options of procps `ps`, one row each.
+//! The options of `ps`, one row each: the parser, `--help`, the man page and the completions are
+//! made from it.
+
+use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::{Bsd, ForestStyle, Headers, Instead, Selector, Typed, TypedAs};
-use crate::args::lists;
+use crate::args::{lists, table};
 use crate::exit::Exit;
+use crate::limits::PageLimits;
+use crate::units;
 
 /// The effect of an option.
 #[derive(Clone, Copy)]
 pub enum Does {
     /// It has no value.
     Set(fn(&mut Typed)),
-    /// It has a value, which is this.
-    Take(&'static str, fn(&mut Typed, &str) -> Result<(), Exit>),
+    /// It has no value, and more of an effect if it is given twice.
+    Add(fn(&mut Typed)),
+    /// It has a value: its name in the help, what it is, and the effect.
+    Take(&'static str, &'static str, fn(&mut Typed, &str) -> Result<(), Exit>),
     /// It may have one, where one follows.
     May(fn(&mut Typed, Option<&str>) -> Result<(), Exit>),
 }
 
-use Does::{May, Set, Take};
+use Does::{Add, May, Set, Take};
 
-/// An option: its name, its effect, and a description of that.
-pub type OptionRow<N> = (N, Does, &'static str);
+/// An option of procps with all of its spellings.
+pub struct OptionRow {
+    /// Letters after a dash.
+    unix: &'static str,
+    /// Letters without one.
+    bsd: &'static str,
+    /// Long names of procps.
+    long: &'static [&'static str],
+    /// More long names, which only taskdiag has.
+    own: &'static [&'static str],
+    /// Its effect.
+    pub does: Does,
+    /// What it does.
+    pub help: &'static str,
+}
+
+const fn letters(
+    unix: &'static str,
+    bsd: &'static str,
+    does: Does,
+    help: &'static str,
+) -> OptionRow {
+    OptionRow { unix, bsd, long: &[], own: &[], does, help }
+}
+
+const fn bsd(letter: &'static str, does: Does, help: &'static str) -> OptionRow {
+    letters("", letter, does, help)
+}
+
+const fn only_long(long: &'static [&'static str], does: Does, help: &'static str) -> OptionRow {
+    letters("", "", does, help).long(long)
+}
+
+impl OptionRow {
+    const fn long(self, long: &'static [&'static str]) -> Self {
+        OptionRow { long, ..self }
+    }
+    const fn own(self, own: &'static [&'static str]) -> Self {
+        OptionRow { own, ..self }
+    }
+    /// The option for the help, the man page and completions.
+    fn arg(&self) -> Arg {
+        let names: Vec<&'static str> = self.long.iter().chain(self.own).copied().collect();
+        // Names that differ in their first letter only would be confused: Group is --rgroup.
+        let is_lower = |n: &&&str| n.chars().all(|c| !c.is_ascii_uppercase());
+        let shown = names.iter().find(is_lower).copied();
+        let mut short = self.unix.chars();
+        let mut arg = Arg::new(shown.unwrap_or(self.unix)).action(match self.does {
+            Add(_) => ArgAction::Count,
+            Set(_) => ArgAction::SetTrue,
+            Take(..) | May(_) => ArgAction::Append,
+        });
+        if let Some(name) = shown {
+            arg = arg.long(name).aliases(names.into_iter().filter(|n| *n != name));
+        }
+        if let Some(letter) = short.next() {
+            arg = arg.short(letter);
+        }
+        if let Take(value, what, _) = self.does {
+            arg = arg.value_name(value);
+            if what == USERS {
+                arg = arg.value_hint(ValueHint::Username);
+            }
+        }
+        match short.next() {
+            Some(other) => arg.short_alias(other).help(format!("{} (also -{other})", self.help)),
+            None => arg.help(self.help),
+        }
+    }
+}
+
+/// Where an option comes from.
+enum Source {
+    /// procps has it, and this program reads it by procps' rules.
+    Procps(OptionRow),
+    /// Only taskdiag has them, and clap reads them.
+    Own(fn(Command) -> Command),
+}
+
+use Source::{Own, Procps};
 
 fn ids(text: &str, make: fn(Vec<u32>) -> Selector, to: &mut Typed) -> Result<(), Exit> {
     let all = lists::strict(text)?.into_iter().map(|s| lists::pid("a list of processes", s));
@@ -125,175 +210,311 @@ fn view(t: &mut Typed, view: Bsd) {
     }
 }
 
+const USERS: &str = "a list of users";
 const NO_HEADERS: Does = Set(|t| t.headers = Some(Headers::Never));
 const HEADERS: Does = Set(|t| t.headers = Some(Headers::EachPage));
-const COLUMNS: Does = Take("a list of columns", |t, s| spec(t, TypedAs::Columns, s));
-const KEYS: Does = Take("a list of columns", |t, s| spec(t, TypedAs::Keys, s));
-const PIDS: Does = Take("a list of process ids", pids);
-const QUICK: Does = Take("a list of process ids", quick);
 
-/// Letters after a dash.
-pub const UNIX: &[OptionRow<char>] = &[
-    ('A', Set(|t| t.all = true), "All processes"),
-    ('C', Take("a list of command names", commands), "By command name"),
-    ('F', Set(|t| (t.full, t.extra_full) = (true, true)), "As -f, and SZ RSS PSR"),
-    ('G', Take("a list of groups", real_groups), "By real group"),
+const fn list(what: &'static str, take: fn(&mut Typed, &str) -> Result<(), Exit>) -> Does {
+    Take("LIST", what, take)
+}
+
+const RUNNING: &str = "Show only processes that run or are in an uninterruptible wait (R, D)";
+
+/// The options under the headings of the help.
+const LISTED: &[(&str, &[Source])] = &[
     (
-        'H',
-        Set(|t| t.forest = Some(ForestStyle::Indented)),
-        "Children below their parents, indented",
+        "Selection",
+        &[
+            Procps(letters("p", "p", list("a list of process ids", pids), "Show processes with these ids").long(&["pid"])),
+            Procps(
+                letters("q", "q", list("a list of process ids", quick), "Show processes with these ids, in this order")
+                    .long(&["quick-pid"]),
+            ),
+            Procps(only_long(&["ppid"], list("a list of process ids", parents), "Show children of these processes")),
+            Procps(
+                letters("u", "U", list(USERS, effective_users), "Show processes of these effective users, by name or uid")
+                    .long(&["user"]),
+            ),
+            Procps(
+                letters("U", "", list(USERS, real_users), "Show processes of these real users")
+                    .long(&["User"])
+                    .own(&["ruser"]),
+            ),
+            Procps(only_long(&["group"], list("a list of groups", effective_groups), "Show processes of these effective groups")),
+            Procps(
+                letters("G", "", list("a list of groups", real_groups), "Show processes of these real groups")
+                    .long(&["Group"])
+                    .own(&["rgroup"]),
+            ),
+            Procps(
+                letters("C", "", list("a list of command names", commands), "Show processes whose command has one of these names")
+                    .own(&["command"]),
+            ),
+            Procps(
+                letters("s", "", list("a list of sessions", sessions), "Show processes of these sessions")
+                    .long(&["sid"])
+                    .own(&["session"]),
+            ),
+            Procps(letters(
+                "g",
+                "",
+                list("a list of sessions or of groups", sessions_or_groups),
+                "Show processes by session id, or by name of the effective group",
+            )),
+            Procps(
+                letters("t", "", list("a list of terminals", terminals), "Show processes on these terminals, such as pts/0")
+                    .long(&["tty"]),
+            ),
+            Procps(letters("eA", "", Set(|t| t.all = true), "Show all processes").own(&["all"])),
+            Procps(
+                letters("a", "", Set(|t| t.kinds.unix_a = true), "Show processes with a terminal, without session leaders")
+                    .own(&["with-tty"]),
+            ),
+            Procps(letters("d", "", Set(|t| t.kinds.unix_d = true), "Show all processes but session leaders")),
+            Procps(
+                letters("N", "", Set(|t| t.deselect = true), "Show the processes that the other conditions do not select")
+                    .long(&["deselect"]),
+            ),
+            Own(|c| c.arg(table::filter()).arg(table::flag("running", RUNNING))),
+        ],
     ),
-    ('L', Set(|t| t.lwp = true), "A row for each thread; adds LWP and NLWP"),
-    ('M', Set(|t| t.label = true), "Adds the security label"),
-    ('N', Set(|t| t.deselect = true), "Those that are not selected"),
     (
-        'O',
-        Take("a list of columns", |t, s| spec(t, TypedAs::UnixAmong, s)),
-        "As -o, between PID and S TTY TIME COMMAND",
+        "Rows",
+        &[
+            Own(|c| c.arg(table::flag("threads", "Print a row for each thread, with the column TID"))),
+            Procps(letters("T", "", Set(|t| t.spid = true), "Print a row for each thread, with the column SPID")),
+            Procps(
+                letters("L", "", Set(|t| t.lwp = true), "Print a row for each thread, with the columns LWP and NLWP")
+                    .own(&["lwp"]),
+            ),
+            Procps(letters(
+                "m",
+                "mM",
+                Set(|t| t.both = true),
+                "Print a row for each process, and below it one for each of its threads",
+            )),
+            Own(|c| c.arg(table::flag("tree", "Print children below their parents, as a tree"))),
+            Procps(
+                letters("", "f", Set(|t| t.forest = Some(ForestStyle::Drawn)), "Print the tree as procps draws it")
+                    .long(&["forest"]),
+            ),
+            Procps(letters(
+                "H",
+                "",
+                Set(|t| t.forest = Some(ForestStyle::Indented)),
+                "Print the tree by indentation alone",
+            )),
+            Procps(
+                letters(
+                    "",
+                    "k",
+                    Take("KEYS", "a list of columns", |t, s| spec(t, TypedAs::Keys, s)),
+                    "Sort by these columns; - before one puts the largest first",
+                )
+                .long(&["sort"]),
+            ),
+        ],
     ),
-    ('P', Set(|t| t.processor = true), "Adds PSR"),
-    ('T', Set(|t| t.spid = true), "A row for each thread; adds SPID"),
-    ('U', Take("a list of users", real_users), "By real user"),
-    ('V', Set(|t| t.instead = Some(Instead::Version)), "The version"),
-    ('Z', Set(|t| t.label = true), "Adds the security label"),
-    ('a', Set(|t| t.kinds.unix_a = true), "Those with a terminal, but not session leaders"),
-    ('c', Set(|t| t.class = true), "Adds the scheduling class"),
-    ('d', Set(|t| t.kinds.unix_d = true), "All but session leaders"),
-    ('e', Set(|t| t.all = true), "All processes"),
-    ('f', Set(|t| t.full = true), "UID PID PPID C STIME TTY TIME CMD"),
     (
-        'g',
-        Take("a list of sessions or of groups", sessions_or_groups),
-        "By session, or by the name of the effective group",
+        "Columns",
+        &[
+            Procps(
+                letters(
+                    "o",
+                    "o",
+                    Take("COLUMNS", "a list of columns", |t, s| spec(t, TypedAs::Columns, s)),
+                    "Show these columns of 'taskdiag fields': NAME, NAME=HEADER or NAME:WIDTH, with commas",
+                )
+                .long(&["format"]),
+            ),
+            Procps(letters("O", "", Take("COLUMNS", "a list of columns", |t, s| spec(t, TypedAs::UnixAmong, s)), "Show these columns between PID and S TTY TIME COMMAND")),
+            Procps(letters("f", "", Set(|t| t.full = true), "Show UID PID PPID C STIME TTY TIME CMD").own(&["full"])),
+            Procps(
+                letters("F", "", Set(|t| (t.full, t.extra_full) = (true, true)), "Show the columns of -f, and SZ RSS PSR")
+                    .own(&["extra-full"]),
+            ),
+            Procps(letters("j", "", Set(|t| t.jobs = true), "Show PID PGID SID TTY TIME CMD").own(&["jobs"])),
+            Procps(
+                letters("l", "", Set(|t| t.long = true), "Show F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD")
+                    .own(&["long"]),
+            ),
+            Procps(letters("y", "", Set(|t| t.with_rss = true), "With -l, show RSS in place of ADDR, and no F")),
+            Procps(letters("c", "", Set(|t| t.class = true), "Add a column for the scheduling class")),
+            Procps(letters("P", "", Set(|t| t.processor = true), "Add a column for the processor")),
+            Procps(letters("MZ", "Z", Set(|t| t.label = true), "Add a column for the security label")),
+            Procps(only_long(&["context"], Set(|t| view(t, Bsd::Context)), "Show PID CONTEXT COMMAND")),
+            Procps(
+                letters("", "S", Set(|t| t.cumulative = true), "Include reaped children in TIME").long(&["cumulative"]),
+            ),
+        ],
     ),
-    ('j', Set(|t| t.jobs = true), "PID PGID SID TTY TIME CMD"),
-    ('l', Set(|t| t.long = true), "F S UID PID PPID C PRI NI ADDR SZ WCHAN TTY TIME CMD"),
-    ('m', Set(|t| t.both = true), "Threads below their process"),
-    ('o', COLUMNS, "These columns"),
-    ('p', PIDS, "By process id"),
-    ('q', QUICK, "By process id, in this order"),
-    ('s', Take("a list of sessions", sessions), "By session"),
-    ('t', Take("a list of terminals", terminals), "By terminal"),
-    ('u', Take("a list of users", effective_users), "By effective user"),
-    ('w', Set(|t| t.wide += 1), "Wider output; twice: as wide as it takes"),
-    ('y', Set(|t| t.with_rss = true), "With -l: RSS instead of F and ADDR"),
+    (
+        "Output",
+        &[
+            Procps(letters("", "h", NO_HEADERS, "Print no line of headers").long(&[
+                "no-headers", "no-header", "no-heading", "no-headings", "noheader", "noheaders", "noheading", "noheadings",
+            ])),
+            Procps(only_long(
+                &["headers", "header", "heading", "headings"],
+                HEADERS,
+                "Print a line of headers on each page",
+            )),
+            Procps(only_long(
+                &["lines", "rows"],
+                Take("N", "a number", lines),
+                "Begin a new page after N lines (with --headers)",
+            )),
+            Own(|c| c.args(table::forms()).args(units::options()).arg(table::color())),
+            Procps(
+                letters(
+                    "w",
+                    "w",
+                    Add(|t| t.wide += 1),
+                    "Cut lines after 132 cells, not at the edge of the terminal; -ww cuts no line",
+                )
+                .own(&["wide"]),
+            ),
+            Procps(only_long(
+                &["columns", "cols", "width"],
+                Take("N", "a number", columns),
+                "Cut lines after N cells, whether on a terminal or not",
+            )),
+            Procps(only_long(
+                &["delimiter"],
+                Take("C", "a character", delimiter),
+                "Put this character between columns, and no blanks",
+            )),
+        ],
+    ),
+    (
+        "Source",
+        &[
+            Own(|c| table::of_answer(c).arg(PageLimits::args_option())),
+            Procps(
+                letters("V", "V", Set(|t| t.instead = Some(Instead::Version)), "Print the version")
+                    .long(&["version", "info"]),
+            ),
+        ],
+    ),
 ];
 
-/// Letters without a dash.
-pub const BSD: &[OptionRow<char>] = &[
-    (
-        'H',
+/// Letters without a dash that have no other spelling, and `--help`, which clap lists.
+const OTHERS: &[OptionRow] = &[
+    bsd(
+        "H",
         Set(|t| t.thread_rows = true),
         "Print a row for each thread, without a column for its id",
     ),
-    ('L', Set(|t| t.instead = Some(Instead::Columns)), "List the names of all columns"),
-    ('M', Set(|t| t.both = true), "Do the same as m"),
-    (
-        'O',
-        Take("a list of columns or keys", |t, s| spec(t, TypedAs::BsdAmong, s)),
+    bsd("L", Set(|t| t.instead = Some(Instead::Columns)), "List the names of all columns"),
+    bsd(
+        "O",
+        Take("LIST", "a list of columns or keys", |t, s| spec(t, TypedAs::BsdAmong, s)),
         "Show these columns between PID and S TTY TIME COMMAND; or sort by keys of one letter",
     ),
-    (
-        'S',
-        Set(|t| t.cumulative = true),
-        "Add to TIME that of children that have ended and were waited for",
-    ),
-    ('T', Set(|t| t.lists.push(Selector::OwnTerminal)), "Show processes on this terminal"),
-    ('U', Take("a list of users", effective_users), "Show processes of these effective users"),
-    ('V', Set(|t| t.instead = Some(Instead::Version)), "Print the version"),
-    (
-        'X',
+    bsd("T", Set(|t| t.lists.push(Selector::OwnTerminal)), "Show processes on this terminal"),
+    bsd(
+        "X",
         Set(|t| view(t, Bsd::Registers)),
         "Show PID STACKP ESP EIP TMOUT ALARM STAT TTY TIME COMMAND",
     ),
-    ('Z', Set(|t| t.label = true), "Add a column for the security label"),
-    ('a', Set(|t| t.kinds.bsd_a = true), "Also show processes of other users; with x, show all"),
-    ('c', Set(|t| t.command_name = true), "Show the name of the command, not its arguments"),
-    ('e', Set(|t| t.environment = true), "Show the environment after the arguments"),
-    (
-        'f',
-        Set(|t| t.forest = Some(ForestStyle::Drawn)),
-        "Print children below their parents, as a tree",
-    ),
-    ('g', Set(|t| t.kinds.bsd_g = true), "Also show session leaders, which are shown anyway"),
-    ('h', NO_HEADERS, "Print no line of headers"),
-    ('j', Set(|t| view(t, Bsd::Jobs)), "Show PPID PID PGID SID TTY TPGID STAT UID TIME COMMAND"),
-    ('k', KEYS, "Sort by these columns"),
-    (
-        'l',
+    bsd("a", Set(|t| t.kinds.bsd_a = true), "Also show processes of other users; with x, show all"),
+    bsd("c", Set(|t| t.command_name = true), "Show the name of the command, not its arguments"),
+    bsd("e", Set(|t| t.environment = true), "Show the environment after the arguments"),
+    bsd("g", Set(|t| t.kinds.bsd_g = true), "Also show session leaders, which are shown anyway"),
+    bsd("j", Set(|t| view(t, Bsd::Jobs)), "Show PPID PID PGID SID TTY TPGID STAT UID TIME COMMAND"),
+    bsd(
+        "l",
         Set(|t| view(t, Bsd::Long)),
         "Show F UID PID PPID PRI NI VSZ RSS WCHAN STAT TTY TIME COMMAND",
     ),
-    ('m', Set(|t| t.both = true), "Print the threads below their process"),
-    ('n', Set(|t| t.numeric = true), "Show numbers for users"),
-    ('o', COLUMNS, "Show these columns"),
-    ('p', PIDS, "Show processes with these ids"),
-    ('q', QUICK, "Show processes with these ids, in this order"),
-    (
-        'r',
-        Set(|t| t.running = true),
-        "Show only processes that run or are in an uninterruptible wait",
-    ),
-    (
-        's',
+    bsd("n", Set(|t| t.numeric = true), "Show numbers for users"),
+    bsd("r", Set(|t| t.running = true), RUNNING),
+    bsd(
+        "s",
         Set(|t| view(t, Bsd::Signals)),
         "Show UID PID PENDING BLOCKED IGNORED CAUGHT STAT TTY TIME COMMAND",
     ),
-    ('t', May(terminals_or_own), "Show processes on these terminals, or on this one"),
-    (
-        'u',
+    bsd("t", May(terminals_or_own), "Show processes on these terminals, or on this one"),
+    bsd(
+        "u",
         Set(|t| view(t, Bsd::User)),
         "Show USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND",
     ),
-    ('v', Set(|t| view(t, Bsd::Memory)), "Show PID TTY STAT TIME MAJFL TRS DRS RSS %MEM COMMAND"),
-    ('w', Set(|t| t.wide += 1), "Cut lines after 132 cells; ww cuts no line"),
-    (
-        'x',
+    bsd(
+        "v",
+        Set(|t| view(t, Bsd::Memory)),
+        "Show PID TTY STAT TIME MAJFL TRS DRS RSS %MEM COMMAND",
+    ),
+    bsd(
+        "x",
         Set(|t| t.kinds.bsd_x = true),
         "Also show processes without a terminal; with a, show all",
     ),
+    only_long(&["help"], Set(|t| t.instead = Some(Instead::Help)), "Print help"),
 ];
 
-/// Long names.
-pub const LONG: &[OptionRow<&str>] = &[
-    ("Group", Take("a list of groups", real_groups), "By real group"),
-    ("User", Take("a list of users", real_users), "By real user"),
-    ("cols", Take("a number", columns), "The width of the output"),
-    ("columns", Take("a number", columns), "The width of the output"),
-    ("context", Set(|t| view(t, Bsd::Context)), "PID CONTEXT COMMAND"),
-    ("cumulative", Set(|t| t.cumulative = true), "As S"),
-    (
-        "delimiter",
-        Take("a character", delimiter),
-        "A character between columns, in place of blanks",
-    ),
-    ("deselect", Set(|t| t.deselect = true), "As -N"),
-    ("forest", Set(|t| t.forest = Some(ForestStyle::Drawn)), "As f"),
-    ("format", COLUMNS, "As -o"),
-    ("group", Take("a list of groups", effective_groups), "By effective group"),
-    ("header", HEADERS, "Headers on each page"),
-    ("headers", HEADERS, "Headers on each page"),
-    ("heading", HEADERS, "Headers on each page"),
-    ("headings", HEADERS, "Headers on each page"),
-    ("help", Set(|t| t.instead = Some(Instead::Help)), "Help"),
-    ("info", Set(|t| t.instead = Some(Instead::Version)), "The version"),
-    ("lines", Take("a number", lines), "The height of a page"),
-    ("no-header", NO_HEADERS, "No line of headers"),
-    ("no-headers", NO_HEADERS, "No line of headers"),
-    ("no-heading", NO_HEADERS, "No line of headers"),
-    ("no-headings", NO_HEADERS, "No line of headers"),
-    ("noheader", NO_HEADERS, "No line of headers"),
-    ("noheaders", NO_HEADERS, "No line of headers"),
-    ("noheading", NO_HEADERS, "No line of headers"),
-    ("noheadings", NO_HEADERS, "No line of headers"),
-    ("pid", PIDS, "As -p"),
-    ("ppid", Take("a list of process ids", parents), "Children of these processes"),
-    ("quick-pid", QUICK, "As -q"),
-    ("rows", Take("a number", lines), "The height of a page"),
-    ("sid", Take("a list of sessions", sessions), "As -s"),
-    ("sort", KEYS, "Sort by these columns"),
-    ("tty", Take("a list of terminals", terminals), "As -t"),
-    ("user", Take("a list of users", effective_users), "As -u"),
-    ("version", Set(|t| t.instead = Some(Instead::Version)), "The version"),
-    ("width", Take("a number", columns), "The width of the output"),
-];
+/// All options of procps.
+fn rows() -> impl Iterator<Item = &'static OptionRow> {
+    let listed = LISTED.iter().flat_map(|(_, sources)| sources.iter());
+    let theirs = listed.filter_map(|source| match source {
+        Procps(row) => Some(row),
+        Own(_) => None,
+    });
+    theirs.chain(OTHERS)
+}
+
+/// How letters are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// After a dash.
+    Unix,
+    /// Without one.
+    Bsd,
+}
+
+impl Style {
+    /// The option of this letter.
+    pub fn find(self, letter: char) -> Option<&'static OptionRow> {
+        rows().find(|row| match self {
+            Style::Unix => row.unix.contains(letter),
+            Style::Bsd => row.bsd.contains(letter),
+        })
+    }
+}
+
+/// The long names of procps.
+pub fn long_names() -> impl Iterator<Item = &'static str> {
+    rows().flat_map(|row| row.long).copied()
+}
+
+/// The option of procps with this long name.
+pub fn find_long(name: &str) -> Option<&'static OptionRow> {
+    rows().find(|row| row.long.contains(&name))
+}
+
+/// The letter that stands for this long name, which only taskdiag has.
+pub fn letter_of(name: &str) -> Option<char> {
+    rows().find(|row| row.own.contains(&name))?.unix.chars().next()
+}
+
+/// The letters without a dash, in order, with what they do.
+pub fn bsd_letters() -> Vec<(char, &'static str)> {
+    let mut all: Vec<_> =
+        rows().flat_map(|row| row.bsd.chars().map(|letter| (letter, row.help))).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Adds all options to the command.
+pub fn options(mut command: Command) -> Command {
+    for (heading, sources) in LISTED {
+        command = command.next_help_heading(*heading);
+        for source in *sources {
+            command = match source {
+                Procps(row) => command.arg(row.arg()),
+                Own(add) => add(command),
+            };
+        }
+    }
+    command
+}

@@ -16,7 +16,7 @@ unsafe extern "C" {
 }
 
 impl Locale {
-    /// That of the environment; the one of C if that is not installed, as in the C library.
+    /// The locale of the environment, or the locale C if that one is not installed.
     pub(super) fn of_environment() -> Locale {
         // SAFETY: the name is a string, and no locale is changed by this.
         let handle =

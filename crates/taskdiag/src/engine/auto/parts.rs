@@ -145,7 +145,7 @@ impl Part<'_> {
     /// Writes the part to its place in the stream.
     ///
     /// # Errors
-    /// Those of `write`.
+    /// The errors of `write`.
     pub fn write(&self, write: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         if let Some(head) = &self.head {
             write(head.as_bytes())?;

@@ -113,8 +113,8 @@ impl Skeleton {
         ctx
     }
 
-    /// The read-only data that the program will have, by which it is trimmed. `None` if it is not
-    /// to be trimmed because of `setting`, or if the data is not known.
+    /// The read-only data that the program will have, by which it is trimmed. `None` if
+    /// `setting` turns trimming off, or if the data is not known.
     fn data_of<'a>(&self, init: &[MapInit<'a>], setting: Option<OsString>) -> Option<Data<'a>> {
         if setting.is_some_and(|s| s == "0") {
             return None;

@@ -242,7 +242,7 @@ pub fn iterator(link: &OwnedFd) -> io::Result<OwnedFd> {
 /// Inode of the pid namespace of this process.
 ///
 /// # Errors
-/// Those of pidfd_open(2) and its `PIDFD_GET_PID_NAMESPACE`, which came with Linux 6.11.
+/// The errors of pidfd_open(2) and its `PIDFD_GET_PID_NAMESPACE`, which came with Linux 6.11.
 pub fn own_pid_namespace() -> io::Result<u64> {
     /// `_IO(0xff, 5)` of linux/pidfd.h.
     const PIDFD_GET_PID_NAMESPACE: libc::c_ulong = 0xff05;

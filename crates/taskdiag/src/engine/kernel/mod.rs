@@ -7,8 +7,18 @@
 //! and reads, because the kernel refuses (EPERM) threads whose credentials differ from those of the
 //! opener.
 //!
+//! The kernel reads open files through references to 64 files at a time, with no lock held, and
+//! continues after the number of a descriptor (of an epoll or inotify: after the key of its last
+//! entry). It does not wait for an epoll that is locked; the targets of that epoll are "not known".
+//!
+//! A read ends if the kernel has work for the reader to do (`task_work_pending()`). An answer holds
+//! references to files, and the last reference may be ours. Such a file is closed when the reader
+//! is back in user mode. When a read continued with buffers of 128 KiB until a megabyte was full,
+//! sockets that others had closed stayed open as long as the read took.
+//!
 //! It does not decide whether such an answer is enough for the caller (see `auto`).
 
+mod arrive;
 mod head;
 mod stop;
 mod trim;
@@ -22,20 +32,14 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use taskdiag_wire::encode::{encode_features_request, encode_request};
 use taskdiag_wire::{
-    AlignedBuf, Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, VERSION,
-    build,
+    Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, VERSION, build,
 };
 
-use self::stop::Arrival;
-use self::trim::Trim;
 use crate::engine::found::Found;
-use crate::engine::room::Room;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, NOT_IN_PARTS, Support, estimate};
 use crate::error::{Cause, Error};
 use crate::request::Request;
 
-/// How much is read at once if the progress is watched, or texts are cut.
-const SMALL_READ: usize = 1 << 20;
 /// The room in a buffer in addition to that for tasks. INFO and DONE fit many times.
 const ROOM: usize = 64 << 10;
 /// The largest first guess, because under a memory limit even memory that is never written to
@@ -253,47 +257,14 @@ impl Engine for Kernel {
             })),
         )?;
 
-        let mut stream = AlignedBuf::zeroed(Kernel::guess(req));
-        let mut progress = req.watch.as_ref().map(|_| Arrival::new(req));
-        let has_text = req.groups.intersects(Groups::TEXTS);
-        let mut trim = has_text.then(|| Trim::new(Room::new(req.limits)));
-        let piece = if progress.is_some() || has_text { SMALL_READ } else { usize::MAX };
+        let next = |to: &mut [u8]| match read(&fd, to) {
+            Err(Errno::SRCH) => Err(Error::NoSuchProcess(req.pid)),
+            n => n.map_err(|e| self.failed(READING, e)),
+        };
+        let guess = Kernel::guess(req);
+        let (stream, reads) = arrive::answer(req, guess, next, |pid| self.user(pid))?;
         // open, write, close; and uname
-        let (mut len, mut syscalls) = (head::ROOM, 4);
-        let mut is_begun = false;
-        loop {
-            if len == stream.len() {
-                stream.grow(len * 2);
-            }
-            let end = stream.len().min(len.saturating_add(piece));
-            syscalls += 1;
-            let n = match read(&fd, &mut stream.as_mut_bytes()[len..end]) {
-                Ok(n) => n,
-                Err(Errno::SRCH) => return Err(Error::NoSuchProcess(req.pid)),
-                Err(e) => return Err(self.failed(READING, e)),
-            };
-            len += n;
-            if !std::mem::replace(&mut is_begun, true) {
-                // The first read has all of INFO, which is short.
-                len = head::complete(&mut stream.as_mut_bytes()[..len]);
-            }
-            if n == 0 {
-                break;
-            }
-            if let Some(trim) = &mut trim {
-                len = trim.advance(&mut stream.as_mut_bytes()[..len], |pid| self.user(pid));
-            }
-            if let Some(progress) = &mut progress {
-                progress.advance(&stream.as_bytes()[..len]);
-                if req.is_stopped() && !progress.is_done() {
-                    let stream = progress.finish(&stream.as_bytes()[..len]);
-                    let cost = cost(req, syscalls, begin);
-                    return Ok(Answer { stream: stream.into(), cost });
-                }
-            }
-        }
-        stream.truncate(len);
-        Ok(Answer { stream: stream.into(), cost: cost(req, syscalls, begin) })
+        Ok(Answer { stream: stream.into(), cost: cost(req, 4 + reads, begin) })
     }
 }
 

@@ -1,221 +1,418 @@
-//! Cuts texts in an answer while it arrives, because the kernel sends them completely: the
-//! arguments of all processes may be gigabytes (see `engine/room.rs`). It reads only headers of
-//! messages and attributes. The stream is parsed afterwards like any other.
+//! Cuts texts, lists and names in an answer while it arrives, because the kernel sends them
+//! completely: the arguments or mappings of all processes may be gigabytes (see `engine/room.rs`).
+//! The pieces come from a small buffer, so the complete answer is never in memory. The stream is
+//! parsed afterwards like any other.
 
+use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+
+use taskdiag_wire::registry::{Shape, group_of, shape};
 use taskdiag_wire::{
-    BLOB_CUT, BlobHdr, Cred, Done, FLAG_CONT, Group, MSG_TASK, NLMSG_DONE, NlAttr, NlMsgHdr, Plain,
-    TaskMsg,
+    A_MISSING, A_NAME, A_SOCKET, AlignedBuf, ArrayHdr, BLOB_CUT, BlobHdr, Cred, Done, FLAG_CONT,
+    Fd, Group, Groups, MSG_TASK, MissingEntry, MissingHdr, NLMSG_DONE, NLMSG_NOOP, NlAttr,
+    NlMsgHdr, Plain, Reason, Socket, TaskMsg, Vma,
 };
 
-use crate::engine::room::Room;
+use crate::engine::room::{LIST_LEAST, NAME_LEAST, Room};
+use crate::request::ByteLimits;
 
 const MESSAGE: usize = size_of::<NlMsgHdr>();
 const TASK: usize = MESSAGE + size_of::<TaskMsg>();
+const BLOB: usize = size_of::<BlobHdr>();
 
-/// The state of an answer that arrives in pieces.
+/// The groups that have a limit.
+pub(super) const LIMITED: Groups = Groups::TEXTS
+    .union(Groups::PATHS)
+    .union(Groups::VMA)
+    .union(Groups::VMA_STAT)
+    .union(Groups::FD)
+    .union(Groups::FILE_STAT);
+
+/// An answer that arrives in pieces.
 #[derive(Debug)]
 pub(super) struct Trim {
-    room: Room,
-    /// The end of the trimmed messages.
-    at: usize,
-    /// The bytes of CMDLINE and of ENVIRON of the current task that were kept.
-    keep: [usize; 2],
-    /// The real user id of the current task, if its message has it.
-    uid: Option<u32>,
-    /// Whether some data of the current task was cut.
-    cut: bool,
-    /// Tasks with data that was cut.
+    out: AlignedBuf,
+    texts: Room,
+    lists: Room,
+    /// The names that were left out.
+    lost: Numbers,
+    task: Task,
+    /// Tasks with data that was cut here and that the kernel had not counted.
     tasks: u64,
 }
 
-impl Trim {
-    pub(super) fn new(room: Room) -> Trim {
-        Trim { room, at: 0, keep: [0; 2], uid: None, cut: false, tasks: 0 }
-    }
+/// The current task.
+#[derive(Debug, Default)]
+struct Task {
+    pid: u32,
+    tgid: u32,
+    /// The real user id, once it is known.
+    uid: Option<u32>,
+    /// The bytes of CMDLINE and of ENVIRON that are kept.
+    keep: [usize; 2],
+    /// How many bytes of lists and names it may have. `None`: it has none so far.
+    room: Option<usize>,
+    taken: usize,
+    /// The entries that were kept, by the type of the list.
+    entries: Vec<(u16, usize)>,
+    /// The groups whose lists end early.
+    ended: Groups,
+    /// Was some data cut here, and has the kernel cut some, so that it has counted the task?
+    is_cut: bool,
+    is_counted: bool,
+}
 
-    /// Trims the complete messages that have arrived in `bytes` since the last call, and moves the
-    /// bytes after them forward. Returns how many bytes there are now. `uid` finds the real user id
-    /// of a task.
-    pub(super) fn advance(&mut self, bytes: &mut [u8], uid: impl Fn(u32) -> Option<u32>) -> usize {
-        let (mut from, mut to) = (self.at, self.at);
-        while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(&bytes[from..]) {
-            let len = hdr.len as usize;
-            // The parser reports anything that is not a message.
-            if len < MESSAGE || len % 8 != 0 || len > bytes.len() - from {
-                break;
-            }
-            let task = TaskMsg::read_from_prefix(body).filter(|_| hdr.kind == MSG_TASK);
-            let begin = to;
-            if let Some((task, _)) = task {
-                if task.flags & FLAG_CONT == 0 {
-                    self.end_task();
-                }
-                bytes.copy_within(from..from + TASK, to);
-                to = self.attrs(bytes, from + TASK..from + len, to + TASK, || uid(task.pid));
-            } else {
-                bytes.copy_within(from..from + len, to);
-                to += len;
-                if hdr.kind == NLMSG_DONE {
-                    self.end_task();
-                    self.count(&mut bytes[begin + MESSAGE..to]);
-                }
-            }
-            let new = NlMsgHdr { len: (to - begin) as u32, ..hdr };
-            bytes[begin..begin + MESSAGE].copy_from_slice(new.as_bytes());
-            from += len;
-        }
-        self.at = to;
-        bytes.copy_within(from.., to);
-        bytes.len() - (from - to)
+impl Task {
+    fn entries(&mut self, kind: u16) -> &mut usize {
+        let at = self.entries.iter().position(|(k, _)| *k == kind).unwrap_or_else(|| {
+            self.entries.push((kind, 0));
+            self.entries.len() - 1
+        });
+        &mut self.entries[at].1
     }
-
-    fn end_task(&mut self) {
-        self.tasks += u64::from(std::mem::take(&mut self.cut));
-        self.uid = None;
-    }
-
-    /// Adds the tasks that were cut to the totals.
-    fn count(&self, totals: &mut [u8]) {
-        if let Some((mut done, _)) = Done::read_from_prefix(totals) {
-            done.truncated += self.tasks;
-            totals[..size_of::<Done>()].copy_from_slice(done.as_bytes());
-        }
-    }
-
-    /// Copies the attributes of a message to `to`, cut at the limits. Returns the end of the copy.
-    fn attrs(
-        &mut self,
-        bytes: &mut [u8],
-        from: std::ops::Range<usize>,
-        mut to: usize,
-        uid: impl Fn() -> Option<u32>,
-    ) -> usize {
-        let mut at = from.start;
-        while at < from.end {
-            let nla = NlAttr::read_from_prefix(&bytes[at..from.end]);
-            let len = nla.map_or(0, |(nla, _)| usize::from(nla.len));
-            let is_whole = len >= size_of::<NlAttr>() && len % 8 == 0 && len <= from.end - at;
-            let (end, kind) = match nla {
-                Some((nla, _)) if is_whole => (at + len, nla.kind),
-                _ => (from.end, u16::MAX),
-            };
-            if kind == Group::Cred as u16 {
-                let cred = Cred::read_from_prefix(&bytes[at..end]);
-                self.uid = cred.and_then(|(cred, _)| cred.known().uid());
-            }
-            let text = [Group::Cmdline as u16, Group::Environ as u16];
-            let text = text.iter().position(|k| *k == kind);
-            match text.zip(BlobHdr::read_from_prefix(&bytes[at..end])) {
-                Some((which, (hdr, _))) => {
-                    to = self.text(bytes, at, end, to, which, hdr, &uid);
-                }
-                None => {
-                    bytes.copy_within(at..end, to);
-                    to += end - at;
-                }
-            }
-            at = end;
-        }
-        to
-    }
-
-    /// Copies a piece of a text, up to the limit.
-    #[expect(clippy::too_many_arguments)]
-    fn text(
-        &mut self,
-        bytes: &mut [u8],
-        at: usize,
-        end: usize,
-        to: usize,
-        which: usize,
-        mut hdr: BlobHdr,
-        uid: &impl Fn() -> Option<u32>,
-    ) -> usize {
-        const HEAD: usize = size_of::<BlobHdr>();
-        let (offset, len) = (hdr.offset as usize, (hdr.len as usize).min(end - at - HEAD));
-        if offset == 0 {
-            let known = self.uid;
-            let uid = || known.or_else(uid).unwrap_or(u32::MAX);
-            self.keep[which] = self.room.take(hdr.total as usize, uid);
-        }
-        let left = self.keep[which].saturating_sub(offset);
-        if len <= left && (len < left || offset + len == hdr.total as usize) {
-            bytes.copy_within(at..end, to);
-            return to + (end - at);
-        }
-        self.cut = true;
-        if left == 0 && offset > 0 {
-            return to;
-        }
-        let keep = len.min(left);
-        let size = HEAD + keep.next_multiple_of(8);
-        hdr.nla.len = size as u16;
-        (hdr.len, hdr.flags) = (keep as u32, hdr.flags | BLOB_CUT);
-        bytes.copy_within(at + HEAD..at + HEAD + keep, to + HEAD);
-        bytes[to..to + HEAD].copy_from_slice(hdr.as_bytes());
-        bytes[to + HEAD + keep..to + size].fill(0);
-        to + size
+    fn user(&mut self, uid: &impl Fn(u32) -> Option<u32>) -> u32 {
+        let pid = self.pid;
+        *self.uid.get_or_insert_with(|| uid(pid).unwrap_or(u32::MAX))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request::ByteLimits;
-    use taskdiag_wire::{Groups, Info, Stream, StreamWriter, build};
+/// A set of numbers of names, which the kernel counts up from 1.
+#[derive(Debug, Default)]
+struct Numbers(Vec<u64>);
 
-    fn stream(texts: &[usize]) -> Vec<u8> {
-        let mut w = StreamWriter::new();
-        let groups = Groups::TEXTS;
-        w.info(&build!(Info { show_flags: groups.bits(), ..StreamWriter::blank_info() }));
-        for (pid, len) in (1..).zip(texts) {
-            w.begin_task(pid, pid);
-            let text: Vec<u8> = (0..*len).map(|i| i as u8).collect();
-            w.put_blob(Group::Cmdline as u16, 0, 0, &text, *len);
-            w.put_blob(Group::Environ as u16, 0, 0, &text[..len / 2], len / 2);
-            w.end_task();
+impl Numbers {
+    /// The high bits say which engine gave the number.
+    fn place(number: u32) -> (usize, u64) {
+        let n = number & 0x0fff_ffff;
+        (n as usize / 64, 1 << (n % 64))
+    }
+    fn insert(&mut self, number: u32) {
+        let (at, bit) = Numbers::place(number);
+        if self.0.len() <= at {
+            self.0.resize(at + 1, 0);
         }
-        w.finish(Done::default()).as_bytes().to_vec()
+        self.0[at] |= bit;
+    }
+    /// Whether it had the number.
+    fn take(&mut self, number: u32) -> bool {
+        let (at, bit) = Numbers::place(number);
+        let had = self.0.get(at).is_some_and(|bits| bits & bit != 0);
+        if had {
+            self.0[at] &= !bit;
+        }
+        had
+    }
+}
+
+/// The parts of a message that are kept.
+#[derive(Debug, Default)]
+struct Plan {
+    /// How many entries of each list, in their order. Empty: all.
+    entries: Vec<usize>,
+    /// The names that they refer to, if it is not `None`: all names of the message.
+    names: Option<HashSet<u32>>,
+}
+
+impl Trim {
+    /// `guess` bytes are expected.
+    pub(super) fn new(limits: ByteLimits, guess: usize) -> Trim {
+        let (texts, lists) = (Room::new(limits), Room::new(limits));
+        let out = AlignedBuf::with_capacity(guess);
+        Trim { out, texts, lists, lost: Numbers::default(), task: Task::default(), tasks: 0 }
     }
 
-    #[test]
-    fn an_answer_is_cut_as_it_arrives() {
-        let texts = [0, 7, 1000, 4096, 4097, 65_000, 70_000, 300_000];
-        let whole = stream(&texts);
-        for piece in [8, 1000, 65_536, 1 << 20] {
-            let limits = ByteLimits { text_bytes: 4096, ..ByteLimits::LIST };
-            let mut trim = Trim::new(Room::new(limits));
-            let (mut got, mut most) = (Vec::new(), 0);
-            for piece in whole.chunks(piece) {
-                got.extend_from_slice(piece);
-                let len = trim.advance(&mut got, |_| None);
-                got.truncate(len);
-                most = most.max(len);
+    /// The stream so far.
+    pub(super) fn stream(&self) -> &[u8] {
+        self.out.as_bytes()
+    }
+
+    /// The stream with the bytes that are left, which are no message.
+    pub(super) fn finish(mut self, rest: &[u8]) -> AlignedBuf {
+        self.out.extend_padded(rest);
+        self.out
+    }
+
+    /// Takes the complete messages at the beginning of `bytes`. Returns their length. `uid` finds
+    /// the real user id of a task.
+    pub(super) fn advance(&mut self, bytes: &[u8], uid: impl Fn(u32) -> Option<u32>) -> usize {
+        let mut at = 0;
+        while let Some((hdr, body)) = NlMsgHdr::read_from_prefix(&bytes[at..]) {
+            let len = hdr.len as usize;
+            // The parser reports anything that is not a message.
+            if len < MESSAGE || len % 8 != 0 || len > bytes.len() - at {
+                break;
             }
-            // The freed room holds the next message; the largest has 450,000 bytes.
-            assert!(most < 490_000 + piece, "{most} bytes at a time");
-            let s = Stream::parse(&got[..]).expect("a stream");
-            assert_eq!(s.done().truncated, 4, "pieces of {piece}");
-            for (task, len) in s.tasks().zip(texts) {
-                for (blob, len) in [(task.cmdline(), len), (task.environ(), len / 2)] {
-                    let blob = blob.expect("it is there");
-                    assert_eq!((blob.data.len(), blob.total), (len.min(4096), len));
-                    assert_eq!(blob.is_cut(), len > 4096);
-                    assert!(blob.data.iter().enumerate().all(|(i, b)| *b == i as u8));
+            let message = &bytes[at..at + len];
+            match TaskMsg::read_from_prefix(body) {
+                Some((task, _)) if hdr.kind == MSG_TASK && len >= TASK => {
+                    if task.flags & FLAG_CONT == 0 {
+                        self.end_task(&uid);
+                        self.task = Task { pid: task.pid, tgid: task.tgid, ..Task::default() };
+                    }
+                    self.message(message, &uid);
+                }
+                _ => self.other(hdr.kind, message, &uid),
+            }
+            at += len;
+        }
+        at
+    }
+
+    /// A message that is about no task.
+    fn other(&mut self, kind: u16, message: &[u8], uid: &impl Fn(u32) -> Option<u32>) {
+        if kind != NLMSG_NOOP {
+            self.end_task(uid);
+        }
+        let begin = self.out.len();
+        self.out.extend_padded(message);
+        if kind == NLMSG_DONE {
+            let totals = &mut self.out.as_mut_bytes()[begin + MESSAGE..];
+            if let Some((mut done, _)) = Done::read_from_prefix(totals) {
+                done.truncated += self.tasks;
+                totals[..size_of::<Done>()].copy_from_slice(done.as_bytes());
+            }
+        }
+    }
+
+    /// Accounts for a task, and adds a message with the lists that end early.
+    fn end_task(&mut self, uid: &impl Fn(u32) -> Option<u32>) {
+        let mut task = std::mem::take(&mut self.task);
+        if task.taken > 0 {
+            self.lists.take_list(task.taken, || task.user(uid));
+        }
+        let ended = std::mem::replace(&mut task.ended, Groups::NONE);
+        if !ended.is_empty() {
+            let reason = Reason::Truncated as u32;
+            let entries: Vec<MissingEntry> =
+                ended.iter().map(|g| MissingEntry { group: g as u32, reason }).collect();
+            let len = size_of::<MissingHdr>() + size_of_val(&entries[..]);
+            let (count, kind) = (entries.len() as u32, A_MISSING);
+            let (pid, tgid) = (task.pid, task.tgid);
+            let all = (TASK + len) as u32;
+            self.out.push(&NlMsgHdr { len: all, kind: MSG_TASK, ..NlMsgHdr::default() });
+            self.out.push(&TaskMsg { pid, tgid, flags: FLAG_CONT, reserved: 0 });
+            self.out.push(&MissingHdr { nla: NlAttr { len: len as u16, kind }, count });
+            self.out.extend_padded(MissingEntry::slice_as_bytes(&entries));
+        }
+        self.tasks += u64::from((task.is_cut || !ended.is_empty()) && !task.is_counted);
+    }
+
+    /// Copies a message of the current task, cut at the limits.
+    fn message(&mut self, message: &[u8], uid: &impl Fn(u32) -> Option<u32>) {
+        let begin = self.out.len();
+        self.out.extend_padded(&message[..TASK]);
+        let plan = self.plan(&message[TASK..], uid);
+        let mut lists = plan.entries.iter();
+        for (kind, attr) in attrs(&message[TASK..]) {
+            let blob = || BlobHdr::read_from_prefix(attr).map(|(hdr, _)| hdr);
+            match (shape(kind), blob()) {
+                (Some(Shape::List(_)), _) => match lists.next() {
+                    Some(keep) => self.list(kind, attr, *keep),
+                    None => self.out.extend_padded(attr),
+                },
+                (Some(Shape::Blob), Some(hdr)) => self.blob(kind, attr, hdr, &plan, uid),
+                _ => {
+                    if kind == Group::Cred as u16 {
+                        let cred = Cred::read_from_prefix(attr);
+                        self.task.uid = cred.and_then(|(cred, _)| cred.known().uid());
+                    }
+                    self.task.is_counted |= kind == A_MISSING && says_truncated(attr);
+                    self.out.extend_padded(attr);
                 }
             }
         }
+        let len = (self.out.len() - begin) as u32;
+        self.out.as_mut_bytes()[begin..begin + 4].copy_from_slice(&len.to_ne_bytes());
     }
 
-    #[test]
-    fn one_user_does_not_take_the_room_of_others() {
-        let mut bytes = stream(&[60_000; 40]);
-        let limits = ByteLimits { all_text_bytes: 1 << 20, ..ByteLimits::LIST };
-        let len = Trim::new(Room::new(limits))
-            .advance(&mut bytes, |pid| Some(if pid > 38 { 0 } else { 1000 }));
-        let s = Stream::parse(&bytes[..len]).expect("a stream");
-        let cut = s.tasks().filter(|t| t.cmdline().is_some_and(|b| b.is_cut())).count();
-        assert!((20..38).contains(&cut), "{cut}");
-        assert!(s.tasks().skip(38).all(|t| !t.cmdline().expect("it is there").is_cut()));
+    /// Decides how much of the lists and names of a message is kept. The kernel writes the names of
+    /// entries before the list that has these.
+    fn plan(&mut self, bytes: &[u8], uid: &impl Fn(u32) -> Option<u32>) -> Plan {
+        let is_list = |kind| matches!(shape(kind), Some(Shape::List(_)));
+        let is_limited = |kind| is_list(kind) || kind == A_NAME || kind == Group::Paths as u16;
+        if !attrs(bytes).any(|(kind, _)| is_limited(kind)) {
+            return Plan::default();
+        }
+        let (lists, task) = (&self.lists, &mut self.task);
+        if task.room.is_none() {
+            task.room = Some(lists.list_bytes(|| task.user(uid)));
+        }
+        let room = task.room.unwrap_or(0);
+        if task.taken + bytes.len() <= room && self.lost.0.is_empty() {
+            for (kind, attr) in attrs(bytes).filter(|(kind, _)| is_list(*kind)) {
+                let more = ArrayHdr::read_from_prefix(attr).map_or(0, |(hdr, _)| hdr.count);
+                *task.entries(kind) += more as usize;
+            }
+            // Short lists do not count.
+            if task.entries.iter().any(|(_, n)| *n > LIST_LEAST) {
+                let counts = |kind| is_list(kind) || kind == A_NAME;
+                let all = attrs(bytes).filter(|(kind, _)| counts(*kind));
+                task.taken += all.map(|(_, attr)| attr.len()).sum::<usize>();
+            }
+            return Plan::default();
+        }
+        let names = attrs(bytes).filter(|(kind, _)| *kind == A_NAME);
+        let names: HashMap<u32, usize> =
+            names.filter_map(|(_, a)| Some((name_number(a)?, a.len()))).collect();
+        let (mut entries, mut used, mut left) = (Vec::new(), HashSet::new(), HashSet::new());
+        for (kind, attr) in attrs(bytes).filter(|(kind, _)| is_list(*kind)) {
+            let mut keep = 0;
+            for entry in list_entries(attr) {
+                let has = *task.entries(kind);
+                let number = entry_name(kind, entry).unwrap_or(0);
+                if has >= LIST_LEAST && task.taken >= room {
+                    task.ended |= group_of(kind).map_or(Groups::NONE, Groups::from);
+                    left.insert(number);
+                    continue;
+                }
+                (keep, *task.entries(kind)) = (keep + 1, has + 1);
+                let is_new = number != 0 && used.insert(number);
+                if has >= LIST_LEAST {
+                    let name = names.get(&number).filter(|_| is_new);
+                    task.taken += entry.len() + name.copied().unwrap_or(0);
+                }
+            }
+            // The parser reports a malformed list.
+            let is_empty = list_entries(attr).next().is_none();
+            entries.push(if is_empty { usize::MAX } else { keep });
+        }
+        // A name of no entry here is one of a later message.
+        if task.taken < room {
+            used.extend(names.into_keys().filter(|n| !left.contains(n)));
+        }
+        Plan { entries, names: Some(used) }
     }
+
+    /// Copies the first entries of a list.
+    fn list(&mut self, kind: u16, attr: &[u8], keep: usize) {
+        let Some((mut hdr, _)) = ArrayHdr::read_from_prefix(attr) else {
+            return self.out.extend_padded(attr);
+        };
+        for entry in list_entries(attr).take(keep) {
+            let number = entry_name(kind, entry).unwrap_or(0);
+            // Its text was in a list of another task that ended early.
+            if number != 0 && self.lost.take(number) {
+                self.out.push(&BlobHdr {
+                    nla: NlAttr { len: BLOB as u16, kind: A_NAME },
+                    kind: number,
+                    reason: Reason::Truncated as u16,
+                    ..BlobHdr::default()
+                });
+                self.task.is_cut = true;
+            }
+        }
+        if keep >= hdr.count as usize {
+            return self.out.extend_padded(attr);
+        }
+        if keep > 0 {
+            let len = size_of::<ArrayHdr>() + keep * hdr.size as usize;
+            (hdr.nla.len, hdr.count) = (len as u16, keep as u32);
+            self.out.push(&hdr);
+            self.out.extend_padded(&attr[size_of::<ArrayHdr>()..len]);
+        }
+    }
+
+    fn blob(
+        &mut self,
+        kind: u16,
+        attr: &[u8],
+        hdr: BlobHdr,
+        plan: &Plan,
+        uid: &impl Fn(u32) -> Option<u32>,
+    ) {
+        let is_truncated = hdr.reason == Reason::Truncated as u16;
+        self.task.is_counted |= hdr.flags & BLOB_CUT != 0 || is_truncated;
+        let text = [Group::Cmdline as u16, Group::Environ as u16];
+        if let Some(which) = text.iter().position(|k| *k == kind) {
+            if hdr.offset == 0 {
+                let (texts, task) = (&self.texts, &mut self.task);
+                task.keep[which] = texts.take(hdr.total as usize, || task.user(uid));
+            }
+            return self.piece(attr, hdr, self.task.keep[which]);
+        }
+        let is_path = kind == Group::Paths as u16;
+        if kind == A_NAME && plan.names.as_ref().is_some_and(|n| !n.contains(&hdr.kind)) {
+            return self.lost.insert(hdr.kind);
+        }
+        if !(is_path || kind == A_NAME) {
+            return self.out.extend_padded(attr);
+        }
+        if self.task.room == Some(0) {
+            return self.piece(attr, hdr, NAME_LEAST);
+        }
+        if is_path && hdr.len as usize > NAME_LEAST {
+            self.task.taken += attr.len();
+        }
+        self.out.extend_padded(attr);
+    }
+
+    /// Copies a piece of a text or a name, of which at most `most` bytes are kept.
+    fn piece(&mut self, attr: &[u8], mut hdr: BlobHdr, most: usize) {
+        let (offset, len) = (hdr.offset as usize, (hdr.len as usize).min(attr.len() - BLOB));
+        let left = most.saturating_sub(offset);
+        if len <= left && (len < left || offset + len == hdr.total as usize) {
+            return self.out.extend_padded(attr);
+        }
+        self.task.is_cut = true;
+        if left == 0 && offset > 0 {
+            return;
+        }
+        let keep = len.min(left);
+        hdr.nla.len = (BLOB + keep.next_multiple_of(8)) as u16;
+        (hdr.len, hdr.flags) = (keep as u32, hdr.flags | BLOB_CUT);
+        self.out.push(&hdr);
+        self.out.extend_padded(&attr[BLOB..BLOB + keep]);
+    }
+}
+
+/// The attributes of a message. What is none comes last, with a type that has no meaning.
+fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (kind, len) = match NlAttr::read_from_prefix(rest) {
+            Some((nla, _)) => (nla.kind, usize::from(nla.len)),
+            None => (u16::MAX, 0),
+        };
+        let is_whole = len >= size_of::<NlAttr>() && len % 8 == 0 && len <= rest.len();
+        let (attr, left) = rest.split_at(if is_whole { len } else { rest.len() });
+        rest = left;
+        Some((if is_whole { kind } else { u16::MAX }, attr))
+    })
+}
+
+/// The entries of a list. There are none if it is malformed.
+fn list_entries(attr: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = ArrayHdr::read_from_prefix(attr).filter(|(hdr, rest)| {
+        hdr.size >= 8 && u64::from(hdr.size) * u64::from(hdr.count) <= rest.len() as u64
+    });
+    whole
+        .into_iter()
+        .flat_map(|(hdr, rest)| rest.chunks_exact(hdr.size as usize).take(hdr.count as usize))
+}
+
+/// The number of the name of an entry. `None`: it has none.
+fn entry_name(kind: u16, entry: &[u8]) -> Option<u32> {
+    let at = match kind {
+        _ if kind == Group::Vma as u16 => offset_of!(Vma, name),
+        _ if kind == Group::Fd as u16 => offset_of!(Fd, name),
+        A_SOCKET => offset_of!(Socket, name),
+        _ => return None,
+    };
+    Some(u32::from_ne_bytes(entry.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn name_number(attr: &[u8]) -> Option<u32> {
+    BlobHdr::read_from_prefix(attr).map(|(hdr, _)| hdr.kind)
+}
+
+/// Whether a MISSING attribute says that something was cut.
+fn says_truncated(attr: &[u8]) -> bool {
+    let list = attr.get(size_of::<MissingHdr>()..).unwrap_or_default();
+    let entries = list.chunks_exact(size_of::<MissingEntry>()).filter_map(|entry| {
+        let (entry, _) = MissingEntry::read_from_prefix(entry)?;
+        Some(entry.reason)
+    });
+    entries.into_iter().any(|reason| reason == Reason::Truncated as u32)
 }

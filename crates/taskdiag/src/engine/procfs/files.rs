@@ -160,9 +160,6 @@ impl Digits {
 
 impl Worker<'_> {
     pub(super) fn files(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
-        if self.unshared(at, Groups::FD)?.is_empty() {
-            return Ok(());
-        }
         let mut lists = std::mem::take(&mut self.files);
         lists.clear();
         let got = self.read_files(at, &mut lists);
@@ -171,7 +168,7 @@ impl Worker<'_> {
             self.take_list_room(at, lists.taken());
         }
         self.files = lists;
-        self.settle_own(at, Groups::FD, got)
+        got
     }
 
     fn read_files(&mut self, mut at: TaskDir<'_>, lists: &mut FileLists) -> Result<(), Stop> {
@@ -202,7 +199,9 @@ impl Worker<'_> {
                     let (netns, sockets) = table.get_or_insert_with(|| self.sockets_of(at));
                     let listed = sockets.get(&inode);
                     let (sock, netns) = match listed {
-                        Some(s) if !self.reader.is_subflow(s, dir.as_fd(), fd) => {
+                        Some(s)
+                            if !has_lost_port(s) && !self.reader.is_subflow(s, dir.as_fd(), fd) =>
+                        {
                             (Cow::Borrowed(s), Some(*netns))
                         }
                         _ => {
@@ -258,8 +257,8 @@ impl Worker<'_> {
         Ok(socket)
     }
 
-    /// Asks a socket that is in no list of its task's network namespace. Returns its answer, and
-    /// its namespace if that is known.
+    /// Asks a socket that is in no list of its task's network namespace, or whose port is not.
+    /// Returns its answer, and its namespace if that is known.
     fn unlisted(
         &mut self,
         at: TaskDir<'_>,
@@ -267,19 +266,24 @@ impl Worker<'_> {
         fd: u32,
         inode: u64,
     ) -> Result<(Sock, Option<u32>), Stop> {
-        if let Some((netns, sock)) = self.run.sockets.elsewhere(inode) {
-            if !self.reader.is_subflow(&sock, dir, fd) {
-                return Ok((sock, Some(netns)));
+        let listed = self.run.sockets.elsewhere(inode);
+        let listed = listed.filter(|(_, sock)| !self.reader.is_subflow(sock, dir, fd));
+        let known = match listed {
+            Some((netns, sock)) if !has_lost_port(&sock) => return Ok((sock, Some(netns))),
+            Some((netns, mut sock)) => {
+                sock.valid &= !parse::bit(Socket::MEMBERS, "local_port");
+                (sock, Some(netns))
             }
-        }
-        let sock = self.reader.sock(dir, fd);
-        if !self.run.own_pids || !unlisted::is_for(&sock) {
-            return Ok((sock, None));
+            None => (self.reader.sock(dir, fd), None),
+        };
+        if !self.run.own_pids || !unlisted::is_for(&known.0) {
+            return Ok(known);
         }
         // The call waits for an exec of the task.
+        let of = (at.tgid, at.path.last_id());
         let asked =
-            self.risky(at, Groups::FD, |r| unlisted::ask(at.tgid, fd, inode, &mut r.syscalls))?;
-        Ok(asked.unwrap_or((sock, None)))
+            self.risky(at, Groups::FD, |r| unlisted::ask(of, fd, inode, &mut r.syscalls))?;
+        Ok(asked.unwrap_or(known))
     }
 
     /// The network namespace of a task, and the sockets in it.
@@ -323,6 +327,14 @@ impl Worker<'_> {
             self.out.put_list::<T>(u32::MAX >> 1, &[]);
         }
     }
+}
+
+/// Whether a list has no port of a socket that may have one. When a connection ends, the kernel
+/// gives its port back, and lists 0. getsockname(2) still has the port. Of such sockets, only those
+/// of multipath TCP stay in a list.
+fn has_lost_port(listed: &Sock) -> bool {
+    let s = &listed.record;
+    i32::from(s.protocol) == libc::IPPROTO_MPTCP && s.state == TCP_CLOSE && s.local_port == 0
 }
 
 /// A task, to enter its network namespace.

@@ -154,6 +154,9 @@ impl Worker<'_> {
     }
 
     pub(super) fn sched(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+        // It is read before the times of the threads. So time that they use meanwhile is not taken
+        // for that of ended threads.
+        let process = if self.run.own_times { self.reader.process_time(at.pid) } else { None };
         let mut sum = SchedSum::default();
         if self.run.threads || self.status.threads == Some(1) {
             let [time, delay, slices] = self.schedstat(at)?;
@@ -161,10 +164,11 @@ impl Worker<'_> {
         } else {
             self.sum_threads(at, &mut sum)?;
         }
+        let has_all = self.run.threads || process.is_some_and(|time| sum.complete(time));
         let Some(mut record) = sum.record() else {
             return Err(Stop::Gap(Reason::Unsupported));
         };
-        if !self.run.threads {
+        if !has_all {
             // Threads may have ended before.
             record.flags = SCHED_LIVE_ONLY;
         }
@@ -258,6 +262,25 @@ impl SchedSum {
             }
         }
     }
+    /// Completes the sums over the living threads of a process, whose threads have used this CPU
+    /// time, with those that have ended. /proc has nothing about these. Their time is what the
+    /// process has used more than its living threads. Their context switches are not known, so that
+    /// those of the process are not known either. `false`: it is not known whether threads have
+    /// ended.
+    ///
+    /// The time that the living threads use while they are read hides as much time of ended ones.
+    fn complete(&mut self, process_ns: u64) -> bool {
+        let [run_time, _, _, nvcsw, nivcsw] = &mut self.unknown;
+        // A kernel that does not count the times of threads shows zeros.
+        if *run_time || self.values[0] == 0 && process_ns > 0 {
+            return false;
+        }
+        if process_ns > self.values[0] {
+            self.values[0] = process_ns;
+            (*nvcsw, *nivcsw) = (true, true);
+        }
+        true
+    }
     /// The record, or `None` if all members are unknown.
     fn record(&self) -> Option<Sched> {
         let mut r = Sched::new();
@@ -315,5 +338,31 @@ mod tests {
         let mut s = SchedSum::default();
         s.add([None; 5]);
         assert_eq!(s.record(), None);
+    }
+
+    #[test]
+    fn context_switches_are_unknown_where_ended_threads_have_used_cpu_time() {
+        let living = |process_ns| {
+            let mut s = SchedSum::default();
+            s.add([Some(100), Some(2), Some(3), Some(4), Some(5)]);
+            let has_all = s.complete(process_ns);
+            let r = s.record().expect("a record");
+            let known = r.known();
+            (has_all, known.run_time_ns(), known.nvcsw(), known.nivcsw(), known.timeslices())
+        };
+        assert_eq!(living(100), (true, Some(100), Some(4), Some(5), Some(3)));
+        // The threads ran after the time of the process was read.
+        assert_eq!(living(90), (true, Some(100), Some(4), Some(5), Some(3)));
+        assert_eq!(living(101), (true, Some(101), None, None, Some(3)));
+    }
+
+    #[test]
+    fn a_kernel_without_times_of_threads_says_nothing_about_ended_ones() {
+        for time in [None, Some(0)] {
+            let mut s = SchedSum::default();
+            s.add([time, time, time, Some(4), Some(5)]);
+            assert!(!s.complete(7));
+            assert_eq!(s.record().expect("a record").known().nvcsw(), Some(4));
+        }
     }
 }

@@ -224,16 +224,8 @@ impl Worker<'_> {
         got.and_then(|()| self.mapped_stats(at))
     }
 
-    pub(super) fn rollup(&mut self, at: TaskDir<'_>, stat: Option<&StatFile>) -> Result<(), Stop> {
-        if self.unshared(at, Groups::ROLLUP)?.is_empty() {
-            return Ok(());
-        }
-        let got = self
-            .of_memory(at, stat, |w, at, _| w.within_limits(at).and_then(|()| w.read_rollup(at)));
-        self.settle_own(at, Groups::ROLLUP, got)
-    }
-
-    fn read_rollup(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
+    pub(super) fn rollup(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
+        self.within_limits(at)?;
         let start = Instant::now();
         let got = self.risky(at, Groups::ROLLUP, |r| {
             r.file(at.dir, at.path.file("smaps_rollup")).map(<[u8]>::len)

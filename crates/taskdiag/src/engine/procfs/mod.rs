@@ -86,7 +86,7 @@ use self::stop::exhausted;
 use self::supervise::Job;
 use self::worker::Worker;
 use crate::engine::room::Room;
-use crate::engine::{Answer, Cost, Engine, EngineId, Support, info};
+use crate::engine::{Answer, Cost, Engine, EngineId, Support, info, numbering};
 use crate::error::{Cause, Error};
 use crate::request::Request;
 use crate::task_id::Tick;
@@ -228,6 +228,13 @@ fn lacks_descriptors(e: &Error) -> bool {
 }
 
 impl Procfs {
+    /// Whether the pids of this proc filesystem belong to our own pid namespace, for certain.
+    fn has_own_pids(&self) -> bool {
+        match self.root.to_str() {
+            Some("/proc") => numbering::proc_is_own(),
+            _ => numbering::is_own(&self.root),
+        }
+    }
     fn answer(&self, req: &Request) -> Result<Answer, Error> {
         let start = Instant::now();
         let unsupported = req.groups - GROUPS;
@@ -250,6 +257,10 @@ impl Procfs {
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
+            own_times: req.groups.has(Group::Sched) && !req.strategy.is_threads() && {
+                reader.syscalls += 3;
+                self.has_own_pids()
+            },
             watch: req.watch.clone(),
             texts: Room::new(req.limits),
             lists: Room::new(req.limits),

@@ -72,6 +72,12 @@ impl Path {
         let name = format!("{up}map_files/{:x}-{:x}", mapping.start, mapping.end);
         CString::new([ids, name.as_bytes()].concat()).expect("ids and names hold no NUL")
     }
+    /// The last id, which is that of the task.
+    pub(super) fn last_id(&self) -> Option<u32> {
+        let ids = self.bytes[..self.prefix].strip_suffix(b"/")?;
+        let last = ids.rsplit(|b| *b == b'/').next()?;
+        std::str::from_utf8(last).ok()?.parse().ok()
+    }
     fn push(&mut self, part: &[u8]) {
         self.bytes[self.prefix..][..part.len()].copy_from_slice(part);
         self.prefix += part.len();
@@ -97,6 +103,8 @@ mod tests {
         assert_eq!(p.file("io"), c"4294967295/task/4294967295/io");
         assert_eq!(Path::id(7).file("stat"), c"7/stat");
         assert_eq!(Path::new().file("."), c".");
+        assert_eq!([p.last_id(), Path::id(7).last_id()], [Some(u32::MAX), Some(7)]);
+        assert_eq!(Path::new().last_id(), None);
         assert_eq!(Path::id(7).of_process(false, "a").as_c_str(), c"7/a");
         assert_eq!(Path::id(7).of_process(true, "a").as_c_str(), c"7/../../a");
         assert_eq!(Path::id(7).map_file(false, 8, 16..32).as_c_str(), c"7/map_files/10-20");

@@ -2,7 +2,7 @@
 //! AUTOGROUP, LOGIN.
 
 use rustix::io::Errno;
-use taskdiag_wire::{Group, Groups, Login, Oom, Reason};
+use taskdiag_wire::{Group, Login, Oom, Reason};
 
 use super::parse::{self, set};
 use super::path::TaskDir;
@@ -10,23 +10,6 @@ use super::stop::Stop;
 use super::worker::Worker;
 
 impl Worker<'_> {
-    pub(super) fn tags(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
-        type Read<'a> = fn(&mut Worker<'a>, TaskDir<'_>) -> Result<(), Stop>;
-        let all: [(Groups, Read<'_>); 4] = [
-            (Groups::OOM, Worker::oom),
-            (Groups::LABEL, Worker::label),
-            (Groups::AUTOGROUP, Worker::autogroup),
-            (Groups::LOGIN, Worker::login),
-        ];
-        for (group, read) in all {
-            if self.wants(group) {
-                let got = read(self, at);
-                self.settle(group, got)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The number in one of the task's files. `None`: the text is not a number.
     fn number<T: std::str::FromStr>(
         &mut self,
@@ -39,7 +22,7 @@ impl Worker<'_> {
         }
     }
 
-    fn oom(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+    pub(super) fn oom(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let mut record = Oom::new();
         set!(record, Oom.score, self.number(at, "oom_score")?);
         set!(record, Oom.score_adj, self.number(at, "oom_score_adj")?);
@@ -47,7 +30,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn login(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+    pub(super) fn login(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let mut record = Login::new();
         set!(record, Login.uid, self.number(at, "loginuid")?);
         set!(record, Login.session, self.number(at, "sessionid")?);
@@ -57,7 +40,7 @@ impl Worker<'_> {
 
     /// All threads of a process are in one group, and only the directory of the process has the
     /// file.
-    fn autogroup(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+    pub(super) fn autogroup(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let path = at.path.of_process(self.run.threads, "autogroup");
         match self.reader.file(at.dir, &path) {
             // Tasks that were not begun by a session are in no such group.
@@ -71,7 +54,7 @@ impl Worker<'_> {
         }
     }
 
-    fn label(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
+    pub(super) fn label(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
         match self.reader.file(at.dir, at.path.file("attr/current")) {
             Ok(text) => {
                 let label = parse::label(text);

@@ -39,16 +39,11 @@ pub(super) fn is_used() -> bool {
 
 impl Worker<'_> {
     pub(super) fn swap(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
-        if self.unshared(at, Groups::SWAP)?.is_empty() {
-            return Ok(());
-        }
-        let Some(anon_bytes) = self.status.swap_bytes else {
-            return self.settle_own(at, Groups::SWAP, Err(Stop::Gap(Reason::Absent)));
-        };
+        let anon_bytes = self.status.swap_bytes.ok_or(Stop::Gap(Reason::Absent))?;
         let mut record = Swap::new();
         (record.anon_bytes, record.valid) = (anon_bytes, 1);
         let shared = if self.run.swap_used { self.swapped_objects(at) } else { Ok(Some((0, 0))) };
-        let got = match shared {
+        match shared {
             Ok(shared) => {
                 if let Some((all, private)) = shared {
                     (record.shmem_bytes, record.private_shmem_bytes) = (all, private);
@@ -63,8 +58,7 @@ impl Worker<'_> {
                 Ok(())
             }
             Err(stop) => Err(stop),
-        };
-        self.settle_own(at, Groups::SWAP, got)
+        }
     }
 
     /// Swapped bytes of the objects that are mapped, and of those, the bytes in private writable

@@ -1,5 +1,5 @@
-//! Reads one task: decides the order of its groups, and makes the records from `stat`, `status` and
-//! other short files.
+//! Reads one task: the table of steps has the order of its groups, and where each is read. The
+//! records from `stat`, `status` and other short files are made here, too.
 
 use taskdiag_wire::{A_CGROUP_PATH, A_GROUPS, BLOB_REWRITTEN, Cgroup, Group, Groups, Reason};
 
@@ -9,6 +9,72 @@ use super::sizes::SizesFrom;
 use super::stop::Stop;
 use super::worker::Worker;
 use crate::error::Error;
+
+/// How some groups are read. The steps run in this order, which is that of the attributes.
+struct Step {
+    groups: Groups,
+    needs: Needs,
+    read: for<'w> fn(&mut Worker<'w>, TaskDir<'_>, Option<&StatFile>) -> Result<(), Stop>,
+}
+
+/// From which task, and from which of its files, a step reads.
+#[derive(Clone, Copy)]
+enum Needs {
+    /// Files of the task itself.
+    Task,
+    /// The status file, which was read before. If it could not be read, the reason is that of the
+    /// groups.
+    Status,
+    /// The same, and files about the memory that its sizes belong to.
+    StatusOfMemory,
+    /// Memory of the task, or of a living thread if the first thread has ended.
+    Memory,
+    /// Files that a first thread loses when it ends: those of a living thread then.
+    Place,
+    /// VMA and VMA_STAT, which come from one file or from two, and settle themselves.
+    Mappings,
+}
+
+const fn step(
+    groups: Groups,
+    needs: Needs,
+    read: for<'w> fn(&mut Worker<'w>, TaskDir<'_>, Option<&StatFile>) -> Result<(), Stop>,
+) -> Step {
+    Step { groups, needs, read }
+}
+
+/// All groups but BASE and STAT, whose file says where others are read.
+const STEPS: &[Step] = &[
+    step(Groups::CRED, Needs::Status, |w, _, _| w.cred()),
+    step(Groups::STATM, Needs::Status, |w, at, stat| match w.run.sizes_from {
+        SizesFrom::Status => w.statm(),
+        _ => w.sizes(at, stat),
+    }),
+    step(Groups::SIGNALS, Needs::Status, |w, _, _| w.signals()),
+    step(Groups::FD_COUNT, Needs::Place, |w, at, _| w.fd_count(at)),
+    step(Groups::SWAP, Needs::StatusOfMemory, |w, at, _| w.swap(at)),
+    step(Groups::CMDLINE, Needs::Memory, |w, at, stat| w.cmdline(at, stat)),
+    step(Groups::LAYOUT, Needs::Memory, |w, at, stat| w.layout(at, stat)),
+    step(Groups::PATHS, Needs::Place, |w, at, _| w.paths(at)),
+    step(Groups::FILE_STAT, Needs::Place, |w, at, _| w.file_stat(at)),
+    step(Groups::IO, Needs::Task, |w, at, _| w.io(at)),
+    // NSpid must be read before SCHED, because SCHED reads the status files of other threads into
+    // the same buffer.
+    step(Groups::NS, Needs::Place, |w, at, _| w.ns(at)),
+    step(Groups::SCHED, Needs::Status, |w, at, _| w.sched(at)),
+    step(Groups::CGROUP, Needs::Place, |w, at, _| w.cgroup(at)),
+    step(Groups::LIMITS, Needs::Task, |w, at, _| w.limits(at)),
+    step(Groups::WCHAN, Needs::Task, |w, at, _| w.wchan(at)),
+    step(Groups::KSTACK, Needs::Task, |w, at, _| w.kstack(at)),
+    step(Groups::OOM, Needs::Task, |w, at, _| w.oom(at)),
+    step(Groups::LABEL, Needs::Task, |w, at, _| w.label(at)),
+    step(Groups::AUTOGROUP, Needs::Task, |w, at, _| w.autogroup(at)),
+    step(Groups::LOGIN, Needs::Task, |w, at, _| w.login(at)),
+    step(Groups::ENVIRON, Needs::Memory, |w, at, stat| w.environ(at, stat)),
+    step(Groups::VMA.union(Groups::VMA_STAT), Needs::Mappings, |w, at, stat| w.mappings(at, stat)),
+    step(Groups::ROLLUP, Needs::Memory, |w, at, _| w.rollup(at)),
+    step(Groups::FD, Needs::Place, |w, at, _| w.files(at)),
+];
 
 impl Worker<'_> {
     /// Writes the requested groups of one task. `stat` is its stat file, if that was read already.
@@ -81,103 +147,45 @@ impl Worker<'_> {
         if let Some(s) = stat.as_ref().filter(|_| self.run.wants(Groups::STAT)) {
             self.stat(s);
         }
-        if matches!(status, Err(Stop::Gone | Stop::Failed(_) | Stop::Lost)) {
-            return status;
-        }
+        let no_status = match status {
+            Ok(()) => None,
+            Err(Stop::Gap(reason)) => Some(reason),
+            Err(stop) => return Err(stop),
+        };
         let mut memory_at = at;
-        if from_status && status.is_ok() && self.wants(Groups::STATM | Groups::SWAP) {
+        if from_status && no_status.is_none() && self.wants(Groups::STATM | Groups::SWAP) {
             memory_at = self.status_of_memory(at, stat.as_ref())?;
         }
-        let reason = match &status {
-            Err(Stop::Gap(r)) => Some(*r),
-            _ => None,
-        };
-        if self.wants(Groups::CRED) {
-            let got = reason.map_or_else(|| self.cred(), |r| Err(Stop::Gap(r)));
-            self.settle(Groups::CRED, got)?;
-        }
-        if self.wants(Groups::STATM) {
-            let got = match reason {
-                Some(r) => Err(Stop::Gap(r)),
-                None if from_status => self.statm(),
-                None => self.sizes(at, stat.as_ref()),
-            };
-            self.settle(Groups::STATM, got)?;
-        }
-        if self.wants(Groups::SIGNALS) {
-            let got = reason.map_or_else(|| self.signals(), |r| Err(Stop::Gap(r)));
-            self.settle(Groups::SIGNALS, got)?;
-        }
         let place = self.place_of(at, stat.as_ref())?;
-        if self.wants(Groups::FD_COUNT) && !self.unshared(at, Groups::FD_COUNT)?.is_empty() {
-            let got = self.fd_count(place);
-            self.settle_own(at, Groups::FD_COUNT, got)?;
-        }
-        if self.wants(Groups::SWAP) {
-            match reason {
-                Some(r) => self.settle(Groups::SWAP, Err(Stop::Gap(r)))?,
-                None => self.swap(memory_at)?,
+        for step in STEPS {
+            if !self.wants(step.groups) {
+                continue;
             }
-        }
-        if self.wants(Groups::CMDLINE) {
-            let got = self.of_memory(at, stat.as_ref(), Self::cmdline);
-            self.settle(Groups::CMDLINE, got)?;
-        }
-        if self.wants(Groups::LAYOUT) {
-            let got = self.of_memory(at, stat.as_ref(), Self::layout);
-            self.settle(Groups::LAYOUT, got)?;
-        }
-        if self.wants(Groups::PATHS) {
-            let got = self.paths(place);
-            self.settle(Groups::PATHS, got)?;
-        }
-        if self.wants(Groups::FILE_STAT) {
-            let got = self.file_stat(place);
-            self.settle(Groups::FILE_STAT, got)?;
-        }
-        if self.wants(Groups::IO) {
-            let got = self.io(at);
-            self.settle(Groups::IO, got)?;
-        }
-        // NSpid must be read before SCHED, because SCHED reads the status files of other threads
-        // into the same buffer.
-        if self.wants(Groups::NS) {
-            let got = self.ns(place);
-            self.settle(Groups::NS, got)?;
-        }
-        if self.wants(Groups::SCHED) {
-            let got = reason.map_or_else(|| self.sched(at), |r| Err(Stop::Gap(r)));
-            self.settle(Groups::SCHED, got)?;
-        }
-        if self.wants(Groups::CGROUP) {
-            let got = self.cgroup(place);
-            self.settle(Groups::CGROUP, got)?;
-        }
-        if self.wants(Groups::LIMITS) {
-            let got = self.limits(at);
-            self.settle(Groups::LIMITS, got)?;
-        }
-        if self.wants(Groups::WCHAN) {
-            let got = self.wchan(at);
-            self.settle(Groups::WCHAN, got)?;
-        }
-        if self.wants(Groups::KSTACK) {
-            let got = self.kstack(at);
-            self.settle(Groups::KSTACK, got)?;
-        }
-        self.tags(at)?;
-        if self.wants(Groups::ENVIRON) {
-            let got = self.of_memory(at, stat.as_ref(), Self::environ);
-            self.settle(Groups::ENVIRON, got)?;
-        }
-        if self.wants(Groups::VMA | Groups::VMA_STAT) {
-            self.mappings(at, stat.as_ref())?;
-        }
-        if self.wants(Groups::ROLLUP) {
-            self.rollup(at, stat.as_ref())?;
-        }
-        if self.wants(Groups::FD) {
-            self.files(place)?;
+            let from = match (step.needs, no_status) {
+                (Needs::Status | Needs::StatusOfMemory, Some(reason)) => {
+                    self.settle(step.groups, Err(Stop::Gap(reason)))?;
+                    continue;
+                }
+                (Needs::Mappings, _) => {
+                    (step.read)(self, at, stat.as_ref())?;
+                    continue;
+                }
+                (Needs::StatusOfMemory, _) => memory_at,
+                (Needs::Place, _) => place,
+                (Needs::Task | Needs::Status | Needs::Memory, _) => at,
+            };
+            let is_shared = step.groups.intersects(Groups::SHARED);
+            if is_shared && self.unshared(from, step.groups)?.is_empty() {
+                continue;
+            }
+            let got = match step.needs {
+                Needs::Memory => self.of_memory(from, stat.as_ref(), step.read),
+                _ => (step.read)(self, from, stat.as_ref()),
+            };
+            match is_shared {
+                true => self.settle_own(from, step.groups, got)?,
+                false => self.settle(step.groups, got)?,
+            }
         }
         Ok(())
     }

@@ -33,12 +33,32 @@ pub(super) fn is_for(sock: &Sock) -> bool {
     matches!(i32::from(sock.record.family), libc::AF_INET | libc::AF_INET6 | libc::AF_NETLINK)
 }
 
-/// The properties of a socket, and its network namespace. `None` if it may not be queried.
-pub(super) fn ask(pid: u32, fd: u32, inode: u64, calls: &mut u64) -> Option<(Sock, Option<u32>)> {
-    let pidfd = owned(calls, || {
-        // SAFETY: takes numbers, gives a new descriptor that nobody else has.
-        unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }
-    })?;
+/// `PIDFD_THREAD` of linux/pidfd.h.
+const PIDFD_THREAD: i32 = libc::O_EXCL;
+
+/// The task itself, which may have files of its own, or be a thread that is left after the first
+/// one of its process has ended. Kernels before 6.9 know processes only, which means their first
+/// threads.
+fn pidfd((tgid, tid): (u32, Option<u32>), calls: &mut u64) -> Option<OwnedFd> {
+    let mut open = |id: u32, flags: i32| {
+        owned(calls, || {
+            // SAFETY: takes numbers, gives a new descriptor that nobody else has.
+            unsafe { libc::syscall(libc::SYS_pidfd_open, id, flags) }
+        })
+    };
+    let thread = tid.filter(|tid| *tid != tgid);
+    thread.and_then(|tid| open(tid, PIDFD_THREAD)).or_else(|| open(tgid, 0))
+}
+
+/// The properties of a socket of the process `of.0` or of its thread `of.1`, and its network
+/// namespace. `None` if it may not be queried.
+pub(super) fn ask(
+    of: (u32, Option<u32>),
+    fd: u32,
+    inode: u64,
+    calls: &mut u64,
+) -> Option<(Sock, Option<u32>)> {
+    let pidfd = pidfd(of, calls)?;
     let socket = owned(calls, || {
         // SAFETY: as above.
         unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) }

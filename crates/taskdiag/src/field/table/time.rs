@@ -55,8 +55,8 @@ fn share(cx: &Context, row: &Row<'_>, cpu_ns: u64, threads: Option<u32>) -> Valu
     Value::Percent(share.percent(most).min(100.0 * f64::from(cpus)))
 }
 
-/// CPU time of a task. It was read some time after the start of the answer, for which the age of
-/// the task is known.
+/// CPU time of a task, and its age. The age is that at the start of the answer, and the CPU time
+/// was read somewhat later.
 struct Share {
     cpu_ns: u64,
     age_ns: u64,

@@ -33,14 +33,15 @@ pub const FIELDS: &[Field] = &[
         "Bytes whose write was cancelled by truncation" cancelled_write_bytes
         {"wcbytes" "WCBYTES"}),
     row!("run_time" "RUNTIME" 8 Right [SCHED] Number Seconds Clock, "/proc/PID/schedstat 1",
-        "Time on a CPU", {}, member!(Sched sched.run_time_ns, Value::Nanos)),
+        "Time on a CPU, with that of threads that have ended", {}, member!(Sched sched.run_time_ns, Value::Nanos)),
     row!("run_delay" "RUNDELAY" 8 Right [SCHED] Number Seconds Clock, "/proc/PID/schedstat 2",
         "Time ready and waiting for a CPU; of live threads", {},
         member!(Sched sched.run_delay_ns, Value::Nanos)),
     switches!("timeslices" "SLICES" "/proc/PID/schedstat 3" "Times it got a CPU; of live threads"
         timeslices),
     switches!("nvcsw" "VCSW" "/proc/PID/status voluntary_ctxt_switches"
-        "Voluntary context switches" nvcsw),
+        "Voluntary context switches, with those of threads that have ended; if there were any, \
+         they are unknown from /proc" nvcsw),
     switches!("nivcsw" "IVCSW" "/proc/PID/status nonvoluntary_ctxt_switches"
-        "Involuntary context switches" nivcsw),
+        "Involuntary context switches, with those of threads that have ended, as for nvcsw" nivcsw),
 ];

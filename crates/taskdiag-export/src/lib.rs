@@ -3,9 +3,12 @@
 //!
 //! `tracker` makes the requests, and adds the `values` of each task to accounts (`ledger`): of
 //! groups (`config`, `template`, `yaml`, `accounts`), of units and containers (`places`), of
-//! threads, and of the processes that use most (`top`). `families` gives the accounts to a sink: to `text`, which `http` serves, or to `otlp`, which `push` sends.
+//! threads, and of the processes that use most (`top`). `families` gives the accounts to a sink: to
+//! `text`, which `http` serves, or to `otlp`, which `push` sends.
 
 mod accounts;
+mod args;
+mod collector;
 mod config;
 mod families;
 mod http;
@@ -30,14 +33,16 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value as Json;
+use taskdiag_face::{aside, exit, interrupt, replace, sink};
 
+use self::args::To;
+pub use self::args::{ExportArgs, command};
 use self::config::Config;
 use self::http::Served;
 use self::otlp::Starts;
 use self::push::Push;
 use self::text::{Format, Text};
 use self::tracker::{Options, Tracker};
-use crate::args::export::{ExportArgs, To};
 use crate::exit::{Exit, Partial, say, shown};
 use crate::replace::replace;
 
@@ -216,7 +221,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
             };
             let text = exporter.page(format, &Served::default()).map_err(Exit::Failed)?;
             crate::interrupt::answered();
-            Ok(crate::output::sink::write_all(&text)?)
+            Ok(crate::sink::write_all(&text)?)
         }
         To::File { path, every } => {
             exporter.share = Duration::ZERO;

@@ -23,7 +23,7 @@ use super::places::{Places, Where};
 use super::threads::{OfProcess, Threads};
 use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
-use crate::args::export::Families;
+use crate::args::Families;
 
 /// The groups that each scrape requests about all processes. The set is written by hand: it has the
 /// groups from which the metrics are made.

@@ -199,8 +199,8 @@ struct Began {
 
 /// Keeps the start times of counters from push to push.
 ///
-/// A counter is sent with its start time. One that was not in the previous push began after that
-/// push. So did one whose value has fallen, because its name was forgotten and came back.
+/// A counter is sent with its start time. A counter that was not in the previous push began after
+/// that push. So did a counter whose value has fallen: its name was forgotten and came back.
 #[derive(Debug)]
 pub struct Starts {
     of: HashMap<String, Began>,

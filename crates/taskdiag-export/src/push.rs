@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use ureq::Agent;
 
-use crate::args::export::Collector;
+use crate::collector::Collector;
 use crate::exit::Exit;
 
 /// How long a push may take, the usual time of OpenTelemetry's exporters.

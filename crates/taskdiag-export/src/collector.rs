@@ -116,7 +116,7 @@ impl Collector {
                 let wrong =
                     || Exit::Usage(format!("{name}: '{key}' and its value are not a valid header"));
                 let header = header.ok_or_else(wrong)?;
-                // The one for metrics takes the place of the one for all signals.
+                // A header for metrics replaces one of the same name for all signals.
                 headers.retain(|(name, _)| *name != header.0);
                 headers.push(header);
             }

@@ -127,7 +127,8 @@ pub fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
         (Group::Stat, row.stat.is_some()),
         (Group::Statm, row.statm.is_some()),
         (Group::Io, row.io.is_some()),
-        (Group::Sched, row.sched.is_some()),
+        // Context switches of threads that have ended may be unknown alone.
+        (Group::Sched, row.sched.is_some_and(|r| r.nvcsw().is_some())),
         (Group::FdCount, of_owner::<FdCount>(row, Group::FdCount).is_some()),
         (Group::Limits, row.limits.is_some()),
         (

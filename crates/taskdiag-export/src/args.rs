@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{Arg, ArgGroup, ArgMatches, Command, ValueHint};
 use taskdiag::Choice;
+use taskdiag_face::exit::{self, Exit};
+use taskdiag_face::limits;
+use taskdiag_face::options::{self, engine};
 
-pub use super::otlp::Collector;
-use super::{engine, lists, otlp, table};
-use crate::exit::{self, Exit};
-use crate::limits;
+use crate::collector::{self, Collector};
 
 /// The default address: the port of process-exporter, reachable from this machine only.
 const LISTEN: &str = "127.0.0.1:9256";
@@ -159,7 +159,7 @@ pub fn command() -> Command {
     Command::new("export")
         .about("Serve metrics for Prometheus, or send them to OpenTelemetry")
         .before_help(INTRO)
-        .help_template(table::TEMPLATE)
+        .help_template(options::TEMPLATE)
         .args_override_self(true)
         .next_help_heading("Output")
         .arg(
@@ -184,7 +184,7 @@ pub fn command() -> Command {
                 .num_args(0..=1)
                 .conflicts_with_all(["listen", "textfile"])
                 .value_hint(ValueHint::Url)
-                .help(format!("Send to an OpenTelemetry collector instead, every 15 s, by OTLP over HTTP; without URL, to OTEL_EXPORTER_OTLP_ENDPOINT or {}", otlp::DEFAULT)),
+                .help(format!("Send to an OpenTelemetry collector instead, every 15 s, by OTLP over HTTP; without URL, to OTEL_EXPORTER_OTLP_ENDPOINT or {}", collector::DEFAULT)),
         )
         .group(ArgGroup::new("again").args(["textfile", "otlp"]))
         .arg(
@@ -196,8 +196,8 @@ pub fn command() -> Command {
                 .value_parser(limits::duration)
                 .help("With --textfile or --otlp, write or send this often, such as 15s or 1m"),
         )
-        .arg(table::flag("once", "Print, write or send once, and end; counters are then sums over the live processes"))
-        .arg(table::flag("openmetrics", "Print OpenMetrics with --once").requires("once").conflicts_with("again"))
+        .arg(options::flag("once", "Print, write or send once, and end; counters are then sums over the live processes"))
+        .arg(options::flag("openmetrics", "Print OpenMetrics with --once").requires("once").conflicts_with("again"))
         .arg(
             Arg::new("share")
                 .long("share")
@@ -208,7 +208,7 @@ pub fn command() -> Command {
         )
         .next_help_heading("Metrics")
         .arg(
-            table::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages")
+            options::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages")
                 .allow_hyphen_values(true),
         )
         .arg(
@@ -219,7 +219,7 @@ pub fn command() -> Command {
                 .value_parser(clap::value_parser!(u16).range(1..=1000))
                 .help("Show the N names that use most CPU time, the N that use most memory, and the sum of all others"),
         )
-        .arg(table::flag("top-pids", "With the family top, show single processes with their ids, instead of command names"))
+        .arg(options::flag("top-pids", "With the family top, show single processes with their ids, instead of command names"))
         .arg(
             Arg::new("limit")
                 .long("limit")
@@ -237,9 +237,9 @@ pub fn command() -> Command {
                 .value_hint(ValueHint::FilePath)
                 .help("Make groups by the process_names of FILE, as process-exporter does; without it, by command name"),
         )
-        .arg(table::flag("no-children", "Leave a process without a rule out, even if its parent is in a group"))
-        .arg(table::flag("recheck", "Look for the group of a process again when its name, arguments or user have changed; each scrape reads them"))
-        .arg(table::flag("remove-empty-groups", "Forget a group when its last process has ended"))
+        .arg(options::flag("no-children", "Leave a process without a rule out, even if its parent is in a group"))
+        .arg(options::flag("recheck", "Look for the group of a process again when its name, arguments or user have changed; each scrape reads them"))
+        .arg(options::flag("remove-empty-groups", "Forget a group when its last process has ended"))
         .next_help_heading("Source")
         .arg(engine())
         .after_help(exit::examples(EXAMPLES))
@@ -285,7 +285,7 @@ impl ExportArgs {
         let names: Vec<&String> = m.get_many::<String>("families").into_iter().flatten().collect();
         let families = match names.is_empty() {
             true => FAMILIES[..DEFAULT].to_vec(),
-            false => lists::items(names),
+            false => options::items(names),
         };
         Ok(ExportArgs {
             to,

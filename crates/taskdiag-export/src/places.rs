@@ -9,7 +9,7 @@ use taskdiag::field::Row;
 use super::ledger::{Counts, Id, Ledger, OTHER};
 use super::text::label;
 use super::values::Gauges;
-use crate::args::export::Families;
+use crate::args::Families;
 
 /// How long an empty unit, slice or container is shown, so that its last counters are not missed.
 const KEEP: Duration = Duration::from_secs(600);

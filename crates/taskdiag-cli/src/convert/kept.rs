@@ -1,0 +1,176 @@
+//! The values of rows, kept from frame to frame in little memory. A text that several rows have,
+//! such as the path of a file that all processes map, is there once.
+
+use std::borrow::{Borrow, Cow};
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use taskdiag::field::{Missing, Value};
+
+/// A text of [`Texts`], which rows share. It takes the room of one pointer in each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(Arc<Box<[u8]>>);
+
+impl Borrow<[u8]> for Text {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self.0).hash(state);
+    }
+}
+
+/// The texts of all rows.
+#[derive(Debug, Default)]
+pub struct Texts {
+    all: HashSet<Text>,
+    /// The bytes of all of them, and of those that were in use at the last look.
+    bytes: usize,
+    used: usize,
+}
+
+impl Texts {
+    /// How much memory they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn keep(&mut self, text: &[u8]) -> Text {
+        if let Some(known) = self.all.get(text) {
+            return known.clone();
+        }
+        let new = Text(Arc::new(text.into()));
+        self.bytes += cost(text);
+        self.all.insert(new.clone());
+        new
+    }
+    /// Forgets texts that no row has any more, once they may be as many as the others.
+    pub fn sweep(&mut self) {
+        if self.bytes <= 2 * self.used {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        self.all.retain(|text| {
+            let is_used = Arc::strong_count(&text.0) > 1;
+            if !is_used {
+                *bytes -= cost(&text.0);
+            }
+            is_used
+        });
+        self.used = self.bytes;
+    }
+}
+
+/// The memory of a text with its allocations and its place in the set.
+fn cost(text: &[u8]) -> usize {
+    text.len() + 80
+}
+
+/// A value of a row.
+#[derive(Debug)]
+pub enum Kept {
+    /// A text: is it cut?
+    Text(Text, bool),
+    /// Arguments: are they cut?
+    Args(Text, bool),
+    /// [`Value::Missing`].
+    Missing(Missing),
+    /// [`Value::Uint`].
+    Uint(u64),
+    /// [`Value::Int`].
+    Int(i64),
+    /// [`Value::Nanos`].
+    Nanos(u64),
+    /// [`Value::Instant`].
+    Instant(u64),
+    /// [`Value::Bool`].
+    Bool(bool),
+    /// [`Value::User`].
+    User(u32),
+    /// Any other, of which rows have few.
+    Other(Box<Value<'static>>),
+}
+
+impl Kept {
+    /// Keeps a value.
+    pub fn of(value: &Value<'_>, texts: &mut Texts) -> Kept {
+        match value {
+            Value::Bytes { data, cut } => Kept::Text(texts.keep(data), *cut),
+            Value::Args { data, cut } => Kept::Args(texts.keep(data), *cut),
+            Value::Missing(why) => Kept::Missing(*why),
+            Value::Uint(n) => Kept::Uint(*n),
+            Value::Int(n) => Kept::Int(*n),
+            Value::Nanos(ns) => Kept::Nanos(*ns),
+            Value::Instant(ns) => Kept::Instant(*ns),
+            Value::Bool(b) => Kept::Bool(*b),
+            Value::User(uid) => Kept::User(*uid),
+            other => Kept::Other(Box::new(other.clone().into_owned())),
+        }
+    }
+    /// The value again, without a copy of its text.
+    pub fn lend(&self) -> Value<'_> {
+        match self {
+            Kept::Text(text, cut) => Value::Bytes { data: Cow::Borrowed(&text.0), cut: *cut },
+            Kept::Args(text, cut) => Value::Args { data: Cow::Borrowed(&text.0), cut: *cut },
+            Kept::Missing(why) => Value::Missing(*why),
+            Kept::Uint(n) => Value::Uint(*n),
+            Kept::Int(n) => Value::Int(*n),
+            Kept::Nanos(ns) => Value::Nanos(*ns),
+            Kept::Instant(ns) => Value::Instant(*ns),
+            Kept::Bool(b) => Value::Bool(*b),
+            Kept::User(uid) => Value::User(*uid),
+            Kept::Other(value) => Value::clone(value),
+        }
+    }
+    /// Is it this value?
+    pub fn is(&self, value: &Value<'_>) -> bool {
+        match self {
+            Kept::Other(own) => **own == *value,
+            own => own.lend() == *value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag::Reason;
+
+    #[test]
+    fn values_come_back_as_they_were_and_are_small() {
+        let mut texts = Texts::default();
+        let text = |cut| Value::Bytes { data: Cow::Borrowed(b"/a/path"), cut };
+        let args = Value::Args { data: Cow::Borrowed(b"a\0b"), cut: true };
+        let all = [
+            text(false),
+            text(true),
+            args,
+            Value::Missing(Missing::Reason(Reason::Denied)),
+            Value::Uint(u64::MAX),
+            Value::Int(-1),
+            Value::Nanos(7),
+            Value::Instant(7),
+            Value::Bool(true),
+            Value::User(7),
+            Value::Group(7),
+            Value::Unlimited,
+            Value::Word("a"),
+            Value::Percent(0.5),
+            Value::Ids(vec![1, 2]),
+        ];
+        let kept: Vec<Kept> = all.iter().map(|v| Kept::of(v, &mut texts)).collect();
+        for (i, kept) in kept.iter().enumerate() {
+            for (j, value) in all.iter().enumerate() {
+                assert_eq!((kept.is(value), kept.lend() == *value), (i == j, i == j), "{value:?}");
+            }
+        }
+        assert!(size_of::<Kept>() <= 16, "{}", size_of::<Kept>());
+        assert_eq!(texts.bytes(), cost(b"/a/path") + cost(b"a\0b"), "each text once");
+        drop(kept);
+        texts.sweep();
+        assert_eq!(texts.bytes(), 0);
+    }
+}
