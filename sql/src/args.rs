@@ -26,6 +26,8 @@ pub struct Args {
     pub places: Places,
     /// Are the tables those of osquery?
     pub osquery: bool,
+    /// Is all missing data a failure?
+    pub strict: bool,
 }
 
 /// The sources of tables, in addition to live ones.
@@ -107,6 +109,12 @@ fn command() -> Command {
                 .value_parser(|text: &str| text.parse::<Choice>())
                 .help("The engine for live tables: auto, kernel, bpf, service, procfs"),
         )
+        .arg(
+            Arg::new("strict")
+                .long("strict")
+                .action(ArgAction::SetTrue)
+                .help("End with 3 if anything could not be read, not only of processes that a statement names with pid = N"),
+        )
         .args(PageLimits::options())
         .arg(PageLimits::args_option())
         .after_help(
@@ -139,6 +147,7 @@ impl Args {
                 host: m.get_one::<String>("host").cloned(),
             },
             osquery: m.get_flag("osquery"),
+            strict: m.get_flag("strict"),
         })
     }
 }

@@ -44,8 +44,8 @@ fn run() -> Result<(), Exit> {
         .build()
         .map_err(|e| Exit::Failed(format!("no thread can be started: {e}")))?;
     runtime.block_on(interrupt::catch());
-    let session =
-        runtime.block_on(Session::open(&args.places, args.choice, args.limits, args.osquery))?;
+    let open = Session::open(&args.places, args.choice, args.limits, args.osquery, args.strict);
+    let session = runtime.block_on(open)?;
     if args.commands.is_empty() && shell::is_wanted() {
         return shell::run(&session, &runtime, args.format);
     }
@@ -67,9 +67,11 @@ fn run() -> Result<(), Exit> {
         out.flush()?;
         is_query |= ran.rows.is_some();
         rows += ran.rows.unwrap_or(0);
-        match ran.is_partial {
-            true => partial.extend(ran.remarks),
-            false => ran.remarks.iter().for_each(|line| remark(line)),
+        ran.remarks.iter().for_each(|line| remark(line));
+        let lacks = Partial::new(ran.lacks, ran.asked, false);
+        match lacks.is_failure() {
+            true => partial.extend(lacks.lacks.into_iter().map(|lack| lack.line)),
+            false => lacks.say(),
         }
     }
     match (partial.is_empty(), is_query && rows == 0) {

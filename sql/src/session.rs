@@ -14,7 +14,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, SQLiteDialect};
 use futures::StreamExt;
 use taskdiag::{Choice, field};
-use taskdiag_face::exit::{Exit, Lack, remark};
+use taskdiag_face::exit::{Asked, Exit, Lack, remark};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Places;
@@ -39,6 +39,8 @@ pub struct Session {
     choice: Choice,
     limits: PageLimits,
     osquery: bool,
+    /// Is all missing data a failure?
+    strict: bool,
     /// The schema whose tables need no name before theirs.
     pub schema: &'static str,
 }
@@ -48,10 +50,12 @@ pub struct Session {
 pub struct Ran {
     /// The number of rows. `None`: it was not a query.
     pub rows: Option<usize>,
-    /// Messages about missing values, and whether each makes the answer partial.
+    /// Messages about data that is not missing.
     pub remarks: Vec<String>,
-    /// Is the answer incomplete?
-    pub is_partial: bool,
+    /// Messages about missing data.
+    pub lacks: Vec<Lack>,
+    /// How exactly the statement names what it is about.
+    pub asked: Asked,
 }
 
 impl Session {
@@ -64,6 +68,7 @@ impl Session {
         choice: Choice,
         limits: PageLimits,
         osquery: bool,
+        strict: bool,
     ) -> Result<Session, Exit> {
         let schema = match places {
             _ if osquery => "osquery",
@@ -95,7 +100,7 @@ impl Session {
         if let Some(path) = &places.lake {
             lake::add(&context, CATALOG, path).await?;
         }
-        Ok(Session { context, choice, limits, osquery, schema })
+        Ok(Session { context, choice, limits, osquery, strict, schema })
     }
     /// The statements of a text.
     ///
@@ -139,8 +144,8 @@ impl Session {
             }
         };
         let lacks = std::mem::take(&mut *statement.lacks.lock().unwrap_or_else(|e| e.into_inner()));
-        let (remarks, is_partial) = (lacks.lines(), lacks.is_partial());
-        Ok(Ran { rows: rows?, remarks, is_partial })
+        let asked = if self.strict { Asked::Strict } else { statement.asked() };
+        Ok(Ran { rows: rows?, remarks: lacks.remarks().to_vec(), lacks: lacks.lines(), asked })
     }
     async fn stream(
         &self,

@@ -222,7 +222,7 @@ fn statements(
     for statement in session.parse(text)? {
         let mut out = std::io::stdout();
         let ran = runtime.block_on(session.run(statement, format, &mut out))?;
-        ran.remarks.iter().for_each(|line| remark(line));
+        ran.remarks.iter().chain(ran.lacks.iter().map(|l| &l.line)).for_each(|line| remark(line));
         if let (Some(n), Format::Table) = (ran.rows, format) {
             println!("{n} {}", if n == 1 { "row" } else { "rows" });
         }

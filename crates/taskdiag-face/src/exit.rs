@@ -131,9 +131,13 @@ impl Partial {
         let new = self.lacks.iter().filter(|lack| !self.said.contains(lack));
         say_all(new.map(|lack| &lack.line));
     }
-    /// The exit code. This is the only place that decides whether missing data is a failure.
+    /// Is missing data a failure? This is the only place that decides that.
+    pub fn is_failure(&self) -> bool {
+        self.lacks.iter().any(|lack| lack.from <= self.asked)
+    }
+    /// The exit code.
     fn code(&self) -> u8 {
-        match self.lacks.iter().any(|lack| lack.from <= self.asked) {
+        match self.is_failure() {
             true => 3,
             false => u8::from(self.is_empty),
         }

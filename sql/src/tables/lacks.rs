@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts values that rows lack, and describes them. A value that is not known is NULL. A query may
-//! easily turn it into a 0 or drop it, so standard error reports how many there were, and the exit
-//! code is 3.
+//! easily turn it into a 0 or drop it, so standard error reports how many there were. For whom that
+//! is a failure is decided as in the command.
 
 use std::collections::BTreeMap;
 
 use taskdiag::field::{Missing, TASKS};
 use taskdiag::view::Left;
 use taskdiag::{Groups, Reason, Snapshot};
+use taskdiag_face::exit::{Asked, Lack};
 
 /// Why values are missing, in the order of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,15 @@ impl Why {
 }
 
 impl Why {
+    /// The callers for whom it is a failure, as in the command.
+    fn from(self) -> Asked {
+        match self {
+            Why::NotAsked => Asked::All,
+            Why::Denied | Why::Unknown => Asked::Named,
+            // The owner of a process can make these happen.
+            Why::Blocked | Why::Truncated | Why::OverBudget | Why::Stopped => Asked::Pids,
+        }
+    }
     /// The option that would help to read these columns, after a semicolon.
     fn how(self, columns: &[&str]) -> &'static str {
         let is_text = |name: &&str| {
@@ -81,8 +91,10 @@ pub struct Lacks {
     left: BTreeMap<(Why, bool, &'static str, String), u64>,
     /// Processes without rows, by the reason, whether the table is live, and the table.
     lists: BTreeMap<(Why, bool, &'static str), u64>,
-    /// Other remarks for users, and whether something is missing because of each.
-    lines: Vec<(String, bool)>,
+    /// Other messages about missing data.
+    lines: Vec<Lack>,
+    /// Messages about data that is not missing.
+    remarks: Vec<String>,
 }
 
 impl Lacks {
@@ -105,21 +117,31 @@ impl Lacks {
                 left.tasks;
         }
     }
-    /// Adds a line.
-    pub fn line(&mut self, text: String, is_lack: bool) {
-        if !self.lines.iter().any(|(t, _)| *t == text) {
-            self.lines.push((text, is_lack));
+    /// Adds a message about missing data, which is a failure for callers from `from` on.
+    pub fn line(&mut self, line: String, from: Asked) {
+        let lack = Lack { line, from };
+        if !self.lines.contains(&lack) {
+            self.lines.push(lack);
         }
     }
-    /// Adds the remarks of an answer.
+    /// Adds a message about data that is not missing.
+    pub fn remark(&mut self, text: String) {
+        if !self.remarks.contains(&text) {
+            self.remarks.push(text);
+        }
+    }
+    /// Adds the messages of an answer.
     pub fn answer(&mut self, snapshot: &Snapshot) {
         for caveat in snapshot.caveats() {
-            self.line(caveat.to_string(), caveat.is_lack());
+            match caveat.is_lack() {
+                true => self.line(caveat.to_string(), Asked::Pids),
+                false => self.remark(caveat.to_string()),
+            }
         }
         let error = -snapshot.stream().done().error;
         if error != 0 && error != libc::EINTR {
             let why = std::io::Error::from_raw_os_error(error);
-            self.line(format!("the list of processes ended early: {why}"), true);
+            self.line(format!("the list of processes ended early: {why}"), Asked::All);
         }
     }
     /// Adds all of these.
@@ -133,18 +155,17 @@ impl Lacks {
         for (key, n) in more.lists {
             *self.lists.entry(key).or_default() += n;
         }
-        more.lines.into_iter().for_each(|(text, is_lack)| self.line(text, is_lack));
+        more.lines.into_iter().for_each(|lack| self.line(lack.line, lack.from));
+        more.remarks.into_iter().for_each(|text| self.remark(text));
     }
-    /// Is the answer partial?
-    pub fn is_partial(&self) -> bool {
-        let is_lack = |(_, is_lack): &(String, bool)| *is_lack;
-        !(self.values.is_empty() && self.left.is_empty() && self.lists.is_empty())
-            || self.lines.iter().any(is_lack)
+    /// The messages about data that is not missing.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
-    /// The messages. Columns that are missing in the same number of rows for the same reason share
-    /// a message.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.lines.iter().map(|(text, _)| text.clone()).collect();
+    /// The messages about missing data. Columns that are missing in the same number of rows for the
+    /// same reason share a message.
+    pub fn lines(&self) -> Vec<Lack> {
+        let mut lines = self.lines.clone();
         let mut alike: BTreeMap<(Why, bool, &str, u64), Vec<&str>> = BTreeMap::new();
         for ((why, is_live, table, column), n) in &self.values {
             alike.entry((*why, *is_live, table, *n)).or_default().push(column);
@@ -156,20 +177,22 @@ impl Lacks {
                 more => format!("{} and {} more columns", columns[..6].join(", "), more - 6),
             };
             let how = if is_live { why.how(&columns) } else { "" };
-            lines
-                .push(format!("{n} {rows} of {table} without {what}: {}{how}", why.words(is_live)));
+            let line = format!("{n} {rows} of {table} without {what}: {}{how}", why.words(is_live));
+            lines.push(Lack { line, from: why.from() });
         }
         for ((why, is_live, table), n) in &self.lists {
             let processes = if *n == 1 { "process has" } else { "processes have" };
-            lines.push(format!("{n} {processes} no rows in {table}: {}", why.words(*is_live)));
+            let line = format!("{n} {processes} no rows in {table}: {}", why.words(*is_live));
+            lines.push(Lack { line, from: why.from() });
         }
         for ((why, is_live, table, column), n) in &self.left {
             let tasks = if *n == 1 { "task was" } else { "tasks were" };
             let how = if *is_live { why.how(&[column]) } else { "" };
-            lines.push(format!(
+            let line = format!(
                 "{n} {tasks} left out of {table}, as a condition looks at {column}: {}{how}",
                 why.words(*is_live)
-            ));
+            );
+            lines.push(Lack { line, from: why.from() });
         }
         lines
     }
@@ -191,10 +214,10 @@ mod tests {
         let lines = lacks.lines();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
-            lines[0].starts_with("2 rows of processes without cwd, exe: it was denied"),
+            lines[0].line.starts_with("2 rows of processes without cwd, exe: it was denied"),
             "{lines:?}"
         );
-        assert!(lacks.is_partial());
+        assert_eq!(lines[0].from, Asked::Named);
     }
 
     #[test]
@@ -209,7 +232,8 @@ mod tests {
             let mut lacks = Lacks::default();
             lacks.value("processes", column, is_live, cut);
             let lines = lacks.lines();
-            assert_eq!(lines[0].contains("--args all"), has_how, "{lines:?}");
+            assert_eq!(lines[0].line.contains("--args all"), has_how, "{lines:?}");
+            assert_eq!(lines[0].from, Asked::Pids);
         }
     }
 
@@ -218,8 +242,8 @@ mod tests {
         let mut lacks = Lacks::default();
         lacks.value("processes", "exe", true, Missing::Reason(Reason::Absent));
         lacks.value("processes", "exe", true, Missing::Reason(Reason::Vanished));
-        lacks.line("a remark".to_owned(), false);
-        assert!(!lacks.is_partial());
-        assert_eq!(lacks.lines(), ["a remark"]);
+        lacks.remark("a remark".to_owned());
+        assert_eq!(lacks.lines(), []);
+        assert_eq!(lacks.remarks(), ["a remark"]);
     }
 }

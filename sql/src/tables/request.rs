@@ -4,12 +4,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use taskdiag::view::{FEW_PIDS, Plan, Query, Selection};
 use taskdiag::{Choice, Groups, Snapshot, Watch};
 
 use super::lacks::Lacks;
+use taskdiag_face::exit::Asked;
 use taskdiag_face::limits::PageLimits;
 
 /// The state that all tables of a statement share.
@@ -22,6 +24,8 @@ pub struct Statement {
     choice: Choice,
     limits: PageLimits,
     asks: Mutex<Vec<Arc<Ask>>>,
+    /// Does it name processes by their ids?
+    names_pids: AtomicBool,
 }
 
 /// One request for one or several tables.
@@ -37,7 +41,20 @@ impl Statement {
     /// A statement whose requests go to these engines, with these limits.
     pub fn new(choice: Choice, limits: PageLimits) -> Statement {
         let (lacks, asks) = (Mutex::default(), Mutex::default());
-        Statement { watch: Arc::default(), lacks, choice, limits, asks }
+        let names_pids = AtomicBool::new(false);
+        Statement { watch: Arc::default(), lacks, choice, limits, asks, names_pids }
+    }
+    /// A table of it is about processes that it names by their ids.
+    pub fn names_pids(&self) {
+        self.names_pids.store(true, Ordering::Relaxed);
+    }
+    /// How exactly it names what it is about. A condition is not a name, as in `--where` of the
+    /// command.
+    pub fn asked(&self) -> Asked {
+        match self.names_pids.load(Ordering::Relaxed) {
+            true => Asked::Pids,
+            false => Asked::All,
+        }
     }
     /// The request that also serves this query about these processes.
     pub fn ask(&self, query: &Query, pids: Option<BTreeSet<u32>>) -> Arc<Ask> {

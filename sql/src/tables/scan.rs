@@ -27,6 +27,7 @@ use taskdiag::field::{Missing, Part};
 use taskdiag::view::{Filter, Query};
 use taskdiag::{Reason, Snapshot};
 use taskdiag_face::arrow::Form;
+use taskdiag_face::exit::Asked;
 
 use super::kind::{self, Column, HOST, IS_SOCKET, Kind, What, schema};
 use super::lacks::Lacks;
@@ -103,6 +104,9 @@ impl TableProvider for Table {
             .config()
             .get_extension::<Statement>()
             .ok_or_else(|| internal_datafusion_err!("a table is read outside of a statement"))?;
+        if pushed.pids.is_some() {
+            statement.names_pids();
+        }
         let from = match &self.source {
             Source::Live => From::Ask(statement.ask(&query, pushed.pids.clone())),
             Source::Recording(recorded) => {
@@ -234,7 +238,7 @@ impl Work {
                         Ok(frame) => frame,
                         Err(e) => {
                             let mut lacks = Lacks::default();
-                            lacks.line(e.to_string(), true);
+                            lacks.line(e.to_string(), Asked::All);
                             self.statement.lack(lacks);
                             continue;
                         }
@@ -260,13 +264,16 @@ impl Work {
     ) -> Result<bool> {
         let (table, is_live) = (kind.name(), at.is_none());
         let mut lacks = Lacks::default();
+        if !is_live {
+            lacks.answer(snapshot);
+        }
         if let Some(list) = kind.list()
             && !snapshot.stream().asked().intersects(list.into())
         {
             let text = format!(
                 "{table} has no rows, since {list} was not recorded: 'taskdiag record --groups' says what is"
             );
-            lacks.line(text, true);
+            lacks.line(text, Asked::All);
             self.statement.lack(lacks);
             return Ok(true);
         }

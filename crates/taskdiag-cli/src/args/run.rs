@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 
 use crate::exit::{self, Exit};
 
@@ -25,6 +25,7 @@ pub fn command() -> Command {
                 .allow_hyphen_values(true)
                 .required(true)
                 .value_parser(value_parser!(OsString))
+                .value_hint(ValueHint::CommandWithArguments)
                 .help("Run this program, with these arguments"),
         )
         .after_help(exit::examples(&[

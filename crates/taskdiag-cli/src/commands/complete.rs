@@ -26,7 +26,7 @@ pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
         }
         "fish" => {
             clap_complete::generate(shells::Fish, &mut command, "taskdiag", &mut out);
-            more_for_fish(&mut out);
+            more_for_fish(&command, &mut out);
         }
         _ => return None,
     }
@@ -75,14 +75,28 @@ fn spellings(command: &Command, is: impl Fn(&Arg) -> bool) -> String {
     most.map(|(word, _)| word).collect::<Vec<_>>().join("|")
 }
 
+/// The commands that have a manual page.
+fn pages(command: &Command) -> String {
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+    shown.map(Command::get_name).collect::<Vec<_>>().join(" ")
+}
+
 /// The command with the values of engines and columns, which only the scripts need: they are too
 /// many for `--help`.
 fn with_values(command: Command) -> Command {
-    let subs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    // clap wants names that live as long as the program, which ends after the script.
+    let name = |c: &Command| -> &'static str { c.get_name().to_owned().leak() };
+    let subs: Vec<&str> = command.get_subcommands().map(name).collect();
+    let pages = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let all: Vec<&str> = pages.map(name).collect();
     subs.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name.clone(), move |sub| {
-            let of_sub = names(set_of(&name));
+        let pages = all.clone();
+        command.mut_subcommand(name, move |sub| {
+            let of_sub = names(set_of(name));
             sub.mut_args(|arg: Arg| match arg.get_id().as_str() {
+                "what" if name == "man" => {
+                    arg.value_parser(PossibleValuesParser::new(pages.iter().copied()))
+                }
                 "engine" => arg.value_parser(PossibleValuesParser::new(engines())),
                 _ if takes_columns(&arg) => {
                     arg.value_parser(PossibleValuesParser::new(of_sub.iter().copied()))
@@ -96,7 +110,6 @@ fn with_values(command: Command) -> Command {
 /// The script of clap cannot complete after a comma, and does not know users and processes.
 fn more_for_bash(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     use io::Write as _;
-    let commands: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
     writeln!(out, "\n_taskdiag_list() {{")?;
     writeln!(out, "    local begin= last=\"${{cur##*,}}\"")?;
     writeln!(out, "    [[ $cur == *,* ]] && begin=\"${{cur%,*}},\"")?;
@@ -129,7 +142,7 @@ fn more_for_bash(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(
         out,
         "        man) COMPREPLY=( $(compgen -W \"{}\" -- \"$cur\") ) ;;",
-        commands.join(" ")
+        pages(command)
     )?;
     writeln!(out, "        =|==) _taskdiag_there \"${{COMP_WORDS[COMP_CWORD-2]}}\" ;;")?;
     writeln!(out, "        *) _taskdiag \"$@\" ;;\n    esac\n}}")?;
@@ -174,7 +187,13 @@ fn of_zsh(script: &str) -> String {
     script.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-fn more_for_fish(out: &mut Vec<u8>) {
+fn more_for_fish(all: &Command, out: &mut Vec<u8>) {
+    for (command, values) in [("run", "(__fish_complete_command)"), ("man", &pages(all))] {
+        let line = format!(
+            "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -x -a \"{values}\"\n"
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
     for command in ["ps", "files", "maps", "memory"] {
         let line = format!(
             "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -s p -l pid -x -a \"(__fish_complete_pids)\"\n"

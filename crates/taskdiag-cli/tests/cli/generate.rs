@@ -119,6 +119,26 @@ fn offered(line: &[&str]) -> String {
 }
 
 #[test]
+fn scripts_of_fish_and_zsh_know_programs_pages_and_names_of_commands() {
+    let script = |shell| parts(&run(&["completions", shell])).1;
+    let fish = script("fish");
+    for (command, values) in [
+        ("run", "(__fish_complete_command)"),
+        ("man", "ps maps memory files tree"),
+        ("ps", "(taskdiag ps -eo comm= "),
+        ("files", "(taskdiag ps -eo comm= "),
+    ] {
+        let mut lines = fish.lines().filter(|l| l.contains(&format!("_from {command}\"")));
+        assert!(lines.any(|l| l.contains(values)), "{command}: {values}");
+    }
+    let zsh = script("zsh");
+    let what = zsh.lines().find(|l| l.starts_with("'::what -- Print the page")).expect("man");
+    assert!(what.contains("(ps maps memory files tree"), "{what}");
+    let program = zsh.lines().find(|l| l.contains("::command -- Run this program")).expect("run");
+    assert!(program.contains("_cmdambivalent"), "{program}");
+}
+
+#[test]
 fn values_are_completed_in_bash() {
     for (line, want) in [
         (&["taskdiag", "ps", "-o", "pid,rss_"][..], "pid,rss_anon pid,rss_file pid,rss_shmem"),
