@@ -44,8 +44,9 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
             lsof::version().lines().for_each(|line| say(format_args!("{line}")));
             return Ok(());
         }
+        Some(Instead::Help) => return Ok(sink::write_all(args::as_lsof::help().as_bytes())?),
         Some(Instead::Letters) => return Ok(sink::write_all(letters::HELP.as_bytes())?),
-        _ => {}
+        None => {}
     }
     if let Some(end) = lsof_without_files(args) {
         return end;
