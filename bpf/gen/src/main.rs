@@ -173,7 +173,7 @@ fn light_skeleton(object: &[u8], name: &str) -> Result<Vec<u8>, String> {
                 && std::slice::from_raw_parts(value, size as usize).iter().any(|b| *b != 0)
             {
                 return Err(format!(
-                    "{name}: .rodata has more than the configuration, which is set whole"
+                    "{name}: .rodata has a value outside of the configuration, and each load would overwrite that value"
                 ));
             }
             map = sys::bpf_object__next_map(obj, map);

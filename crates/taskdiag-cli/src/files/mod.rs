@@ -45,8 +45,9 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
             lsof::version().lines().for_each(|line| say(format_args!("{line}")));
             return Ok(());
         }
+        Some(Instead::Help) => return Ok(sink::write_all(args::as_lsof::help().as_bytes())?),
         Some(Instead::Letters) => return Ok(sink::write_all(letters::HELP.as_bytes())?),
-        _ => {}
+        None => {}
     }
     if let Some(end) = lsof_without_files(args) {
         return end;
@@ -343,9 +344,9 @@ impl LocksAside {
     }
 }
 
-/// The inodes that are locked. `None`: not all are known. /proc/locks leaves out locks whose
-/// process has no number in its pid namespace, and so in a container those of flock(2) whose
-/// process has ended.
+/// The inodes that are locked, or `None` if not all are known. /proc/locks leaves out a lock if its
+/// process has no number in the pid namespace of that /proc. In a container, this is so for a lock
+/// of flock(2) whose process has ended.
 fn locked_inodes() -> Option<HashSet<u64>> {
     use std::os::unix::fs::MetadataExt;
     let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();

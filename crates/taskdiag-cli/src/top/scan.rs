@@ -392,7 +392,7 @@ impl Kept {
     fn row(&self) -> Option<Row<'_>> {
         Some(Row::new(self.answer.stream().get(self.at)?))
     }
-    /// Whether they describe exactly this task, and it has run no other program since.
+    /// Whether the kept values are those of this task, which has run no other program since.
     fn is_of(&self, row: &Row<'_>) -> bool {
         self.row().is_some_and(|kept| {
             let same_name = !row.view.is_leader() || kept.comm == row.comm;

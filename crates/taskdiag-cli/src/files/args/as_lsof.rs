@@ -2,19 +2,20 @@
 //! the value of a letter may be the rest of its word or the next word, and many letters have no
 //! value. The long options of `taskdiag files` work, too.
 
+mod letters;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+pub use letters::help;
+use letters::{Asked, LETTERS, Letter, Signs};
+
 use super::lsof::REPEAT_SECONDS;
 use crate::exit::Exit;
-use crate::files::layout::{Ends, Form, Layout, States};
+use crate::files::layout::{Form, Layout, States};
 use crate::files::letters::Fields;
 use crate::files::place::PlaceKind;
 use crate::files::request::Instead;
-
-/// The options that have, or may have, a value, and those without one.
-const VALUED: &[u8] = b"cdDefFgiKLoprsSTux";
-const BARE: &[u8] = b"?abCEhHJjlMnNOPQRtUvVwX";
 
 /// The meaning of the words.
 #[derive(Debug, Default)]
@@ -148,6 +149,10 @@ pub fn read(args: &[OsString], long_takes_value: impl Fn(&str) -> bool) -> Resul
 }
 
 impl Typed {
+    fn be(&mut self, form: Form) -> Result<(), Exit> {
+        self.layout.form = self.layout.form.and(form)?;
+        Ok(())
+    }
     fn push(&mut self, option: &str, value: Vec<u8>) {
         let mut word = OsString::from(option);
         word.push("=");
@@ -156,162 +161,87 @@ impl Typed {
     }
     fn option(&mut self, plus: bool, letter: u8, words: &mut Words<'_>) -> Result<(), Exit> {
         let name = format!("{}{}", if plus { '+' } else { '-' }, letter.escape_ascii());
-        let needs = |words: &mut Words<'_>, what: &str| {
-            words.value().map(|g| g.value).ok_or_else(|| bad(&name, &format!("needs {what}")))
+        let accepts = |row: &&Letter| {
+            row.letters.as_bytes().contains(&letter)
+                && match row.signs {
+                    Signs::Minus => !plus,
+                    Signs::Plus => plus,
+                    Signs::Any => true,
+                }
         };
-        let layout = &mut self.layout;
-        match letter {
-            b'a' => self.args.push("-a".into()),
-            b'U' => self.args.push("-U".into()),
-            b'R' => self.args.push("-R".into()),
-            // Nothing here: no stat(2) that may block, no child, no cache, no portmapper, no time
-            // limit.
-            b'b' | b'O' | b'C' | b'M' => {}
-            b'S' => drop(words.number()),
-            b'e' => drop(needs(words, "the path of a file system")?),
-            b'n' => layout.numeric_hosts = !plus,
-            b'P' => layout.numeric_ports = !plus,
-            b'l' => layout.numeric_users = true,
-            b'w' => layout.quiet = !plus,
-            b'H' => layout.human = true,
-            b'Q' => layout.nothing_is_fine = true,
-            b'V' => layout.verbose = true,
-            b'X' => layout.without_inet = true,
-            b'E' => layout.ends = if plus { Ends::Listed } else { Ends::Named },
-            b't' => (layout.form, layout.quiet) = (layout.form.and(Form::Terse)?, true),
-            b'J' if !plus => layout.form = layout.form.and(Form::Json)?,
-            b'j' if !plus => layout.form = layout.form.and(Form::JsonLines)?,
-            b'v' => self.instead = Some(Instead::Version),
-            b'h' | b'?' => self.instead = Some(Instead::Help),
-            b'c' if plus => match words.number() {
-                Some(0) => layout.command = usize::MAX,
-                Some(width) => layout.command = width as usize,
-                None => return Err(bad("+c", "needs a number")),
-            },
-            b'c' => self.commands.push(OsString::from_vec(needs(words, "the name of a command")?)),
-            b'd' if plus => {
-                let path = needs(words, "a directory after it")?;
-                self.push("--in", path);
-            }
-            b'D' if plus => {
-                let path = needs(words, "a directory after it")?;
-                self.push("--under", path);
-            }
-            b'D' => return Err(bad("-D", "is not supported: there is no device cache")),
-            b'd' => {
-                let list = needs(words, "at least one value after it")?;
-                self.push("--descriptor", list);
-            }
-            b'p' => {
-                let list = needs(words, "at least one value after it")?;
-                self.push("--pid", list);
-            }
-            b'u' => {
-                let list = needs(words, "at least one value after it")?;
-                self.push("--user", list);
-            }
-            b'g' => {
-                layout.groups = true;
-                if let Some(list) = words.plain_value() {
-                    self.push("--group", list);
-                }
-            }
-            b'i' => {
-                let address = words.plain_value().unwrap_or_default();
-                self.push("--inet", address);
-            }
-            b's' => match words.plain_value() {
-                Some(states) => self.push("--states", states),
-                None => layout.size = true,
-            },
-            b'f' => match words.plain_value() {
-                None => self.kind = if plus { PlaceKind::FileSystem } else { PlaceKind::PlainFile },
-                Some(letters) => {
-                    for b in letters {
-                        if !matches!(b, b'g' | b'G') {
-                            let what = format!("takes g or G, not '{}'", b.escape_ascii());
-                            return Err(bad(&name, &what));
-                        }
-                        layout.flags = plus;
-                        layout.numeric_flags = b == b'G';
-                    }
-                }
-            },
-            b'F' => {
-                let given = words.value();
-                let letters = match given {
-                    Some(g) if matches!(g.value.first(), Some(b'-' | b'+')) => {
-                        words.give_back(g, 0);
-                        Vec::new()
-                    }
-                    Some(g) => g.value,
-                    None => Vec::new(),
-                };
-                let letters = String::from_utf8_lossy(&letters).into_owned();
-                if letters == "?" {
-                    self.instead = Some(Instead::Letters);
-                } else {
-                    let fields = Fields::of_lsof(&letters)?;
-                    layout.form = layout.form.and(Form::Lines)?;
-                    layout.fields = Some(match layout.fields.take() {
-                        Some(before) => before.with(&fields),
-                        None => fields,
-                    });
-                }
-            }
-            b'K' => match words.plain_value() {
-                None => layout.tasks = Some(true),
-                Some(i) if i.eq_ignore_ascii_case(b"i") => layout.tasks = Some(false),
-                Some(_) => return Err(bad("-K", "takes nothing, or i")),
-            },
-            b'L' => {
-                layout.links = plus;
-                match words.number() {
-                    Some(_) if !plus => return Err(bad("-L", "takes no number")),
-                    Some(n) => self.push("--links-below", n.to_string().into_bytes()),
-                    None => {}
-                }
-            }
-            b'o' => match words.number() {
-                Some(digits) => layout.offset_digits = digits as usize,
-                None => layout.offset = true,
-            },
-            b'r' => self.repeat = Some(repeat(plus, words)?),
-            b'T' => {
-                let Some(letters) = words.plain_value() else {
-                    layout.states = States { state: plus, ..States::default() };
-                    return Ok(());
-                };
-                layout.states = States::default();
-                for b in letters {
-                    match b {
-                        b's' => layout.states.state = true,
-                        b'q' => layout.states.queues = true,
-                        b'f' => layout.states.flags = true,
-                        b => {
-                            let what = format!("takes s, q and f, not '{}'", b.escape_ascii());
-                            return Err(bad("-T", &what));
-                        }
-                    }
-                }
-            }
-            b'x' => match words.plain_value() {
-                Some(letters) if letters.iter().any(|b| !b"fl".contains(b)) => {
-                    return Err(bad("-x", "takes f and l"));
-                }
-                _ => self.crosses = true,
-            },
-            b'N' => return Err(bad("-N", "is not supported: files of NFS are listed like others")),
-            b'Z' | b'z' => {
-                return Err(bad(
-                    &name,
-                    "is not supported: see the column task.label of 'taskdiag files'",
-                ));
-            }
-            b'm' => return Err(bad(&name, "is not supported: mounts are in /proc/self/mountinfo")),
-            _ => return Err(Exit::Usage(format!("illegal option: {name}"))),
+        match LETTERS.iter().find(accepts) {
+            Some(row) => (row.read)(self, &Asked { plus, name: &name }, words),
+            None => Err(Exit::Usage(format!("illegal option: {name}"))),
         }
-        debug_assert!(VALUED.contains(&letter) || BARE.contains(&letter));
+    }
+    /// Reads a list, and passes it on as a long option.
+    fn pass(&mut self, option: &str, asked: &Asked<'_>, words: &mut Words<'_>) -> Result<(), Exit> {
+        let list = asked.value(words, "at least one value after it")?;
+        self.push(option, list);
+        Ok(())
+    }
+    fn fields(&mut self, words: &mut Words<'_>) -> Result<(), Exit> {
+        let letters = match words.value() {
+            Some(g) if matches!(g.value.first(), Some(b'-' | b'+')) => {
+                words.give_back(g, 0);
+                Vec::new()
+            }
+            Some(g) => g.value,
+            None => Vec::new(),
+        };
+        let letters = String::from_utf8_lossy(&letters).into_owned();
+        if letters == "?" {
+            self.instead = Some(Instead::Letters);
+            return Ok(());
+        }
+        let fields = Fields::of_lsof(&letters)?;
+        self.layout.form = self.layout.form.and(Form::Lines)?;
+        self.layout.fields = Some(match self.layout.fields.take() {
+            Some(before) => before.with(&fields),
+            None => fields,
+        });
+        Ok(())
+    }
+    /// `-f` and `+f`: what FILE stands for, or letters for columns of flags.
+    fn file_structure(&mut self, asked: &Asked<'_>, words: &mut Words<'_>) -> Result<(), Exit> {
+        let Some(letters) = words.plain_value() else {
+            self.kind = if asked.plus { PlaceKind::FileSystem } else { PlaceKind::PlainFile };
+            return Ok(());
+        };
+        for b in letters {
+            if !matches!(b, b'g' | b'G') {
+                return asked.wrong(&format!("takes g or G, not '{}'", b.escape_ascii()));
+            }
+            (self.layout.flags, self.layout.numeric_flags) = (asked.plus, b == b'G');
+        }
+        Ok(())
+    }
+    fn links(&mut self, asked: &Asked<'_>, words: &mut Words<'_>) -> Result<(), Exit> {
+        self.layout.links = asked.plus;
+        match words.number() {
+            Some(_) if !asked.plus => return asked.wrong("takes no number"),
+            Some(n) => self.push("--links-below", n.to_string().into_bytes()),
+            None => {}
+        }
+        Ok(())
+    }
+    fn states(&mut self, asked: &Asked<'_>, words: &mut Words<'_>) -> Result<(), Exit> {
+        let Some(letters) = words.plain_value() else {
+            self.layout.states = States { state: asked.plus, ..States::default() };
+            return Ok(());
+        };
+        let states = &mut self.layout.states;
+        *states = States::default();
+        for b in letters {
+            match b {
+                b's' => states.state = true,
+                b'q' => states.queues = true,
+                b'f' => states.flags = true,
+                b => {
+                    return asked.wrong(&format!("takes s, q and f, not '{}'", b.escape_ascii()));
+                }
+            }
+        }
         Ok(())
     }
     fn check(&self) -> Result<(), Exit> {
@@ -392,6 +322,32 @@ mod tests {
     }
 
     #[test]
+    fn a_letter_that_is_read_is_in_the_help() {
+        let help = help();
+        let mut read = 0;
+        for letter in ('A'..='Z').chain('a'..='z').chain(['?']) {
+            for sign in ['-', '+'] {
+                // A value, so that a letter that needs one has it.
+                let is_read = match typed(&[&format!("{sign}{letter}"), "1"]) {
+                    Err(Exit::Usage(why)) => {
+                        !why.contains("illegal option") && !why.contains("is not supported")
+                    }
+                    _ => true,
+                };
+                let is_listed = |sign| {
+                    help.contains(&format!("{sign}{letter} "))
+                        || help.contains(&format!("{sign}{letter},"))
+                };
+                // Most letters have the same effect after a plus.
+                let is_listed = is_listed(sign) || sign == '+' && is_listed('-');
+                assert!(!is_read || is_listed, "{sign}{letter}");
+                read += usize::from(is_read);
+            }
+        }
+        assert!(read > 70, "{read}");
+    }
+
+    #[test]
     fn values_are_the_rest_of_the_word_or_the_next_one() {
         for (args, want) in [
             (&["-nPw", "-p", "1"][..], "--pid=1"),
@@ -451,7 +407,12 @@ mod tests {
         let all = of(&["-nPls", "+c", "0", "+L", "-g", "-H", "-w", "-Q", "+E", "+fG", "-X"]);
         assert!(all.numeric_hosts && all.numeric_ports && all.numeric_users && all.size);
         assert!(all.links && all.groups && all.command == usize::MAX && !all.offset);
-        assert!(all.human && all.quiet && all.nothing_is_fine && all.ends == Ends::Listed);
+        assert!(
+            all.human
+                && all.quiet
+                && all.nothing_is_fine
+                && all.ends == crate::files::layout::Ends::Listed
+        );
         assert!(all.flags && all.numeric_flags && all.without_inet);
         assert_eq!(of(&["-o5"]).offset_digits, 5);
         assert!(!of(&["-o5"]).offset && of(&["-o"]).offset);

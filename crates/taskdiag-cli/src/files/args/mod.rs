@@ -284,8 +284,8 @@ impl FilesArgs {
         let read = || {
             let command = command();
             let typed = as_lsof::read(args, |name| long_takes_value(&command, name))?;
-            let as_it_is = matches!(typed.instead, Some(Instead::Help));
-            let args = if as_it_is { vec!["-h".into()] } else { typed.args };
+            let is_help = typed.instead == Some(Instead::Help);
+            let args = if is_help { Vec::new() } else { typed.args };
             let bin = command.bin_name("lsof").no_binary_name(true);
             let matches = bin.max_term_width(table::HELP_WIDTH).try_get_matches_from(args)?;
             let mut args = FilesArgs::from_matches_as(&matches, true)?;

@@ -67,7 +67,7 @@ pub(super) struct Object {
     held_bytes: u64,
 }
 
-/// The object that a file is, or `None` if the file is not shared memory.
+/// The shared memory object of a file, or `None` if the file is not shared memory.
 ///
 /// `file` must have been opened with `O_PATH`, because opening a device or a file on a server could
 /// have side effects.
