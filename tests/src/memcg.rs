@@ -80,6 +80,11 @@ impl Memcg {
         fs::write(self.dir.join(file), number.to_string())
     }
 
+    /// The version of control groups that limits its memory: 1 or 2.
+    pub fn version(&self) -> u32 {
+        if self.is_v1 { 1 } else { 2 }
+    }
+
     /// Moves a process into it. Memory that it has already stays counted in its old group.
     pub fn take(&self, pid: u32) {
         self.write("cgroup.procs", u64::from(pid)).expect("the process lives");

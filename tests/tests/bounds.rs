@@ -183,11 +183,6 @@ fn a_text_of_a_task_that_may_not_be_traced_has_its_length() {
     assert_eq!((text.data.len(), text.total), (131_072, 200_000));
 }
 
-/// The engines that answer a group.
-fn with(group: Group) -> Vec<Source> {
-    engines_with(group).into_iter().filter(|s| s.id() != EngineId::Kernel).collect()
-}
-
 #[test]
 fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
     let _alone = alone();
@@ -195,7 +190,7 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
     let Some(m) = crowd(test) else { return };
     let args = ["crowd", "1000", "1", "54322"];
     let Some(other) = Mktask::or_skip(test, &args[..if is_root() { 4 } else { 3 }]) else { return };
-    for source in with(Group::Vma) {
+    for source in engines_with(Group::Vma) {
         let ask = |bytes: usize| {
             let answer = ask(
                 source,
@@ -223,7 +218,7 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
         assert!(truncated as usize >= ended, "{source}: {truncated}");
     }
     // With almost no room, each list has its least size.
-    for source in with(Group::Vma) {
+    for source in engines_with(Group::Vma) {
         let req = Request::all(Groups::BASE | Groups::VMA).with_all_list_bytes(1);
         let answer = ask(source, &req);
         assert!(answer.stream().done().truncated >= CROWD as u64, "{source}");
@@ -295,7 +290,7 @@ fn many_open_files_and_long_paths_have_a_bound() {
     let _alone = alone();
     let files: Vec<File> = (0..900).map(|_| File::open("/dev/null").expect("it opens")).collect();
     let me = std::process::id();
-    for source in with(Group::Fd) {
+    for source in engines_with(Group::Fd) {
         let req = Request::one(me, Groups::BASE | Groups::FD);
         let count = |req: &Request| {
             let answer = ask(source, req);
@@ -314,7 +309,7 @@ fn many_open_files_and_long_paths_have_a_bound() {
     std::fs::create_dir_all(&deep).expect("it can be made");
     let child = std::process::Command::new("sleep").arg("60").current_dir(&deep).spawn();
     let child = Ended(child.expect("there is sleep"));
-    for source in with(Group::Paths) {
+    for source in engines_with(Group::Paths) {
         let req = Request::one(child.0.id(), Groups::BASE | Groups::PATHS);
         for (room, len) in [(1 << 20, deep.as_os_str().len()), (0, 128)] {
             let answer = ask(source, &req.clone().with_all_list_bytes(room));

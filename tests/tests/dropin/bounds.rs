@@ -268,6 +268,11 @@ fn programs_live_in_a_control_group_of_64_mib() {
         Err(why) => return skip(&format!("dropin::bounds::{test}"), &why),
     };
     assert!(limits_memory(&group), "a group of 64 MiB does not limit memory");
+    println!("memory is limited by control groups of version {}", group.version());
+    if group.version() == 1 {
+        let why = "this machine has memory in control groups of version 1; tests/vm/lab memcg tries version 2";
+        skip(&format!("dropin::bounds::{test} in version 2"), why);
+    }
     let Some(_crowd) = crowd(test, 2 * CROWD) else { return };
     for program in PROGRAMS {
         let run = |engine| {
@@ -275,10 +280,14 @@ fn programs_live_in_a_control_group_of_64_mib() {
             group.run_in(&mut command);
             let before = group.killed();
             let out = command.output().expect("it is installed");
+            println!("{program} with {engine:?}: {}", out.status);
             assert_eq!(group.killed(), before, "{program} with {engine:?}");
             out.status
         };
         let without = run(None);
+        // One that fails by itself would show nothing. 1: no process has the name.
+        let works = if program.contains("no-such-name") { 1 } else { 0 };
+        assert_eq!(without.code(), Some(works), "{program} by itself");
         for engine in engines() {
             assert_eq!(run(Some(engine)), without, "{program} with {engine}");
         }

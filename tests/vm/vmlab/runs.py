@@ -105,6 +105,11 @@ def walk(kernel):
     return report(kernel, *go(kernel, [suites.Walk(kernel.promised, kernel.arch)], "walk"))
 
 
+def memcg(kernel):
+    """Runs programs with the drop-in in a small control group of version 2. Returns how many failed."""
+    return report(kernel, *go(kernel, [suites.Memcg(kernel.promised, kernel.arch)], "memcg"))
+
+
 def command(kernel, text, programs, append="", counting=False):
     """Runs one command and prints its output unchanged."""
     run, _ = go(kernel, [suites.Command(text, programs, kernel.arch)], "command", append=append, counting=counting)

@@ -99,7 +99,9 @@ class Suite:
 
 @functools.cache
 def dropin():
-    """The drop-in for libproc2, as it is installed."""
+    """The drop-in for libproc2, as it is installed, or the one that TASKDIAG_PROCPS_LIB names."""
+    if given := os.environ.get("TASKDIAG_PROCPS_LIB"):
+        return pathlib.Path(given)
     common.run(common.ROOT / "tools/with-rust", "cargo", "build", "-q", "--profile", "dropin", "-p", "taskdiag-procps", cwd=common.ROOT)
     return common.TARGET / "dropin" / "libtaskdiag_procps.so"
 
@@ -242,6 +244,37 @@ class Walk(Parity):
         text = "\n".join(line for line in output.splitlines() if not line.startswith("SKIPPED"))
         result.said = dict.fromkeys(result.failed, text)
         return result
+
+
+class Memcg(Parity):
+    """Programs of procps with the drop-in in a control group of 64 MiB. The machine has control groups of version 2, which many hosts have
+    without memory."""
+
+    name = "memcg"
+    # In emulation, a start of the engine alone takes seconds.
+    timeout = 1500
+    programs = ("ps", "pgrep", "pkill", "pidwait", "top", "w", "dd")
+
+    def __init__(self, promised, arch):
+        give = "echo +memory >/sys/fs/cgroup/cgroup.subtree_control; export TERM=dumb PATH=/usr/bin:/bin TASKDIAG_PROCPS_LIB="
+        tests = "programs_live_in_a_control_group --nocapture"
+        super().__init__(promised, ["dropin"], tests, f"{give}{dropin()}", arch=arch)
+
+    def built(self):
+        return built(self.arch, "dropin")
+
+    def files(self, tree):
+        super().files(tree)
+        tree.program(dropin())
+        for name in self.programs:
+            found = next((p for d in ("/usr/bin", "/bin") if os.path.exists(p := f"{d}/{name}")), None)
+            if found is None:
+                raise common.Unavailable(f"no {name}: install procps")
+            # They have the names of busybox' applets, which they replace.
+            tree.program(found, f"/bin/{name}")
+        for terminal in ("/lib/terminfo/d/dumb", "/usr/share/terminfo/d/dumb"):
+            if os.path.exists(terminal):
+                tree.file(terminal)
 
 
 def stuck(program, text):

@@ -286,4 +286,52 @@ mod tests {
         assert_eq!(boots(&[&one[..1], &[(begin + 61, 160)]]), [false; 2]);
         assert_eq!(boots(&[&[one[0], (begin + 3600, 110)]]), [false; 2]);
     }
+
+    #[test]
+    fn a_frame_that_is_too_large_is_written_in_full_with_the_next_one_and_forgotten() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("r");
+        let options = Options::new(Duration::from_secs(10));
+        let mut writer = Writer::open(&path, options).expect("it opens");
+        for n in 0..5 {
+            let mut w = StreamWriter::new();
+            let (realtime_ns, boottime_ns) = ((1_795_317_000 + n * 10) * S, (100 + n * 10) * S);
+            w.info(&build!(Info { realtime_ns, boottime_ns, ..StreamWriter::blank_info() }));
+            let answer = Snapshot::parse(w.finish(Done::default())).expect("it is whole");
+            writer.append(&answer).expect("it is written");
+        }
+        drop(writer);
+        let recording = Recording::open(&path).expect("it opens");
+        let most = 100_000;
+        let mut changes = Changes::new(Duration::from_secs(600), most);
+        // Each row has a text of its own. The second frame and the third one have too many.
+        let counts = [10, 2000, 2000, 10, 9];
+        let mut seen = Vec::new();
+        for (n, count) in counts.into_iter().enumerate() {
+            changes.begin(&recording.info(n).expect("one"), BootId::default());
+            let mut whys = Vec::new();
+            for pid in 0..count {
+                let text = format!("{:0100}", pid);
+                let key = Key { pid, start_ticks: 1, entry: [0; 3], boot: 0 };
+                let values = [Value::Uint(pid.into()), Value::bytes(text.as_bytes())];
+                whys.extend(changes.see(key, &values));
+                assert_eq!(changes.see(key, &values), None, "the frame has it already");
+                let keys = row_bytes(0) * changes.len();
+                assert!(changes.bytes + changes.texts.bytes() <= most + keys, "frame {n}");
+            }
+            let mut gone = Vec::new();
+            let end = changes.end(&HashSet::new(), |key, values| {
+                gone.push((key.pid, values.len()));
+                Ok::<(), ()>(())
+            });
+            end.expect("nothing fails");
+            whys.dedup();
+            seen.push((whys, gone.len()));
+            assert!(gone.iter().all(|(_, values)| *values == 2), "their values are known");
+        }
+        let full = |gone| (vec![Change::Full], gone);
+        // Rows that were not there are new. Once a frame is too large, the next one is full.
+        let want = [full(0), (vec![Change::New], 0), full(0), full(0), (vec![], 1)];
+        assert_eq!(seen, want);
+    }
 }
