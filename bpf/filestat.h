@@ -45,7 +45,7 @@ GROUP_FN in_layer(u64 inode)
 	return 0;
 }
 
-/* Write the entry of the file at st.path_mnt and st.path_dentry, with the device and inode st.file_dev and st.file_inode. Those
+/* Write the entry of the file at st.path_mnt and st.path_dentry, with the devices and inode st.file_dev, st.file_stat_dev and st.file_inode. Those
  * of a mapped file are the same as in VMA: with a stacked file system, the path may lead to another inode. */
 GROUP_FN put_file_stat(u32 as)
 {
@@ -53,12 +53,17 @@ GROUP_FN put_file_stat(u32 as)
 	struct task_diag_file_stat *e;
 	u32 mode = RD(__u16, inode, INODE_MODE), type = mode & S_IFMT, valid = ALL_OF(FILE_STAT), lacks;
 
-	/* The device of a mapped file is the one of VMA. */
-	lacks = as == TASK_DIAG_USE_MAPPED ? 0 : in_layer(inode);
-	if (lacks) {
-		valid &= lacks == IN_LAYER_DEV ? ~(1u << FILE_STAT_DEV) : ~(1u << FILE_STAT_NLINK);
-		close_list();
+	lacks = in_layer(inode);
+	if (lacks == IN_LAYER_NLINK) {
+		valid &= ~(1u << FILE_STAT_NLINK);
+	} else if (lacks) {
+		valid &= ~(1u << FILE_STAT_STAT_DEV);
+		/* The device of a mapped file is the one of VMA. */
+		if (as != TASK_DIAG_USE_MAPPED)
+			valid &= ~(1u << FILE_STAT_DEV);
 	}
+	if (lacks)
+		close_list();
 	e = next_entry(TASK_DIAG_FILE_STAT, sizeof(*e), valid);
 	if (!e)
 		return 0;
@@ -70,6 +75,8 @@ GROUP_FN put_file_stat(u32 as)
 	e->nlink = RD(u32, inode, INODE_NLINK);
 	e->mnt_id = RD(u32, st.path_mnt - OFF(MOUNT_MNT), MOUNT_ID);
 	e->rdev = type == S_IFCHR || type == S_IFBLK ? encode_dev(RD(u32, inode, INODE_RDEV)) : 0;
+	e->stat_dev = st.file_stat_dev;
+	e->reserved = 0;
 	return 0;
 }
 
@@ -96,7 +103,7 @@ GROUP_FN put_stat_of(u32 kind, u32 as)
 			continue;
 		d = st.path_dentry;
 		inode = RD(u64, d, DENTRY_INODE);
-		st.file_dev = device_of(inode);
+		st.file_dev = st.file_stat_dev = device_of(inode);
 		st.file_inode = RD(u64, inode, INODE_INO);
 		if (load_path(kind) && st.path_dentry == d) {
 			put_file_stat(as);

@@ -236,7 +236,7 @@ struct state {
 	__u32 leaf, leaf_end, slot_next, i;
 	__u32 torn, walk_torn, walk_done, gate_name, gone, reserved_vma;
 	__u64 file, file_inode;
-	__u32 file_dev, file_name;
+	__u32 file_dev, file_name, file_stat_dev, reserved_file;
 	__u64 vma[32];
 	__u64 warm;
 	/* signals: state.h */

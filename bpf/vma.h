@@ -83,6 +83,8 @@ GROUP_FN vma_file(void)
 	}
 	st.file_inode = RD(u64, inode, INODE_INO);
 	st.file_dev = encode_dev(RD(u32, RD(u64, inode, INODE_SB), SB_DEV));
+	if (WANT(TASK_DIAG_FILE_STAT))
+		st.file_stat_dev = device_of(inode);
 	st.file_name = 0;
 	return 0;
 }

@@ -409,6 +409,9 @@ struct task_diag_file_stat {
 	__u32 nlink;
 	__u32 mnt_id;		/* as in /proc/PID/mountinfo */
 	__u32 rdev;		/* of a device file, else 0 */
+	__u32 stat_dev;		/* st_dev of stat(2), which is another one than dev
+				 * for mapped files of btrfs and some overlays */
+	__u32 reserved;
 };
 
 /* IO: of the process or thread, as STAT. /proc/PID/io */

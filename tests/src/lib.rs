@@ -32,3 +32,17 @@ pub fn plain_dir() -> (tempfile::TempDir, String) {
     let path = std::fs::canonicalize(dir.path()).expect("it exists");
     (dir, path.to_str().expect("a plain path").to_string())
 }
+
+/// Does this test run as root?
+pub fn is_root() -> bool {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Does this test run as root? If not, it is reported as skipped.
+pub fn needs_root(test: &str) -> bool {
+    if !is_root() {
+        skip(test, "needs root");
+    }
+    is_root()
+}

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use taskdiag_tests::{cli, engines, skip};
+use taskdiag_tests::{cli, engines, is_root, skip};
 
 /// A directory with the link, and the engines that there are.
 struct Lsof {
@@ -450,8 +450,7 @@ fn no_name_is_obeyed_by_a_terminal_or_mistaken_for_another() {
 
 #[test]
 fn an_ordinary_user_gets_rows_and_the_exit_code_of_lsof() {
-    // SAFETY: no arguments.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip("as_lsof by an ordinary user", "only root can become another user");
     }
     let lsof = Lsof::new();

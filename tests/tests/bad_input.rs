@@ -11,7 +11,7 @@ use taskdiag::{Choice, EngineId, Error, Groups, Request, Strategy, query_with};
 use taskdiag_tests::answer::{GROUPS, groups_of};
 use taskdiag_tests::busy::Patience;
 use taskdiag_tests::cli::{Ran, Sandbox};
-use taskdiag_tests::{Mktask, Source, engines, read, skip};
+use taskdiag_tests::{Mktask, Source, engines, needs_root, read, skip};
 
 /// A pid that existed and has gone.
 fn reaped_pid() -> u32 {
@@ -158,15 +158,6 @@ fn no_answer(ran: &Ran, words: &[&str]) {
 
 const PS: &[&str] = &["ps", "-e", "-o", "pid,ppid,comm"];
 
-fn is_root(test: &str) -> bool {
-    // SAFETY: no arguments, cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        skip(test, "needs root");
-    }
-    root
-}
-
 #[test]
 fn the_program_tells_that_a_pid_is_not_there() {
     let ran = Sandbox::new().run(&["ps", "-p", "4194303"]);
@@ -176,7 +167,7 @@ fn the_program_tells_that_a_pid_is_not_there() {
 
 #[test]
 fn without_proc() {
-    if !is_root("without_proc") {
+    if !needs_root("without_proc") {
         return;
     }
     let sandbox = Sandbox::new().without_proc();
@@ -282,7 +273,7 @@ fn no_threads_can_be_made() {
 
 #[test]
 fn an_unprivileged_user() {
-    if !is_root("an_unprivileged_user") {
+    if !needs_root("an_unprivileged_user") {
         return;
     }
     let sandbox = Sandbox::new().user(65534);
@@ -300,7 +291,7 @@ fn an_unprivileged_user() {
 
 #[test]
 fn sockets_elsewhere() {
-    if !is_root("sockets_elsewhere") {
+    if !needs_root("sockets_elsewhere") {
         return;
     }
     let Some(m) = Mktask::or_skip("sockets_elsewhere", &["elsewhere", "65534"]) else { return };
@@ -327,7 +318,7 @@ fn sockets_elsewhere() {
 
 #[test]
 fn hidepid_hides_processes_of_others() {
-    if !is_root("hidepid") {
+    if !needs_root("hidepid") {
         return;
     }
     let m = Mktask::start(&["user", "65534"]).expect("we are root");

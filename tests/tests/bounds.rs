@@ -12,7 +12,7 @@ use taskdiag::{
     Snapshot, Strategy, Vma, query_each,
 };
 use taskdiag_tests::answer::engines_with;
-use taskdiag_tests::{Ended, Mktask, Source, cli, engines};
+use taskdiag_tests::{Ended, Mktask, Source, cli, engines, is_root};
 
 const MIB: usize = 1 << 20;
 /// The crowd: the number of processes, and the bytes of the arguments that they share.
@@ -32,11 +32,6 @@ fn crowd(test: &str) -> Option<Mktask> {
     let mut args = vec!["crowd", &long, &count];
     args.extend(Some(uid).filter(|u| !u.is_empty()));
     Mktask::or_skip(test, &args)
-}
-
-fn is_root() -> bool {
-    // SAFETY: it takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
 }
 
 fn ask(source: Source, req: &Request) -> Snapshot {

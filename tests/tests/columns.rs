@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use taskdiag::field::{Context, FILES, Field, MAPS, OpenRow, Part, Row, Set, TASKS, Value};
 use taskdiag::files::{Files, Locks};
 use taskdiag::wire::device::device;
-use taskdiag::wire::{Fd, Vma};
+use taskdiag::wire::{Entry, Fd, FileStat, FileUse, Vma};
 use taskdiag::{EngineId, Group, Groups, Request};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::{Answer, Mktask, Source, mounts, read, skip};
@@ -276,8 +276,8 @@ fn of_lower(lower: &str) -> std::io::Result<()> {
 }
 
 /// The values of stat(2) for the descriptors and mappings of a state, compared with the answers of
-/// each engine. The device of a mapping is that of the file system, as maps has it; its inode is
-/// that of stat(2).
+/// each engine. The device of a mapping is that of the file system, as maps has it; its inode, and
+/// the device of its file, are those of stat(2).
 fn as_stat(state: &str, dir: &Path) -> (usize, BTreeSet<String>) {
     let own = dir.join(format!("stat-{state}"));
     std::fs::create_dir(&own).expect("a new directory");
@@ -292,7 +292,7 @@ fn as_stat(state: &str, dir: &Path) -> (usize, BTreeSet<String>) {
 
 fn of_process_as_stat(pid: u32, state: &str) -> (usize, BTreeSet<String>) {
     let (mut compared, mut wrong) = (0, BTreeSet::new());
-    let groups = Groups::FD | Groups::VMA;
+    let groups = Groups::FD | Groups::VMA | Groups::FILE_STAT;
     for source in engines_with(Group::Fd).into_iter().filter(|s| s.id() != EngineId::Kernel) {
         let a = read(source, &Request::one(pid, groups)).expect("an answer");
         let task = a.snapshot.tasks().find(|t| t.pid() == pid).expect("the task");
@@ -313,12 +313,16 @@ fn of_process_as_stat(pid: u32, state: &str) -> (usize, BTreeSet<String>) {
                 continue;
             };
             compared += 1;
-            if vma.inode() != Some(s.ino()) {
-                wrong.insert(format!(
-                    "{source}: {state} {range}: {:?}, is {}",
-                    vma.inode(),
-                    s.ino()
-                ));
+            let is_it = |f: &Entry<'_, FileStat>| {
+                let key = (f.raw.r#as, f.dev(), f.inode());
+                key == (FileUse::Mapped as u32, vma.dev(), vma.inode())
+            };
+            let mut files = a.snapshot.tasks().filter_map(|t| t.list::<FileStat>()).flatten();
+            let dev = device(libc::major(s.dev()), libc::minor(s.dev()));
+            let got = (vma.inode(), files.find(is_it).map(|f| f.stat_dev()));
+            let want = (Some(s.ino()), Some(Some(dev)));
+            if got != want {
+                wrong.insert(format!("{source}: {state} {range}: {got:x?}, is {want:x?}"));
             }
         }
     }

@@ -2,18 +2,9 @@
 //! make the scripts of others fail.
 
 use taskdiag_tests::cli::{Ran, Sandbox};
-use taskdiag_tests::{Mktask, skip};
+use taskdiag_tests::{Mktask, needs_root};
 
 const NOBODY: u32 = 65534;
-
-fn is_root(test: &str) -> bool {
-    // SAFETY: no arguments, cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        skip(test, "needs root");
-    }
-    root
-}
 
 /// The sentences that report hidden data.
 fn said(ran: &Ran) -> Vec<&str> {
@@ -22,7 +13,7 @@ fn said(ran: &Ran) -> Vec<&str> {
 
 #[test]
 fn lists_of_an_ordinary_user_succeed_and_say_once_what_is_not_shown() {
-    if !is_root("lists_of_an_ordinary_user_succeed_and_say_once_what_is_not_shown") {
+    if !needs_root("lists_of_an_ordinary_user_succeed_and_say_once_what_is_not_shown") {
         return;
     }
     let other = Mktask::start(&["idle"]).expect("always possible");

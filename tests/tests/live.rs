@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use taskdiag::{EngineId, Strategy};
 use taskdiag_tests::compare::{Outcome, compare};
 use taskdiag_tests::state::ask;
-use taskdiag_tests::{Source, Task, engines, skip};
+use taskdiag_tests::{Source, Task, engines, is_root, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
@@ -103,8 +103,7 @@ fn all_threads() {
 #[test]
 fn kernel_threads_say_what_they_are() {
     use taskdiag::Reason;
-    // SAFETY: no arguments, cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = is_root();
     for engine in engines() {
         let a = ask(*engine, Strategy::All, 0);
         let tasks = a.tasks();

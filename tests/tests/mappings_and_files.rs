@@ -457,6 +457,7 @@ fn stat_row(path: &str) -> Option<BTreeMap<&'static str, i128>> {
     let dev = |d: u64| (d & 0xff) | (d >> 8 & 0xfff) << 8 | (d >> 20 & 0xfff) << 20;
     Some(BTreeMap::from([
         ("dev", dev(s.dev()).into()),
+        ("stat_dev", dev(s.dev()).into()),
         ("inode", s.ino().into()),
         ("size_bytes", s.size().into()),
         ("mode", s.mode().into()),

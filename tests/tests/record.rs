@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use taskdiag::recording::Recording;
 use taskdiag_tests::busy::{Patience, worth};
 use taskdiag_tests::cli::{Sandbox, taskdiag};
-use taskdiag_tests::skip;
+use taskdiag_tests::{is_root, skip};
 
 /// A recorder that is ended with this value.
 struct Recorder {
@@ -209,8 +209,7 @@ fn small_disk(dir: &CString, ballast: &CString, free: u64) -> io::Result<()> {
 
 #[test]
 fn a_full_disk() {
-    // SAFETY: a plain system call.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip("record::a_full_disk", "a file system of its own needs root");
     }
     let home = tempfile::tempdir().expect("there is room");
@@ -261,8 +260,7 @@ fn a_full_disk() {
 /// A recording is for its owner only, so other users get a hint.
 #[test]
 fn another_user_is_told_what_helps() {
-    // SAFETY: it only asks who we are.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip("record::another_user_is_told_what_helps", "only root can be another user");
     }
     let home = tempfile::tempdir().expect("there is room");

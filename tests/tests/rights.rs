@@ -8,18 +8,9 @@ use std::process::Command;
 
 use taskdiag::{EngineId, Groups, Request};
 use taskdiag_tests::cli::{Ran, Sandbox, taskdiag};
-use taskdiag_tests::{Mktask, Source, engines, read, skip};
+use taskdiag_tests::{Mktask, Source, engines, needs_root, read, skip};
 
 const BPF: Source = Source::Engine(EngineId::Bpf);
-
-fn is_root(test: &str) -> bool {
-    // SAFETY: no arguments, cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        skip(test, "needs root");
-    }
-    root
-}
 
 fn has_bpf(test: &str) -> bool {
     let has = engines().contains(&BPF);
@@ -89,7 +80,7 @@ fn bpf_is_noticed() {
 #[test]
 fn a_refusal_by_a_security_module_is_not_the_verifiers() {
     const NAME: &str = "a_refusal_by_a_security_module_is_not_the_verifiers";
-    if !is_root(NAME) || !has_bpf(NAME) {
+    if !needs_root(NAME) || !has_bpf(NAME) {
         return;
     }
     // BPF_MAP_CREATE, BPF_MAP_UPDATE_ELEM, BPF_PROG_LOAD, BPF_BTF_LOAD, BPF_LINK_CREATE,
@@ -139,7 +130,7 @@ fn the_environment_chooses_the_engine() {
 
 #[test]
 fn the_brake_of_the_machine_wins() {
-    if !is_root("the_brake") {
+    if !needs_root("the_brake") {
         return;
     }
     let conf = |text, mode, uid| Sandbox::new().conf(text, mode, uid);
@@ -163,7 +154,7 @@ fn the_brake_of_the_machine_wins() {
 /// Another user who could write the file can turn BPF off with it, but not on.
 #[test]
 fn a_brake_that_cannot_be_trusted() {
-    if !is_root("a_brake_that_cannot_be_trusted") {
+    if !needs_root("a_brake_that_cannot_be_trusted") {
         return;
     }
     for (text, mode, uid, word) in [
@@ -217,7 +208,7 @@ fn set_capability(path: &Path) -> bool {
 
 #[test]
 fn a_start_with_more_rights() {
-    if !is_root("a_start_with_more_rights") {
+    if !needs_root("a_start_with_more_rights") {
         return;
     }
     let start = |dir: &tempfile::TempDir, options: &[&str]| {
@@ -260,7 +251,7 @@ fn a_start_with_more_rights() {
 #[test]
 fn groups_denied_by_proc_come_from_bpf() {
     let test = "groups_denied_by_proc_come_from_bpf";
-    if !is_root(test) || !has_bpf(test) {
+    if !needs_root(test) || !has_bpf(test) {
         return;
     }
     let dir = copy(0o755);
@@ -315,7 +306,7 @@ fn groups_denied_by_proc_come_from_bpf() {
 /// Only BPF has the ids of the reader's namespace.
 #[test]
 fn a_proc_of_another_pid_namespace() {
-    if !is_root("a_proc_of_another_pid_namespace") {
+    if !needs_root("a_proc_of_another_pid_namespace") {
         return;
     }
     let inside = Sandbox::new().through(&["unshare", "--pid", "--fork"]);

@@ -390,6 +390,42 @@ fn long_lists_behind_one_descriptor() {
     });
 }
 
+/// Unix sockets have names of up to 107 bytes, and are looked at twice: as files and as sockets.
+#[test]
+fn sockets_with_long_names() {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(_one) = alone() else { return skip("sockets_with_long_names", "no BPF here") };
+    let mut n = many(5_000, 50_000);
+    if !allow_files(n as u64 + 1_000) {
+        n = n.min(files_allowed() as usize - 1_000);
+        skip("sockets_with_long_names", &format!("not allowed so many files, so there are {n}"));
+    }
+    let bind = |i: usize| {
+        let name = format!("taskdiag-{}-{i:06}-{}", me(), "s".repeat(80));
+        let address = SocketAddr::from_abstract_name(name).expect("it is short enough");
+        UnixDatagram::bind_addr(&address).expect("a socket")
+    };
+    let all: Vec<UnixDatagram> = (0..n).map(bind).collect();
+    runs_end_soon("sockets", &Request::one(me(), Groups::FD), |s| {
+        let sockets = task(s, me()).list::<taskdiag::Socket>().expect("sockets");
+        assert!(sockets.count() >= all.len());
+    });
+}
+
+/// A symbol is looked up for each frame.
+#[test]
+fn stacks_of_many_threads() {
+    let Some(_one) = alone() else { return skip("stacks_of_many_threads", "no BPF here") };
+    let m = Mktask::start(&["threads", &many(2_000, 20_000).to_string()]).expect("allowed");
+    let groups = Groups::BASE | Groups::WCHAN | Groups::KSTACK;
+    runs_end_soon("stacks", &Request::threads(m.pid(), groups), |s| {
+        // The first one may run by now.
+        let deep = s.tasks().filter(|t| t.kstack().is_some_and(|k| k.data.len() > 50)).count();
+        assert!(deep + 10 > s.tasks().len(), "{deep}");
+    });
+}
+
 #[test]
 fn mappings_with_holes_between_them() {
     let Some(_one) = alone() else { return skip("mappings_with_holes", "no BPF here") };

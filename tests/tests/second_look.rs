@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use taskdiag_tests::busy::wait_for_sleep;
-use taskdiag_tests::{Ended, Source, cli, engines, skip};
+use taskdiag_tests::{Ended, Source, cli, engines, is_root, skip};
 
 /// More than the 128 KiB of a list.
 const LONG: usize = 100_000;
@@ -37,11 +37,6 @@ fn names() -> Vec<&'static str> {
         _ => None,
     };
     engines().iter().filter_map(name).collect()
-}
-
-fn is_root() -> bool {
-    // SAFETY: it takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
 }
 
 fn run(args: &[&str], engine: &str) -> cli::Ran {

@@ -239,10 +239,11 @@ fn processes_behind_one_that_execs_from_a_thread_are_there() {
     if !engines().contains(&Source::KeptBpf) {
         return skip("behind exec from threads", "the bpf engine does not work here");
     }
-    let execs = (0..3).map(|_| Mktask::start(&["exec-for-ever"])).collect::<Result<Vec<_>, _>>();
-    let execs = match execs {
-        Ok(execs) => execs,
-        Err(why) => return skip("behind exec from threads", &why),
+    let Some(execs) = (0..3)
+        .map(|_| Mktask::or_skip("behind exec from threads", &["exec-for-ever"]))
+        .collect::<Option<Vec<_>>>()
+    else {
+        return;
     };
     let behind = Sleeper::new();
     let ours: Vec<u32> = execs.iter().map(Mktask::pid).chain([behind.id()]).collect();
@@ -269,10 +270,11 @@ fn a_process_that_begins_during_a_request_is_not_there_twice() {
         return skip("new processes", "the bpf engine does not work here");
     }
     // Several, so that a walk over the arguments of all of them takes several runs.
-    let storms = (0..3).map(|_| Mktask::start(&["new-programs"])).collect::<Result<Vec<_>, _>>();
-    let storms = match storms {
-        Ok(storms) => storms,
-        Err(why) => return skip("new processes", &why),
+    let Some(storms) = (0..3)
+        .map(|_| Mktask::or_skip("new processes", &["new-programs"]))
+        .collect::<Option<Vec<_>>>()
+    else {
+        return;
     };
     let groups = Groups::BASE | Groups::CMDLINE;
     let ours: Vec<u32> = storms.iter().map(Mktask::pid).collect();

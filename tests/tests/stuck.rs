@@ -27,13 +27,8 @@ impl Stuck {
     }
     /// On this directory, which may have something in it.
     fn over(test: &str, dir: tempfile::TempDir) -> Option<Stuck> {
-        match Mktask::start(&["stuck-mount", dir.path().to_str().expect("plain")]) {
-            Ok(task) => Some(Stuck { task, dir }),
-            Err(why) => {
-                skip(test, &why);
-                None
-            }
-        }
+        let task = Mktask::or_skip(test, &["stuck-mount", dir.path().to_str().expect("plain")])?;
+        Some(Stuck { task, dir })
     }
     fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().expect("plain").to_owned()

@@ -260,9 +260,10 @@ fn swap_of_parts() {
         Err(e) => return skip("swap_of_parts", &format!("no place for a swap file: {e}")),
     };
     let file = dir.path().join("swap");
-    let m = match Mktask::start(&["swap-parts", file.to_str().expect("a plain path")]) {
-        Ok(m) => m,
-        Err(e) => return skip("swap_of_parts", &e),
+    let Some(m) =
+        Mktask::or_skip("swap_of_parts", &["swap-parts", file.to_str().expect("a plain path")])
+    else {
+        return;
     };
     let (half, small) = (m.num::<u64>("half"), m.num::<u64>("small"));
     for source in engines_with(Group::Swap) {

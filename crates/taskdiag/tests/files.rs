@@ -363,6 +363,7 @@ fn values_of_files_without_a_descriptor() {
             nlink: 2,
             mnt_id: 9,
             rdev: 0,
+            stat_dev: if r#as == FileUse::Mapped { 30 } else { dev },
         })
     };
     let made = |groups: Groups| {
@@ -430,13 +431,13 @@ fn values_of_files_without_a_descriptor() {
         "rtd DIR 1 2 100 16877 2 - -",
         "txt REG 1 30 100 33261 2 - -",
         "mem REG 1 30 - - - - -",
-        "mem CHR 3 7 - 8630 2 - 0",
+        "mem CHR 30 7 - 8630 2 - 0",
         "mem REG 4 8 - - - - -",
         "cwd DIR 1 11 100 16877 2 9 -",
         "rtd DIR - - - - - - -",
         "txt REG - - - - - - -",
         "mem REG 1 31 - - - - -",
-        "mem CHR 3 7 - 8630 2 - 0",
+        "mem CHR 30 7 - 8630 2 - 0",
         "mem REG 4 8 - - - - -",
     ];
     assert_eq!(known(&made(groups | Groups::FILE_STAT)), want);

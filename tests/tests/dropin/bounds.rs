@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use taskdiag_tests::memcg::{Memcg, limits_memory};
-use taskdiag_tests::{Mktask, cli, skip};
+use taskdiag_tests::{Mktask, cli, is_root, skip};
 
 const MIB: u64 = 1 << 20;
 /// A crowd of one user: the number of processes, and the bytes of the arguments that they share.
@@ -109,8 +109,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn crowd(name: &str, count: usize) -> Option<Mktask> {
     let (long, count) = (LONG.to_string(), count.to_string());
-    // SAFETY: it takes nothing and cannot fail.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = is_root();
     let uid = is_root.then_some("54321");
     let args: Vec<&str> = ["crowd", &long, &count].into_iter().chain(uid).collect();
     Mktask::or_skip(&format!("dropin::bounds::{name}"), &args)
@@ -224,8 +223,7 @@ fn programs_end_in_the_same_way_where_memory_is_short() {
 fn programs_end_in_the_same_way_without_threads_and_descriptors() {
     let _alone = alone();
     let own = Limit { which: libc::RLIMIT_NPROC, most: 1, uid: Some(54322) };
-    // SAFETY: it takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip("dropin::bounds", "a user without processes needs root");
     }
     let files =

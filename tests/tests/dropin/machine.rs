@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use taskdiag_tests::{cli, skip};
+use taskdiag_tests::{cli, is_root, skip};
 
 const SCRIPT: &str = r#"
 set -e
@@ -65,8 +65,7 @@ cmp "$DIR/before" "$DIR/after" && echo "no trace again"
 #[test]
 fn install_status_remove() {
     const NAME: &str = "dropin::machine::install_status_remove";
-    // SAFETY: no arguments.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip(NAME, "a mount namespace needs root");
     }
     let listed = Command::new("/sbin/ldconfig").arg("-p").output().expect("ldconfig runs");

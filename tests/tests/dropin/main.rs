@@ -27,7 +27,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-use taskdiag_tests::{cli, skip};
+use taskdiag_tests::{cli, is_root, skip};
 use world::{Ran, World};
 
 /// How often a pair that differs is run again.
@@ -292,8 +292,7 @@ fn taskdiag_run() {
 fn a_program_is_run_without_the_drop_in_where_the_library_cannot_be_found() {
     const NAME: &str =
         "dropin::a_program_is_run_without_the_drop_in_where_the_library_cannot_be_found";
-    // SAFETY: it takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skip(NAME, "a mount namespace needs root");
     }
     let run = |library: Option<&std::path::Path>| {

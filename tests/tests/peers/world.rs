@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use taskdiag_tests::{Mktask, cli};
+use taskdiag_tests::{Mktask, cli, is_root};
 
 /// The process id of each tool in the namespace.
 pub const OWN_PID: u32 = 30_000;
@@ -65,8 +65,7 @@ fn links(dir: &Path) {
 impl World {
     /// Start the processes. `Err` says why that is not possible here.
     pub fn new() -> Result<World, String> {
-        // SAFETY: no arguments.
-        if unsafe { libc::geteuid() } != 0 {
+        if !is_root() {
             return Err(String::from("a pid namespace with other users in it needs root"));
         }
         for tool in ["ps", "pmap", "lsof", "pstree", "unshare", "nsenter", "setpriv", "chrt", "ip"]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use taskdiag::EngineId;
 use taskdiag_tests::busy::Patience;
 use taskdiag_tests::cli::{taskdiag, taskdiagd};
-use taskdiag_tests::{Source, engines, skip};
+use taskdiag_tests::{Source, engines, is_root, skip};
 
 /// The error of a client if the service is too slow for it.
 const TOO_LATE: [&str; 3] = [
@@ -34,8 +34,7 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one, or reports loudly why this machine cannot.
     pub fn start(test: &str) -> Option<Daemon> {
-        // SAFETY: no arguments, cannot fail.
-        if unsafe { libc::geteuid() } != 0 {
+        if !is_root() {
             skip(test, "needs root, to be several users");
             return None;
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use taskdiag::service::shown;
 use taskdiag::{Group, Groups, Strategy, field};
 use taskdiag_tests::busy::Patience;
-use taskdiag_tests::{Ended, Mktask, skip};
+use taskdiag_tests::{Ended, Mktask, is_root, skip};
 
 use crate::daemon::{Daemon, NOBODY, text};
 use crate::helper::{ARGS, WHAT};
@@ -269,8 +269,7 @@ fn the_table_has_nothing_private() {
                 .args(["--reuid=65534", "--regid=65534", "--clear-groups", "cat"])
                 .arg(format!("/proc/{}/{file}", std::process::id()))
                 .output();
-            // SAFETY: no arguments, cannot fail.
-            if unsafe { libc::geteuid() } != 0 {
+            if !is_root() {
                 skip("the_table_has_nothing_private", "needs root, to be another user");
                 return;
             }

@@ -289,11 +289,19 @@ fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut Fo
 pub fn lists_sockets(family: i32, protocol: i32) -> bool {
     // struct nlmsghdr for SOCK_DIAG_BY_FAMILY as a dump, and a request for all states. The request
     // for the internet families is longer, and its second byte is the protocol.
+    // A number that is larger than a byte is in an attribute (INET_DIAG_REQ_PROTOCOL).
     let is_local = family == libc::AF_UNIX;
-    let len = if is_local { 40 } else { 72 };
-    let mut request = [0u32; 18];
+    let len = if is_local {
+        40
+    } else if protocol > 255 {
+        80
+    } else {
+        72
+    };
+    let mut request = [0u32; 20];
     request[..3].copy_from_slice(&[len, 20 | 0x301 << 16, 1]);
-    request[4..6].copy_from_slice(&[(family | protocol << 8) as u32, u32::MAX]);
+    request[4..6].copy_from_slice(&[(family | (protocol & 255) << 8) as u32, u32::MAX]);
+    request[18..].copy_from_slice(&[8 | 3 << 16, protocol as u32]);
     // SAFETY: system calls with a descriptor and memory of ours.
     unsafe {
         let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 4);

@@ -54,7 +54,8 @@ entry! {
     {
         /// A [`FileUse`](crate::names::FileUse).
         r#as: u32,
-        /// Device number of the file system.
+        /// Device number of the file system. That of a mapped file is the one of
+        /// [`Vma`](super::Vma).
         dev: u32,
         /// Inode.
         inode: u64,
@@ -68,7 +69,10 @@ entry! {
         mnt_id: u32,
         /// Device number of a device file, else 0.
         rdev: u32,
-    }
+        /// Device number of the file system as in `st_dev`. On btrfs and on some overlays, `dev` of
+        /// a mapped file is another one.
+        stat_dev: u32,
+    } pad { reserved: u32, }
 }
 
 entry! {

@@ -193,11 +193,13 @@ impl<'a> OpenFile<'a> {
         };
         plain && of_path && !self.has_mark()
     }
-    /// The device of the file system, in the encoding of `new_encode_dev()`.
+    /// The device of the file system as `stat(2)` has it, in the encoding of `new_encode_dev()`. If
+    /// the answer has no FILE_STAT of a mapped file, this is the device of the mapping, which is
+    /// another one on btrfs and on some overlays.
     pub fn dev(&self) -> Option<u32> {
         match &self.what {
             What::Path(_, vma) => self.of_stat(|s| s.dev()).or_else(|| vma.as_ref()?.dev()),
-            What::Mapped(vma) => vma.dev(),
+            What::Mapped(vma) => self.stat.as_ref().map_or_else(|| vma.dev(), |s| s.stat_dev()),
             What::Fd(fd) => fd.dev(),
         }
     }

@@ -1,7 +1,7 @@
 //! Completes the values of stat(2) that the programs cannot find out. On an overlay of several file
 //! systems, the device of a file is that of its layer. On btrfs, it is the device of the subvolume,
 //! whose place in memory is not known if btrfs is a module. An overlay also counts the links of a
-//! directory in its own way.
+//! directory in its own way. A mapped file is found by one of its mappings in the same answer.
 //!
 //! The programs leave this unknown, in a list with this one entry, and write the value of the
 //! inode. Here stat(2) is called for it, on the link in /proc. If the answer is the device of the
@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use taskdiag_wire::device::device;
 use taskdiag_wire::layout::bit;
 use taskdiag_wire::{
-    ArrayHdr, Fd, FileStat, FileUse, Group, MSG_TASK, NlAttr, NlMsgHdr, Plain, TaskMsg,
+    ArrayHdr, Fd, FileStat, FileUse, Group, MSG_TASK, NlAttr, NlMsgHdr, Plain, TaskMsg, Vma,
 };
 
 use crate::engine::numbering;
@@ -42,6 +42,9 @@ struct Devices<'s> {
     plain: HashSet<u32>,
     /// The links of directories, by device and inode.
     links: HashMap<(u32, u64), u32>,
+    /// The links in /proc of the mapped files that are to be asked for, by device and inode of the
+    /// mapping.
+    mapped: HashMap<(u32, u64), String>,
 }
 
 /// Completes the devices in this stream. Returns the number of system calls.
@@ -58,80 +61,131 @@ pub(super) fn complete(stream: &mut [u8]) -> u64 {
         let dev = device(s.stx_dev_major, s.stx_dev_minor);
         Some(FileIds { dev, inode: s.stx_ino, nlink: s.stx_nlink })
     };
-    Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new() }.stream(stream);
+    let mapped = HashMap::new();
+    Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new(), mapped }
+        .stream(stream);
     calls
 }
 
-impl Devices<'_> {
-    fn stream(&mut self, mut rest: &mut [u8]) {
-        while let Some((hdr, _)) = NlMsgHdr::read_from_prefix(rest) {
-            let len = hdr.len as usize;
-            if len < HDR || len > rest.len() {
-                return;
-            }
-            let (message, after) = rest.split_at_mut(len);
-            if hdr.kind == MSG_TASK {
-                self.task(&mut message[HDR..]);
-            }
-            rest = after;
+/// Calls a function for each attribute of each task of a stream, with the pid and the kind.
+fn each_attr(mut rest: &mut [u8], mut each: impl FnMut(u32, u16, &mut [u8])) {
+    while let Some((hdr, _)) = NlMsgHdr::read_from_prefix(rest) {
+        let len = hdr.len as usize;
+        if len < HDR || len > rest.len() {
+            return;
         }
+        let (message, after) = rest.split_at_mut(len);
+        if hdr.kind == MSG_TASK {
+            each_of_task(&mut message[HDR..], &mut each);
+        }
+        rest = after;
+    }
+}
+
+fn each_of_task(message: &mut [u8], each: &mut impl FnMut(u32, u16, &mut [u8])) {
+    let Some((task, _)) = TaskMsg::read_from_prefix(message) else { return };
+    let mut rest = &mut message[size_of::<TaskMsg>()..];
+    while let Some((attr, _)) = NlAttr::read_from_prefix(rest) {
+        let len = usize::from(attr.len).next_multiple_of(8);
+        if len < size_of::<NlAttr>() || len > rest.len() {
+            return;
+        }
+        let (list, after) = rest.split_at_mut(len);
+        each(task.pid, attr.kind, list);
+        rest = after;
+    }
+}
+
+/// The number at a place of an entry, or 0 if it is shorter.
+fn number(entry: &[u8], at: usize) -> u32 {
+    entry.get(at..at + 4).map_or(0, |b| u32::from_ne_bytes(b.try_into().expect("4")))
+}
+
+fn long_number(entry: &[u8], at: usize) -> u64 {
+    u64::from(number(entry, at)) | u64::from(number(entry, at + 4)) << 32
+}
+
+impl Devices<'_> {
+    fn stream(&mut self, stream: &mut [u8]) {
+        self.find_mappings(stream);
+        each_attr(stream, |pid, kind, list| match kind {
+            k if k == Group::Fd as u16 => self.list(pid, list, FD),
+            k if k == Group::FileStat as u16 => self.list(pid, list, FILE_STAT),
+            _ => {}
+        });
     }
 
-    fn task(&mut self, message: &mut [u8]) {
-        let Some((task, _)) = TaskMsg::read_from_prefix(message) else { return };
-        let mut rest = &mut message[size_of::<TaskMsg>()..];
-        while let Some((attr, _)) = NlAttr::read_from_prefix(rest) {
-            let len = usize::from(attr.len).next_multiple_of(8);
-            if len < size_of::<NlAttr>() || len > rest.len() {
+    /// Finds a mapping of each mapped file that is to be asked for. It takes a second walk over the
+    /// answer, and a third one if there are such files.
+    fn find_mappings(&mut self, stream: &mut [u8]) {
+        let mut wanted = HashSet::new();
+        each_attr(stream, |_, kind, list| {
+            let Some((hdr, entry)) = ArrayHdr::read_from_prefix(list) else { return };
+            let is_mapped = number(entry, FILE_STAT.which) == FileUse::Mapped as u32;
+            if kind == Group::FileStat as u16 && hdr.valid & STAT_DEV.bit == 0 && is_mapped {
+                wanted
+                    .insert((number(entry, FILE_STAT.dev.at), long_number(entry, FILE_STAT.inode)));
+            }
+        });
+        if wanted.is_empty() {
+            return;
+        }
+        each_attr(stream, |pid, kind, list| {
+            let Some((hdr, entries)) = ArrayHdr::read_from_prefix(list) else { return };
+            if kind != Group::Vma as u16 || (hdr.size as usize) < size_of::<Vma>() {
                 return;
             }
-            let (list, after) = rest.split_at_mut(len);
-            match attr.kind {
-                k if k == Group::Fd as u16 => self.list(task.pid, list, FD),
-                k if k == Group::FileStat as u16 => self.list(task.pid, list, FILE_STAT),
-                _ => {}
+            for vma in entries.chunks_exact(hdr.size as usize).take(hdr.count as usize) {
+                let dev = number(vma, offset_of!(Vma, dev));
+                let key = (dev, long_number(vma, offset_of!(Vma, inode)));
+                if wanted.remove(&key) {
+                    let [from, to] = [offset_of!(Vma, start), offset_of!(Vma, end)]
+                        .map(|at| long_number(vma, at));
+                    self.mapped.insert(key, format!("/proc/{pid}/map_files/{from:x}-{to:x}"));
+                }
             }
-            rest = after;
-        }
+        });
     }
 
     fn list(&mut self, pid: u32, list: &mut [u8], of: Members) {
         let Some((mut hdr, entry)) = ArrayHdr::read_from_prefix(list) else { return };
-        let lacks = (of.dev.bit | of.nlink.bit) & !hdr.valid;
+        let devices = of.dev.bit | of.stat_dev.map_or(0, |m| m.bit);
+        let lacks = (devices | of.nlink.bit) & !hdr.valid;
         if lacks == 0 || hdr.count != 1 || entry.len() < hdr.size as usize {
             return;
         }
-        let number = |at: usize| {
-            entry.get(at..at + 4).map_or(0, |b| u32::from_ne_bytes(b.try_into().expect("4")))
-        };
-        let (which, dev) = (number(of.which), number(of.dev.at));
-        let inode = u64::from(number(of.inode)) | u64::from(number(of.inode + 4)) << 32;
+        let (which, dev) = (number(entry, of.which), number(entry, of.dev.at));
+        let inode = long_number(entry, of.inode);
         let mut ask = || {
-            let path = (of.path)(pid, which)?;
+            let mapping = self.mapped.get(&(dev, inode)).filter(|_| of.is_mapped(which));
+            let path = mapping.cloned().or_else(|| (of.path)(pid, which))?;
             (self.stat)(&path).filter(|s| s.inode == inode)
         };
-        let (member, found) = if lacks == of.dev.bit {
+        let (members, found) = if lacks & devices != 0 {
             let is_plain = self.plain.contains(&dev);
             let found = if is_plain { Some(dev) } else { ask().map(|s| s.dev) };
             if found == Some(dev) {
                 self.plain.insert(dev);
             }
-            (of.dev, found)
+            ([Some(of.dev), of.stat_dev], found)
         } else {
             let known = self.links.get(&(dev, inode)).copied();
             let found = known.or_else(|| ask().filter(|s| s.dev == dev).map(|s| s.nlink));
             if let Some(nlink) = found {
                 self.links.insert((dev, inode), nlink);
             }
-            (of.nlink, found)
+            ([Some(of.nlink), None], found)
         };
-        // Unknown members are zero.
-        let at = LIST + member.at;
-        list[at..at + 4].copy_from_slice(&found.unwrap_or(0).to_ne_bytes());
-        if found.is_some() {
-            hdr.valid |= member.bit;
-            list[..LIST].copy_from_slice(hdr.as_bytes());
+        // The device of a mapped file is known, and another one.
+        for member in members.into_iter().flatten().filter(|m| lacks & m.bit != 0) {
+            // Unknown members are zero.
+            let at = LIST + member.at;
+            list[at..at + 4].copy_from_slice(&found.unwrap_or(0).to_ne_bytes());
+            if found.is_some() {
+                hdr.valid |= member.bit;
+            }
         }
+        list[..LIST].copy_from_slice(hdr.as_bytes());
     }
 }
 
@@ -140,9 +194,17 @@ impl Devices<'_> {
 struct Members {
     which: usize,
     dev: Member,
+    stat_dev: Option<Member>,
     nlink: Member,
     inode: usize,
     path: fn(u32, u32) -> Option<String>,
+}
+
+impl Members {
+    /// Whether the entry is that of a mapped file, by the value of `which`.
+    fn is_mapped(&self, which: u32) -> bool {
+        self.stat_dev.is_some() && which == FileUse::Mapped as u32
+    }
 }
 
 /// A member: its bit of `valid`, and its place.
@@ -152,9 +214,12 @@ struct Member {
     at: usize,
 }
 
+const STAT_DEV: Member =
+    Member { bit: bit(FileStat::MEMBERS, "stat_dev"), at: offset_of!(FileStat, stat_dev) };
 const FD: Members = Members {
     which: offset_of!(Fd, fd),
     dev: Member { bit: bit(Fd::MEMBERS, "dev"), at: offset_of!(Fd, dev) },
+    stat_dev: None,
     nlink: Member { bit: bit(Fd::MEMBERS, "nlink"), at: offset_of!(Fd, nlink) },
     inode: offset_of!(Fd, inode),
     path: |pid, fd| Some(format!("/proc/{pid}/fd/{fd}")),
@@ -162,6 +227,7 @@ const FD: Members = Members {
 const FILE_STAT: Members = Members {
     which: offset_of!(FileStat, r#as),
     dev: Member { bit: bit(FileStat::MEMBERS, "dev"), at: offset_of!(FileStat, dev) },
+    stat_dev: Some(STAT_DEV),
     nlink: Member { bit: bit(FileStat::MEMBERS, "nlink"), at: offset_of!(FileStat, nlink) },
     inode: offset_of!(FileStat, inode),
     path: |pid, r#as| {
@@ -179,6 +245,11 @@ const FILE_STAT: Members = Members {
 mod tests {
     use super::*;
     use taskdiag_wire::{StreamWriter, build};
+
+    fn devices(stat: &mut dyn FnMut(&str) -> Option<FileIds>) -> Devices<'_> {
+        let (plain, links, mapped) = (HashSet::new(), HashMap::new(), HashMap::new());
+        Devices { stat, plain, links, mapped }
+    }
 
     /// A stream with a descriptor for each device, of which only device 1 is known, and the results
     /// of stat(2) for the others.
@@ -199,8 +270,7 @@ mod tests {
             let fd: usize = path.rsplit('/').next()?.parse().ok()?;
             said[fd].1.map(|dev| FileIds { dev, inode: 5, nlink: 2 })
         };
-        Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new() }
-            .stream(stream.as_mut_bytes());
+        devices(&mut stat).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
         let task = stream.get(0).expect("a task");
         let devices = task.list::<Fd>().expect("a list").map(|f| f.dev()).collect();
@@ -230,12 +300,38 @@ mod tests {
             asked.push(path.to_owned());
             Some(FileIds { dev: 3, inode: 5, nlink: 4 })
         };
-        let (plain, links) = (HashSet::new(), HashMap::new());
-        Devices { stat: &mut stat, plain, links }.stream(stream.as_mut_bytes());
+        devices(&mut stat).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
         let nlink = |task: taskdiag_wire::TaskView<'_>| task.list::<FileStat>()?.next()?.nlink();
         let all: Vec<_> = stream.tasks().map(nlink).collect();
         assert_eq!((all, asked), (vec![Some(4); 2], vec!["/proc/7/cwd".to_owned()]));
+    }
+
+    #[test]
+    fn a_mapped_file_is_asked_for_through_one_of_its_mappings() {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        w.begin_task(7, 7);
+        let (start, end) = (0x1000, 0x3000);
+        let mapped = FileUse::Mapped as u32;
+        let file = build!(FileStat { r#as: mapped, dev: 3, inode: 5, ..FileStat::default() });
+        w.put_list(FileStat::ALL_VALID & !STAT_DEV.bit, &[file]);
+        let other = build!(Vma { start: 1, end: 2, dev: 3, inode: 6, ..Vma::default() });
+        let vma = build!(Vma { start, end, dev: 3, inode: 5, ..Vma::default() });
+        w.put_list(Vma::ALL_VALID, &[other, vma]);
+        w.end_task();
+        let mut stream = w.finish(taskdiag_wire::Done::default());
+        let mut asked = Vec::new();
+        let mut stat = |path: &str| {
+            asked.push(path.to_owned());
+            Some(FileIds { dev: 8, inode: 5, nlink: 1 })
+        };
+        devices(&mut stat).stream(stream.as_mut_bytes());
+        let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
+        let task = stream.get(0).expect("a task");
+        let entry = task.list::<FileStat>().expect("a list").next().expect("an entry");
+        assert_eq!((entry.dev(), entry.stat_dev()), (Some(3), Some(8)));
+        assert_eq!(asked, ["/proc/7/map_files/1000-3000"]);
     }
 
     #[test]

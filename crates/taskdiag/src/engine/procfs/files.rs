@@ -24,9 +24,11 @@ use super::stop::Stop;
 use super::unlisted;
 use super::worker::Worker;
 
-/// `MQUEUE_MAGIC` of linux/magic.h.
 /// The state of a socket that is not connected.
 const TCP_CLOSE: u16 = 7;
+/// The state of a listener.
+const TCP_LISTEN: u16 = 10;
+/// `MQUEUE_MAGIC` of linux/magic.h.
 const MQUEUE_MAGIC: u64 = 0x1980_0202;
 /// The size of every message queue (`FILENT_SIZE` of ipc/mqueue.c).
 const MQUEUE_SIZE: u64 = 80;
@@ -197,14 +199,11 @@ impl Worker<'_> {
                 Ok(None) => {}
                 Ok(Some(inode)) => {
                     let (netns, sockets) = table.get_or_insert_with(|| self.sockets_of(at));
-                    let listed = sockets.get(&inode);
+                    let listed = sockets.get(&inode).filter(|s| !has_lost_port(s));
+                    let listed = listed.and_then(|s| self.reader.listed(s, dir.as_fd(), fd));
                     let (sock, netns) = match listed {
-                        Some(s)
-                            if !has_lost_port(s) && !self.reader.is_subflow(s, dir.as_fd(), fd) =>
-                        {
-                            (Cow::Borrowed(s), Some(*netns))
-                        }
-                        _ => {
+                        Some(sock) => (sock, Some(*netns)),
+                        None => {
                             let (sock, netns) = self.unlisted(at, dir.as_fd(), fd, inode)?;
                             (Cow::Owned(sock), netns)
                         }
@@ -266,8 +265,9 @@ impl Worker<'_> {
         fd: u32,
         inode: u64,
     ) -> Result<(Sock, Option<u32>), Stop> {
-        let listed = self.run.sockets.elsewhere(inode);
-        let listed = listed.filter(|(_, sock)| !self.reader.is_subflow(sock, dir, fd));
+        let listed = self.run.sockets.elsewhere(inode).and_then(|(netns, sock)| {
+            Some((netns, self.reader.listed(&sock, dir, fd)?.into_owned()))
+        });
         let known = match listed {
             Some((netns, sock)) if !has_lost_port(&sock) => return Ok((sock, Some(netns))),
             Some((netns, mut sock)) => {
@@ -377,12 +377,36 @@ impl Reader {
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
-    /// Whether a socket in the list of TCP is a multipath TCP socket. Such a socket is not in its
-    /// own list while it is bound but neither listens nor is connected. Its first subflow is.
-    fn is_subflow(&mut self, listed: &Sock, dir: BorrowedFd<'_>, fd: u32) -> bool {
-        i32::from(listed.record.protocol) == libc::IPPROTO_TCP
-            && listed.record.state == TCP_CLOSE
-            && i32::from(self.sock(dir, fd).record.protocol) == libc::IPPROTO_MPTCP
+    /// What a list has of a socket, or `None` if it has another one: a multipath TCP socket that is
+    /// in no list has its first subflow in that of TCP, with its own inode. It is not in its own
+    /// list while it is bound but neither listens nor is connected, and never if the kernel has no
+    /// such list. Its addresses and state may be other ones, but the queues of a listener are those
+    /// of its first subflow.
+    fn listed<'s>(
+        &mut self,
+        listed: &'s Sock,
+        dir: BorrowedFd<'_>,
+        fd: u32,
+    ) -> Option<Cow<'s, Sock>> {
+        let bit = parse::bit(Socket::MEMBERS, "protocol");
+        let s = &listed.record;
+        let is_known = listed.valid & bit != 0;
+        if i32::from(s.protocol) != libc::IPPROTO_TCP || is_known && s.state != TCP_CLOSE {
+            return Some(Cow::Borrowed(listed));
+        }
+        let is_subflow = i32::from(self.sock(dir, fd).record.protocol) == libc::IPPROTO_MPTCP;
+        if is_subflow && s.state != TCP_LISTEN {
+            return None;
+        }
+        if is_known {
+            return Some(Cow::Borrowed(listed));
+        }
+        let mut sock = listed.clone();
+        sock.valid |= bit;
+        if is_subflow {
+            sock.record.protocol = libc::IPPROTO_MPTCP as u16;
+        }
+        Some(Cow::Owned(sock))
     }
 
     /// Facts about a socket that is in no list, as far as the name of its protocol reveals them.

@@ -134,5 +134,6 @@ fn file_stat(r#as: FileUse, s: &Statx) -> FileStat {
         // The mount id has 31 bits, because STATX_MNT_ID_UNIQUE is not asked for.
         mnt_id: s.stx_mnt_id as u32,
         rdev: device(s.stx_rdev_major, s.stx_rdev_minor),
+        stat_dev: device(s.stx_dev_major, s.stx_dev_minor),
     })
 }

@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use taskdiag_wire::Socket;
+
 use super::parse::{self, Sock};
 
 /// The sockets of a network namespace, by inode.
@@ -40,7 +42,7 @@ impl Sockets {
         // One reader asks while the others wait for the same table.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = || {
-            let (mut table, refused) = if netns == own {
+            let (mut table, refused, lists_mptcp) = if netns == own {
                 dump(calls)
             } else {
                 task.netns().map_or_else(nothing, |ns| dump_elsewhere(&ns, calls))
@@ -49,6 +51,9 @@ impl Sockets {
                 for s in parse::net_text(file, &task.text(file)) {
                     add(&mut table, s);
                 }
+            }
+            if !lists_mptcp && has_mptcp() {
+                forget_protocols(&mut table);
             }
             table
         };
@@ -63,12 +68,26 @@ impl Sockets {
     }
 }
 
-/// Sockets, and the files of those that sock_diag does not list.
-type Dumped = (SocketsByInode, Vec<&'static str>);
+/// Sockets, the files of those that sock_diag does not list, and whether it lists those of
+/// multipath TCP.
+type Dumped = (SocketsByInode, Vec<&'static str>, bool);
 
 /// The result if sock_diag cannot be used.
 fn nothing() -> Dumped {
-    (SocketsByInode::new(), FILES.into_iter().flatten().collect())
+    (SocketsByInode::new(), FILES.into_iter().flatten().collect(), false)
+}
+
+/// Whether the kernel has multipath TCP. What lists its sockets is a module, which may be missing.
+fn has_mptcp() -> bool {
+    std::path::Path::new("/proc/sys/net/mptcp").exists()
+}
+
+/// Without a list of multipath TCP, its subflows are in that of TCP with the inode of their socket,
+/// and only the socket itself says which protocol it speaks.
+fn forget_protocols(table: &mut SocketsByInode) {
+    for s in table.values_mut().filter(|s| i32::from(s.record.protocol) == libc::IPPROTO_TCP) {
+        s.valid &= !parse::bit(Socket::MEMBERS, "protocol");
+    }
 }
 
 fn add(table: &mut SocketsByInode, s: Sock) {
@@ -135,6 +154,7 @@ fn dump(calls: &mut u64) -> Dumped {
     let mut refused = Vec::new();
     *calls += 2; // socket, close
     let Ok(socket) = open() else { return nothing() };
+    let mut lists_mptcp = true;
     let mut files = FILES.iter();
     let mut request = |req: &[u8], parse: &dyn Fn(&[u8]) -> Option<Sock>| {
         let file = files.next().expect("an entry for each request");
@@ -143,9 +163,11 @@ fn dump(calls: &mut u64) -> Dumped {
                 add(&mut table, s);
             }
         };
-        if ask(&socket, req, calls, each).is_err() {
+        let is_refused = ask(&socket, req, calls, each).is_err();
+        if is_refused {
             refused.extend(*file);
         }
+        !is_refused
     };
     // Multipath TCP comes before TCP: its subflows are TCP sockets with the same inode, and other
     // addresses. A kernel that cannot list it lists at least these.
@@ -157,7 +179,7 @@ fn dump(calls: &mut u64) -> Dumped {
         req[56..58].copy_from_slice(&8u16.to_ne_bytes());
         req[58..60].copy_from_slice(&INET_DIAG_REQ_PROTOCOL.to_ne_bytes());
         req[60..].copy_from_slice(&(libc::IPPROTO_MPTCP as u32).to_ne_bytes());
-        request(&req, &|b| parse::inet_diag(b, libc::IPPROTO_MPTCP as u16));
+        lists_mptcp &= request(&req, &|b| parse::inet_diag(b, libc::IPPROTO_MPTCP as u16));
     }
     for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_UDPLITE, libc::IPPROTO_RAW]
     {
@@ -180,7 +202,7 @@ fn dump(calls: &mut u64) -> Dumped {
     req[0] = libc::AF_PACKET as u8;
     req[8..12].copy_from_slice(&PACKET_SHOW.to_ne_bytes());
     request(&req, &parse::packet_diag);
-    (table, refused)
+    (table, refused, lists_mptcp)
 }
 
 /// The file that a unix socket is bound to.
@@ -292,9 +314,27 @@ mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::net::UnixListener;
 
-    use taskdiag_wire::{Socket, build};
+    use taskdiag_wire::build;
 
     use super::*;
+
+    #[test]
+    fn where_multipath_tcp_is_not_listed_a_tcp_socket_does_not_say_its_protocol() {
+        let sock = |inode, protocol: i32| Sock {
+            record: build!(Socket { inode, protocol: protocol as u16, ..Socket::default() }),
+            valid: u32::MAX,
+            name: None,
+        };
+        let mut table = SocketsByInode::new();
+        add(&mut table, sock(1, libc::IPPROTO_TCP));
+        add(&mut table, sock(2, libc::IPPROTO_UDP));
+        forget_protocols(&mut table);
+        let bit = parse::bit(Socket::MEMBERS, "protocol");
+        assert_eq!([1, 2].map(|inode| table[&inode].valid), [!bit, u32::MAX]);
+        // The list has its own request, so that no other one decides it.
+        let (_, refused, lists) = nothing();
+        assert!(!lists && refused.len() == FILES.iter().flatten().count());
+    }
 
     /// Any user can bind such a socket. The kernel writes its name as it is, so the file has a line
     /// that looks like one of the other socket.
@@ -321,7 +361,7 @@ mod tests {
         let all: Vec<Sock> = parse::net_text("net/unix", &text).collect();
         assert!(all.iter().all(|s| s.record.inode != number), "the line is believed");
         // The text has no name that sock_diag does not have.
-        let (asked, _) = dump(&mut 0);
+        let (asked, ..) = dump(&mut 0);
         for s in &all {
             let same = |a: &Sock| a.name == s.name || s.record.inode == inode(forger.as_raw_fd());
             assert!(asked.get(&s.record.inode).is_none_or(same), "{s:?}");
@@ -353,7 +393,7 @@ mod tests {
             unix.as_raw_fd(),
             netlink.as_raw_fd(),
         ];
-        let (asked, refused) = dump(&mut 0);
+        let (asked, refused, _) = dump(&mut 0);
         let mut compared = 0;
         for fd in fds {
             let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();

@@ -86,6 +86,8 @@ pub(super) fn ask(
     // A socket of netlink says that its peer is the kernel, also where it is not connected.
     let connected = peer.is_some() && is_inet;
     let unconnected = if connected { TCP_ESTABLISHED } else { TCP_CLOSE };
+    // A listener counts connections, not bytes.
+    let is_listener = state.is_some_and(|s| s & 0xff == TCP_LISTEN);
     let mut s = Sock::default();
     s.record = build!(Socket {
         inode,
@@ -96,6 +98,11 @@ pub(super) fn ask(
         ..Socket::default()
     });
     s.valid = KNOWN;
+    // The kernel tells the state of the first subflow only. The connection may be in another one.
+    let of_connection = connected || s.record.state == TCP_ESTABLISHED;
+    if protocol == libc::IPPROTO_MPTCP && of_connection && !is_listener {
+        s.valid &= !bits!("state");
+    }
     if is_inet {
         (s.record.local_addr, s.record.local_port) = inet(&own)?;
         (s.record.peer_addr, s.record.peer_port) = peer.as_ref().and_then(inet).unwrap_or_default();
@@ -108,8 +115,6 @@ pub(super) fn ask(
         s.record.ifindex = index as u32;
         s.valid |= bits!("ifindex");
     }
-    // A listener counts connections, not bytes.
-    let is_listener = state.is_some_and(|s| s & 0xff == TCP_LISTEN);
     if let Some((received, sent)) = queues(&socket, protocol).filter(|_| !is_listener) {
         s.record.recv_queue_bytes = received.into();
         s.record.send_queue_bytes = sent.into();

@@ -188,7 +188,8 @@ pub const FIELDS: &[Field] = &[
     row!("offset" "Offset" 8 Right [VMA] Integer Bytes Hex8, "/proc/PID/maps",
         "Where in the file it begins; text is hexadecimal", {}, vma!(offset_bytes, Value::Uint)),
     row!("device" "Device" 6 Right [VMA] Text None Plain, "/proc/PID/maps",
-        "Device of the file system, major:minor in hexadecimal", {"dev" "Device"}, device),
+        "Device of the file system, major:minor in hexadecimal; stat(2) has another one on btrfs and \
+         on some overlays", {"dev" "Device"}, device),
     row!("inode" "Inode" 7 Right [VMA] Integer None Plain, "/proc/PID/maps",
         "Inode of the file; 0: none", {}, vma!(inode, Value::Uint)),
     row!("kind" "Kind" 7 Left [VMA] Text None Plain, "/proc/PID/maps",
