@@ -467,6 +467,11 @@ fn a_zombie_in_a_removed_cgroup_leaves_the_controllers_of_the_hierarchy_to_all()
 }
 
 #[test]
+fn a_cgroup_with_a_name_of_more_than_255_bytes_has_all_of_it() {
+    agrees("cgroup=2201947297");
+}
+
+#[test]
 fn the_queues_of_a_udp_lite_socket_are_known_to_both_engines() {
     agrees("socket=4086989935");
 }
