@@ -175,8 +175,13 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	EACH(i, 0, depth, 32) {
 		u64 p = st.kn[(depth - 1 - i) & 31];
 
+		/* A directory of cgroups may have a name of up to 4095 bytes, and /proc has no longer path. */
+		if (st.len >= 0xfff) {
+			cut = TASK_DIAG_BLOB_CUT;
+			break;
+		}
 		data[st.len++ & 0x1fff] = '/';
-		APPEND(data, 0x1fff, 256, R(CAST(struct kernfs_node, (void *)p), name));
+		APPEND(data, 0xfff, 4096, R(CAST(struct kernfs_node, (void *)p), name));
 	}
 	if (id == 0 && !(R(cg, self.flags) & CSS_ONLINE)) {
 		__builtin_memcpy(data + (st.len & 0x1fff), " (deleted)", 10);

@@ -75,6 +75,24 @@ fn processes_that_share_memory_and_files_each_have_them_in_their_groups() {
     }
 }
 
+/// A counter with only those of living threads would fall when a thread ends.
+#[test]
+fn context_switches_that_proc_lacks_are_gaps_and_have_no_sample() {
+    let (_file, path) = config(EACH);
+    let task = Mktask::start(&["dead-threads", "20"]).expect("any machine has it");
+    let exporter = ["--families=groups", "--engine=procfs", "--config", &path];
+    let metrics = Exporter::start(&exporter).scrape();
+    let group = format!("mktask:{}", task.pid());
+    assert_eq!(metrics.group("num_procs", &group, &[]), Some(1.0));
+    for kind in ["voluntary", "nonvoluntary"] {
+        let n = metrics.group("context_switches_total", &group, &[("ctxswitchtype", kind)]);
+        assert_eq!(n, None, "{kind}");
+    }
+    let labels = [("values", "sched"), ("reason", "unsupported")];
+    let gaps = metrics.get("taskdiag_scrape_gaps", &labels);
+    assert!(gaps >= Some(1.0), "{gaps:?}");
+}
+
 /// CPU time is in ticks in /proc.
 const TICK_S: f64 = 0.01;
 

@@ -14,6 +14,7 @@ mod python;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use taskdiag::{EngineId, Group, Groups, Processes, Request};
@@ -442,6 +443,8 @@ fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
     eprintln!("{seconds} s, {looked} scenes are right, {not} could not be made, {differ} differ");
     assert!(bad.is_empty(), "{}", bad.join("\n\n"));
     assert!(looked > 0, "no scene could be made");
+    let asked = kernel::FILES_ASKED.load(Ordering::Relaxed);
+    assert!(asked > looked, "only {asked} open files were compared with the kernel's word");
     if not > looked / 4 {
         skip(
             "scenes of the random walk",
@@ -461,6 +464,11 @@ fn agrees(scene: &str) {
 #[test]
 fn a_zombie_in_a_removed_cgroup_leaves_the_controllers_of_the_hierarchy_to_all() {
     agrees("cgroup=32");
+}
+
+#[test]
+fn a_cgroup_with_a_name_of_more_than_255_bytes_has_all_of_it() {
+    agrees("cgroup=2201947297");
 }
 
 #[test]
