@@ -21,12 +21,7 @@ const TASK: usize = MESSAGE + size_of::<TaskMsg>();
 const BLOB: usize = size_of::<BlobHdr>();
 
 /// The groups that have a limit.
-pub(super) const LIMITED: Groups = Groups::TEXTS
-    .union(Groups::PATHS)
-    .union(Groups::VMA)
-    .union(Groups::VMA_STAT)
-    .union(Groups::FD)
-    .union(Groups::FILE_STAT);
+pub(super) const LIMITED: Groups = Groups::LISTS.union(Groups::TEXTS).union(Groups::PATHS);
 
 /// An answer that arrives in pieces.
 #[derive(Debug)]
