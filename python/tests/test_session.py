@@ -70,7 +70,11 @@ def test_growth_of_counters(engine):
     assert changes.interval >= took
     assert row["delta_pcpu"] == pytest.approx(100 * row["delta_time"] / changes.interval)
     assert row["delta_minflt"] >= pages
-    assert row["delta_nvcsw"] >= 5
+    # /proc has no switches of threads that have ended. Other tests may have left such threads.
+    if engine == "procfs" and row["delta_nvcsw"] is None:
+        assert taskdiag.snapshot("nvcsw", pids=os.getpid(), engine=engine).why(0, "nvcsw") == "unsupported"
+    else:
+        assert row["delta_nvcsw"] >= 5
 
 
 def test_bytes_of_storage_are_bytes(tmp_path):

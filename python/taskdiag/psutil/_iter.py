@@ -106,7 +106,7 @@ def _ask(here, columns, names):
     made = [_values(here, table, name, ids, procs, asked) for name in names]
     odd = {row for column in made if _has_exception(column)
            for row, value in enumerate(column) if isinstance(value, Exception)}
-    short: dict = {}
+    short = {}
     for name in names:
         for row in cut(table, name):
             short.setdefault(row, []).append(name)
