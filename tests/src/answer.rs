@@ -241,10 +241,6 @@ pub enum Source {
 }
 
 impl Source {
-    /// Does the BPF program for kernels before 6.8 answer? This is known after the first request.
-    pub fn is_legacy(self) -> bool {
-        self == Source::LegacyBpf || self.id() == EngineId::Bpf && Bpf::fell_back()
-    }
     /// The engine.
     pub fn id(self) -> EngineId {
         match self {

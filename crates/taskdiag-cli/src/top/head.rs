@@ -193,7 +193,8 @@ fn tasks(app: &App, machine: &Machine) -> String {
     // In an inner pid namespace, the kernel's number is of the whole machine.
     let threads = if machine.is_inner { Some(app.rows.threads) } else { machine.threads };
     if !app.shape.threads && threads.is_some() {
-        line.push_str(&format!("; {} threads", or_unknown(threads)));
+        let word = if threads == Some(1) { "thread" } else { "threads" };
+        line.push_str(&format!("; {} {word}", or_unknown(threads)));
     }
     if let Some(interval) = app.scanner.rates.interval() {
         let began = app.scanner.rates.began().len();
