@@ -1,6 +1,8 @@
 //! Rewrites the errors of clap in the style of this program: one sentence that says what to type
 //! instead.
 
+use std::num::ParseIntError;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::nearest;
@@ -90,7 +92,13 @@ pub fn sentence(e: &clap::Error) -> String {
         ErrorKind::ValueValidation => {
             let value = text(ContextKind::InvalidValue).unwrap_or_default();
             match std::error::Error::source(e) {
-                Some(why) => format!("{option} {value}: {why}"),
+                Some(why) if why.is::<ParseIntError>() => {
+                    format!("{option} takes a whole number, not '{value}'")
+                }
+                Some(why) => match range(&why.to_string()) {
+                    Some(range) => format!("{option} takes a whole number {range}, not '{value}'"),
+                    None => format!("{option} {value}: {why}"),
+                },
                 None => format!("{option} cannot have the value '{value}'; {help} says which"),
             }
         }
@@ -114,6 +122,15 @@ pub fn sentence(e: &clap::Error) -> String {
             format!("{first}; {help} lists the allowed words")
         }
     }
+}
+
+/// The range of whole numbers in a text of clap, which is "0 is not in 1..=100". The largest number
+/// of a type is no limit that a person needs to know.
+fn range(why: &str) -> Option<String> {
+    let (first, last) = why.split_once(" is not in ")?.1.split_once("..=")?;
+    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    let is_of_type = [u16::MAX.into(), u32::MAX.into(), i32::MAX as u64].contains(&last);
+    Some(if is_of_type { format!("from {first} on") } else { format!("from {first} to {last}") })
 }
 
 /// The command of the line `Usage: taskdiag COMMAND …`; empty if it is about the program.
@@ -143,6 +160,9 @@ mod tests {
             ("memory --color sometimes", "--color takes auto, always, never, not 'sometimes'"),
             ("memory --budget x", "--budget x: a time is a number above 0"),
             ("memory --json --csv", "does not go with"),
+            ("memory --columns x", "--columns takes a whole number, not 'x'"),
+            ("memory --columns 0", "--columns takes a whole number from 1 on, not '0'"),
+            ("export --top 1001", "--top takes a whole number from 1 to 1000, not '1001'"),
             ("memory --units", "--units needs a value after it: auto, human"),
             ("memory --engine x", "there is no engine 'x'"),
             ("top --json", "--once is needed: taskdiag top"),
