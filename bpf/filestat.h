@@ -13,7 +13,7 @@
 enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000 };
 enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000 };
 
-enum { MAGIC_BTRFS = 0x9123683E, MAGIC_OVERLAY = 0x794c7630 };
+enum { MAGIC_BTRFS = 0x9123683E, MAGIC_OVERLAY = 0x794c7630, MAGIC_PROC = 0x9fa0 };
 
 /* The device of a file as stat(2) has it. On btrfs it is that of the subvolume, whose root the inode holds. A root that nobody
  * holds any more is freed at once, so callers compare afterwards whether the inode is still in use. */
@@ -29,17 +29,20 @@ GROUP_FN device_of(u64 inode)
 
 /*
  * What stat(2) may say otherwise than the inode: its device for a file of an overlay, which may be one of its layer, and on a
- * btrfs whose types are in a module; its number of links for a directory of an overlay. User space asks stat(2) for these: see
- * engine/bpf/devices.rs.
+ * btrfs whose types are in a module; its number of links for a directory of an overlay, and for one of /proc, to which stat(2) adds
+ * processes or threads. User space asks stat(2) for these: see engine/bpf/devices.rs.
  */
 enum { IN_LAYER_DEV = 1, IN_LAYER_NLINK = 2 };
 
 GROUP_FN in_layer(u64 inode)
 {
 	u64 magic = RD(u64, RD(u64, inode, INODE_SB), SB_MAGIC);
+	bool is_directory = (RD(__u16, inode, INODE_MODE) & S_IFMT) == S_IFDIR;
 
 	if (magic == MAGIC_OVERLAY)
-		return (RD(__u16, inode, INODE_MODE) & S_IFMT) == S_IFDIR ? IN_LAYER_NLINK : IN_LAYER_DEV;
+		return is_directory ? IN_LAYER_NLINK : IN_LAYER_DEV;
+	if (magic == MAGIC_PROC && is_directory)
+		return IN_LAYER_NLINK;
 	if (magic == MAGIC_BTRFS && !(HAVE(BTRFS_INODE) && HAVE(BTRFS_INODE_ROOT) && HAVE(BTRFS_DEV)))
 		return IN_LAYER_DEV;
 	return 0;

@@ -396,3 +396,31 @@ fn a_process_whose_first_thread_has_ended_has_what_its_threads_have() {
         assert_eq!(found, ["cwd", "txt", "0"], "{engine}");
     }
 }
+
+#[test]
+fn a_directory_of_proc_has_the_links_of_stat() {
+    use std::os::unix::fs::MetadataExt;
+    use std::process::Command;
+    let links = |path: &str| std::fs::metadata(path).expect("it is there").nlink();
+    let own = format!("/proc/{}/task", std::process::id());
+    // The links of /proc count the processes of the machine, which change meanwhile.
+    for (directory, may_change) in [("/proc", true), (&*own, false)] {
+        let mut sleeper = Command::new("sleep").arg("60").current_dir(directory).spawn().unwrap();
+        for engine in engines() {
+            let same = || {
+                let before = links(directory);
+                let all = rows(engine, sleeper.id(), &["-d", "cwd", "-o", "fd,nlink"]);
+                let seen = all[0]["nlink"].as_u64().expect("it is known");
+                (before, seen, before == links(directory))
+            };
+            let mut tries = (0..100).map(|_| same());
+            let (want, seen, _) = tries.find(|t| t.2 || !may_change).expect("a quiet moment");
+            // A process may have begun and another one ended meanwhile.
+            let most = if may_change { 5 } else { 0 };
+            let is_it = want > 2 && seen.abs_diff(want) <= most;
+            assert!(is_it, "{engine}: {directory}: {seen}, stat {want}");
+        }
+        sleeper.kill().expect("it is ours");
+        sleeper.wait().expect("it is ours");
+    }
+}

@@ -1,7 +1,8 @@
 //! Completes the values of stat(2) that the programs cannot find out. On an overlay of several file
 //! systems, the device of a file is that of its layer. On btrfs, it is the device of the subvolume,
 //! whose place in memory is not known if btrfs is a module. An overlay also counts the links of a
-//! directory in its own way. A mapped file is found by one of its mappings in the same answer.
+//! directory in its own way, and so does /proc, which adds processes or threads. A mapped file is
+//! found by one of its mappings in the same answer.
 //!
 //! The programs leave this unknown, in a list with this one entry, and write the value of the
 //! inode. Here stat(2) is called for it, on the link in /proc. If the answer is the device of the
