@@ -48,8 +48,8 @@ GROUP_FN in_layer(u64 inode)
 	return 0;
 }
 
-/* Write the entry of the file at st.path_mnt and st.path_dentry, with the devices and inode st.file_dev, st.file_stat_dev and st.file_inode. Those
- * of a mapped file are the same as in VMA: with a stacked file system, the path may lead to another inode. */
+/* Write the entry of the file at st.path_mnt and st.path_dentry. Its devices and inode are in st.file_dev, st.file_stat_dev and
+ * st.file_inode. For a mapped file, st.file_dev and the inode are those of VMA, because the path may lead to another inode. */
 GROUP_FN put_file_stat(u32 as)
 {
 	u64 inode = RD(u64, st.path_dentry, DENTRY_INODE);

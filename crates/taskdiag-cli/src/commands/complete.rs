@@ -61,7 +61,8 @@ fn takes_columns(arg: &Arg) -> bool {
     name.is_some_and(|name| ["COLUMNS", "KEYS", "COLUMN"].contains(&name.as_str()))
 }
 
-/// The spellings of the options of which this is true in most commands, for a pattern of bash.
+/// The spellings of options as a pattern of bash. A spelling counts if `is` holds for it in most of
+/// the commands that have it.
 fn spellings(command: &Command, is: impl Fn(&Arg) -> bool) -> String {
     let mut commands: BTreeMap<String, i32> = BTreeMap::new();
     let all = command.get_subcommands().flat_map(Command::get_arguments);

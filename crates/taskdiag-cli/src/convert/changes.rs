@@ -213,7 +213,7 @@ impl Changes {
     }
 }
 
-/// The memory of a known row with so many values, beside its texts.
+/// The bytes in memory of a known row with this number of values, without its texts.
 fn row_bytes(values: usize) -> usize {
     // A table of hashes is between half and seven eighths full.
     size_of::<(Key, Last)>() * 3 / 2 + values * size_of::<Kept>()

@@ -90,7 +90,7 @@ pub enum Kept {
     Bool(bool),
     /// [`Value::User`].
     User(u32),
-    /// Any other, of which rows have few.
+    /// Any other value. A row has few of them.
     Other(Box<Value<'static>>),
 }
 

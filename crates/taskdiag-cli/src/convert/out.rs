@@ -60,9 +60,9 @@ impl Out {
     pub fn bytes(&self) -> u64 {
         self.all_bytes
     }
-    /// Is a new file due, which begins with a full frame? The last full frame had so many rows and
-    /// bytes. The limits leave room for further frames, even if that was large. If there is no such
-    /// room, [`push`](Self::push) begins new files within frames.
+    /// Must a new file begin? A file begins with a full frame, and the last full frame had `rows`
+    /// rows and `bytes` bytes. The limits leave room for further frames after a large one. If there
+    /// is no such room, [`push`](Self::push) begins new files within frames.
     pub fn is_full(&self, rows: usize, bytes: u64) -> bool {
         let limit = if self.table.list().is_some() { ROWS_OF_LISTS } else { ROWS };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(2);

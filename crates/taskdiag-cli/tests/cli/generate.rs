@@ -155,7 +155,7 @@ fn values_are_completed_in_bash() {
     ] {
         assert_eq!(offered(line).trim(), want, "{line:?}");
     }
-    // Values of processes, of which users choose some.
+    // Values of processes. Users choose some of them.
     let dir = tempfile::tempdir().expect("a directory");
     let evil = dir.path().join("sl$(false)");
     std::os::unix::fs::symlink("/bin/sleep", &evil).expect("made");

@@ -35,8 +35,7 @@ impl Again {
     /// A second look for these conditions. `None`: none of them is about text that a list may lack.
     pub(super) fn new(select: &Selection, filter: &Filter) -> Option<Again> {
         let is_about_text = filter.parts().any(|p| p.is_about_text());
-        let (select, filter) = (Sorted::new(select), filter.clone());
-        is_about_text.then_some(Again { select, filter })
+        is_about_text.then(|| Again { select: Sorted::new(select), filter: filter.clone() })
     }
     /// Changes a request of the list. The start time shows that a process is still the same one.
     pub(super) fn prepare(request: &mut Request) {

@@ -72,7 +72,7 @@ mod tests {
     use taskdiag_wire::registry::{Shape, shape};
     use taskdiag_wire::{Done, Fd, Group, Groups, Info, Reason, Stream, StreamWriter, Vma, build};
 
-    /// The answer to a request whose stream arrives in pieces of at most so many bytes.
+    /// The answer to a request whose stream arrives in pieces of at most `piece` bytes.
     fn cut(
         parts: impl Iterator<Item = Vec<u8>>,
         piece: usize,

@@ -341,7 +341,7 @@ impl Trim {
         self.out.extend_padded(attr);
     }
 
-    /// Copies a piece of a text or a name, of which at most `most` bytes are kept.
+    /// Copies a piece of a text or a name. At most `most` bytes of the whole text are kept.
     fn piece(&mut self, attr: &[u8], mut hdr: BlobHdr, most: usize) {
         let (offset, len) = (hdr.offset as usize, (hdr.len as usize).min(attr.len() - BLOB));
         let left = most.saturating_sub(offset);
