@@ -215,7 +215,7 @@ fn wrong_arguments_and_configurations_are_refused() {
         (&["--families", "nope"], "wchan"),
         (&["--config", "/nowhere.yml"], "/nowhere.yml"),
         (&["--config", &path], "line 2"),
-        (&["--top", "0"], "1..=1000"),
+        (&["--top", "0"], "1 to 1000"),
         (&["--every", "1s"], "--textfile"),
         (&["--once", "--listen", "127.0.0.1:0"], "--once"),
     ] {

@@ -251,8 +251,13 @@ mod tests {
 
     #[test]
     fn a_process_has_the_values_of_its_files() {
-        let child = sleeper();
+        // The values of a process that still starts would change between two reads.
+        let stop = Command::new("sh").args(["-c", "kill -STOP $$"]).spawn();
+        let child = Sleeper(stop.expect("sh is there"));
         let single = Single::open(ROOT, child.0.id()).expect("it runs");
+        while single.stat(ROOT).unwrap().base.known().state() != Some(b'T') {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let stat = single.stat(ROOT).unwrap();
         assert_eq!(stat.base.known().ppid(), Some(std::process::id()));
         assert!(stat.io_wait_ns.is_some());
