@@ -175,7 +175,8 @@ GROUP_FN take_back_name(void)
 
 static __always_inline void append(u64 from, u32 len)
 {
-	len &= 0xff;
+	/* A directory of cgroups may have a name of up to 4095 bytes, others 255. */
+	len &= 0xfff;
 	if (!bpf_probe_read_kernel(NAME_END(), len, (void *)from))
 		st.len += len;
 }
@@ -257,6 +258,9 @@ static long descend_path(u32 i, void *unused)
 		return 1;
 	APPEND_LITERAL("/");
 	append_dentry(d);
+	/* This is above PATH_BYTES_MAX, so the path is marked as cut. */
+	if (st.len >= TEXT_SPAN)
+		st.len = TEXT_SPAN - 1;
 	return 0;
 }
 

@@ -30,7 +30,7 @@
 /* TEXT_SPAN is a power of two above the length of such a path with a last component. TEXT_SLACK is what one write may
  * add. */
 #define TEXT_SPAN	8192
-#define TEXT_SLACK	512
+#define TEXT_SLACK	4096
 /* The largest sizes of the tables of names and of shared objects. */
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384

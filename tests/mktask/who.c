@@ -353,11 +353,13 @@ static void root(int argc, char **argv)
 	hold();
 }
 
-/* cgroup [odd] */
+/* cgroup [odd|long]: long is longer than a name elsewhere may be, and the working directory, too. */
 static void cgroup(int argc, char **argv)
 {
 	/* The kernel takes no newline. */
-	const char *name = argc > 1 ? "mk\\012\\ \t\xff\u202e\xc2\x9b:task" : "mktask";
+	static const char odd[] = "mk\\012\\ \t\xff\u202e\xc2\x9b:task";
+	static char name[1001] = "mktask";
+	int is_long = argc > 1 && !strcmp(argv[1], "long");
 	static const struct { const char *type, *option, *key; } want[] = {
 		{ "cgroup2", "", "v2" }, { "cgroup", "pids", "pids" },
 	};
@@ -365,14 +367,17 @@ static void cgroup(int argc, char **argv)
 	FILE *mounts;
 	int any = 0;
 
-	(void)argv;
+	if (is_long)
+		memset(name, 'n', sizeof(name) - 1);
+	else if (argc > 1)
+		strcpy(name, odd);
 	ids();
 	for (int i = 0; i < 2; i++) {
 		mounts = setmntent("/proc/self/mounts", "re");
 		if (!mounts)
 			die("/proc/self/mounts: %m");
 		while ((m = getmntent(mounts))) {
-			char dir[400], path[512], pid[16];
+			char dir[1400], path[1500], pid[16];
 			struct stat st;
 
 			if (strcmp(m->mnt_type, want[i].type) ||
@@ -390,6 +395,10 @@ static void cgroup(int argc, char **argv)
 			fact_str(want[i].key, path);
 			snprintf(path, sizeof(path), "%s_id", want[i].key);
 			fact(path, "%lu", (unsigned long)st.st_ino);
+			if (is_long && !any) {
+				must(chdir(dir));
+				fact_str("cwd", dir);
+			}
 			any = 1;
 			break;
 		}
@@ -453,7 +462,7 @@ const struct state who_states[] = {
 	{ "cwd", cwd, "DIR: working directory" },
 	{ "cwd-deleted", cwd_deleted, "DIR: a working directory that was removed" },
 	{ "root", root, "DIR: chroot" },
-	{ "cgroup", cgroup, "[odd]: its own cgroups (v2, v1 pids)" },
+	{ "cgroup", cgroup, "[odd|long]: its own cgroups (v2, v1 pids)" },
 	{ "sched", sched, "POLICY [NUMBER]: policy and priority or nice, one CPU" },
 	{ 0 }
 };

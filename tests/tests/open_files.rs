@@ -3,6 +3,7 @@
 //! options).
 
 use serde_json::Value;
+use taskdiag::files::bound_sockets;
 use taskdiag::{EngineId, Group};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::{Ran, Sandbox};
@@ -80,7 +81,13 @@ fn a_listener_with_multipath_tcp_is_one_of_tcp() {
         let fd = listener.to_string();
         let row = &rows(engine, m.pid(), &["-d", &fd, "-o", "protocol,sockstate,recvq,sendq"])[0];
         assert_eq!(row["protocol"], "TCP", "{engine}");
-        assert_eq!((&row["recvq"], &row["sendq"]), (&1.into(), &7.into()), "{engine}: {row}");
+        assert_eq!(row["recvq"], 1, "{engine}: {row}");
+        if row["sendq"].is_null() && bound_sockets().is_err() {
+            skip("the backlog of a listener", "sock_diag(7) lists no such sockets here");
+            assert_eq!(row["missing"]["sendq"], "unsupported", "{engine}: {row}");
+            continue;
+        }
+        assert_eq!(row["sendq"], 7, "{engine}: {row}");
     }
 }
 
@@ -234,6 +241,13 @@ fn a_socket_bound_by_a_relative_path_is_found_by_its_file() {
     let socket = format!("{path}/sock");
     for engine in engines() {
         for args in [&[&socket[..]][..], &["+d", &path], &["+D", &path]] {
+            if bound_sockets().is_err() {
+                skip("sockets by a relative path", "sock_diag(7) does not list unix sockets here");
+                let pid = m.pid().to_string();
+                let ran = files(engine, &[&["--json", "-a", "-p", &pid], args].concat());
+                assert!(ran.stderr.contains("a relative path are missing"), "{engine}: {ran}");
+                continue;
+            }
             let found = labels(engine, m.pid(), args);
             assert_eq!(found, [m.text("socket")], "{engine}: {args:?}");
         }

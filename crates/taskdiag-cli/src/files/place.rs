@@ -44,7 +44,9 @@ pub struct Place {
     /// `None`: the paths belong to another machine, or no mounts are known.
     mounts: Option<Arc<Mounts>>,
     /// Device and inode of the files that unix sockets are bound to, by the inode of the socket.
-    sockets: Arc<OnceLock<HashMap<u64, (u32, u32)>>>,
+    sockets: Arc<OnceLock<Result<HashMap<u64, (u32, u32)>, String>>>,
+    /// It was said that some of these sockets may be missing.
+    said: Arc<OnceLock<()>>,
     /// Why some of this is not known.
     silent: Option<String>,
     /// Match only by device and inode if it exists, as lsof does.
@@ -148,6 +150,7 @@ impl Place {
             mount,
             mounts: mounts.map(Arc::new),
             sockets: Arc::default(),
+            said: Arc::default(),
             silent,
             strict: false,
         }
@@ -225,18 +228,37 @@ impl Place {
     /// Is it bound to a matching file? Its path in the answer may be relative, or of another mount
     /// namespace.
     fn holds_socket(&self, f: &OpenFile<'_>, socket: &Entry<'_, Socket>) -> bool {
+        let name = socket.name().filter(|n| *n != 0).and_then(|n| f.owner.row.view.name(n));
         if let (Some(file), Some(_)) = (self.file, &self.mounts) {
             let bound = self.sockets.get_or_init(|| {
-                let all = files::bound_sockets().unwrap_or_default();
-                all.into_iter().map(|s| (s.socket, (s.dev, s.inode))).collect()
+                let all = files::bound_sockets().map_err(|e| e.to_string())?;
+                Ok(all.into_iter().map(|s| (s.socket, (s.dev, s.inode))).collect())
             });
-            if let Some((dev, inode)) = socket.inode().and_then(|i| bound.get(&i)) {
-                let is = |n: &u64| *n as u32 == *inode;
-                let is_dev = *dev == file.0 || Some(*dev) == self.inexact;
-                return is_dev && (is(&file.1) || self.entries.iter().any(is));
+            match (bound, &name) {
+                (Ok(bound), _) => {
+                    if let Some((dev, inode)) = socket.inode().and_then(|i| bound.get(&i)) {
+                        let is = |n: &u64| *n as u32 == *inode;
+                        let is_dev = *dev == file.0 || Some(*dev) == self.inexact;
+                        return is_dev && (is(&file.1) || self.entries.iter().any(is));
+                    }
+                }
+                // Other families and abstract sockets have no path.
+                (Err(e), Some(name))
+                    if socket.family() == Some(libc::AF_UNIX as u16)
+                        && !name.data.starts_with(b"/")
+                        && !name.data.starts_with(b"@") =>
+                {
+                    if self.said.set(()).is_ok() {
+                        say(format_args!(
+                            "taskdiag: {}: sockets that were bound by a relative path are missing: \
+                             sock_diag(7) does not list unix sockets here: {e}",
+                            shown(Path::new(OsStr::from_bytes(&self.path)))
+                        ));
+                    }
+                }
+                (Err(_), _) => {}
             }
         }
-        let name = socket.name().filter(|n| *n != 0).and_then(|n| f.owner.row.view.name(n));
         name.is_some_and(|n| self.holds_path(&n.data)) && self.has_our_root(f)
     }
     /// Does the path of this file lead to our file at this path?
