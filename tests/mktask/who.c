@@ -353,7 +353,7 @@ static void root(int argc, char **argv)
 	hold();
 }
 
-/* cgroup [odd|long]: long is longer than a name elsewhere may be, and the working directory, too. */
+/* cgroup [odd|long]: the long name has over 255 bytes, and is that of the working directory. */
 static void cgroup(int argc, char **argv)
 {
 	/* The kernel takes no newline. */

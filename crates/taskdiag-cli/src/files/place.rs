@@ -21,6 +21,9 @@ use super::mounts::{self, Mount, Mounts};
 use crate::aside;
 use crate::exit::{say, shown};
 
+/// Device and inode of the files that unix sockets are bound to, by the inode of the socket.
+type BoundSockets = HashMap<u64, (u32, u32)>;
+
 /// A place in the directory tree, and what counts as open there.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -43,10 +46,9 @@ pub struct Place {
     mount: Option<Mount>,
     /// `None`: the paths belong to another machine, or no mounts are known.
     mounts: Option<Arc<Mounts>>,
-    /// Device and inode of the files that unix sockets are bound to, by the inode of the socket.
-    sockets: Arc<OnceLock<Result<HashMap<u64, (u32, u32)>, String>>>,
-    /// It was said that some of these sockets may be missing.
-    said: Arc<OnceLock<()>>,
+    sockets: Arc<OnceLock<Result<BoundSockets, String>>>,
+    /// Set once the command has printed that some of these sockets may be missing.
+    printed: Arc<OnceLock<()>>,
     /// Why some of this is not known.
     silent: Option<String>,
     /// Match only by device and inode if it exists, as lsof does.
@@ -150,7 +152,7 @@ impl Place {
             mount,
             mounts: mounts.map(Arc::new),
             sockets: Arc::default(),
-            said: Arc::default(),
+            printed: Arc::default(),
             silent,
             strict: false,
         }
@@ -248,7 +250,7 @@ impl Place {
                         && !name.data.starts_with(b"/")
                         && !name.data.starts_with(b"@") =>
                 {
-                    if self.said.set(()).is_ok() {
+                    if self.printed.set(()).is_ok() {
                         say(format_args!(
                             "taskdiag: {}: sockets that were bound by a relative path are missing: \
                              sock_diag(7) does not list unix sockets here: {e}",
