@@ -135,8 +135,10 @@ fn context_switches_with_ended_threads_are_complete_or_said_to_be_unknown() {
     };
     assert_eq!(shown("procfs"), (None, Some("unsupported".to_owned())));
     if engines_with(Group::Sched).iter().any(|s| s.id() == EngineId::Bpf) {
-        let (n, why) = shown("bpf");
-        assert!(n >= Some(m.num("nvcsw")) && why.is_none(), "{n:?} {why:?}");
+        for engine in ["bpf", "auto"] {
+            let (n, why) = shown(engine);
+            assert!(n >= Some(m.num("nvcsw")) && why.is_none(), "{engine}: {n:?} {why:?}");
+        }
     }
 }
 

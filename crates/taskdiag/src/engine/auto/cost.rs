@@ -34,7 +34,7 @@ pub struct Facts {
     pub service: Option<Groups>,
     /// Does /proc belong to another pid namespace, so that its process ids are not ours?
     pub foreign_proc: bool,
-    /// Groups that /proc denies to the caller for at least some tasks.
+    /// Groups that /proc denies to the caller, or does not have whole, for at least some tasks.
     pub denied: Groups,
     /// Is the request repeated, so that the BPF program is loaded once for many answers?
     pub is_session: bool,
@@ -338,7 +338,8 @@ fn without_service(req: &Request, f: &Facts) -> Split {
         } else if i == 0 {
             format!("estimate {} against {}", milliseconds(*ns), others.join(", "))
         } else if *engine == EngineId::Bpf && groups.intersects(denied) {
-            String::from("/proc denies it")
+            let is_denied = groups.intersects(denied & Groups::GUARDED);
+            String::from(if is_denied { "/proc denies it" } else { "/proc lacks a part of it" })
         } else {
             String::from("the faster engine does not have it")
         };

@@ -3,7 +3,7 @@
 use taskdiag_wire::{Groups, Strategy};
 
 use super::cost::{self, Facts};
-use super::denied_groups;
+use super::gaps;
 use crate::engine::bpf;
 use crate::engine::kernel::Kernel;
 use crate::engine::procfs::Procfs;
@@ -58,7 +58,7 @@ pub(super) fn facts(req: &Request) -> Facts {
             .then(|| service::groups(strategy))
             .flatten()
             .map(|all| service::with_room(req, all)),
-        denied: denied_groups::expected(req),
+        denied: gaps::expected(req),
         is_session: false,
     }
 }

@@ -6,11 +6,11 @@
 mod aliases;
 mod choice;
 mod cost;
-mod denied_groups;
 mod engines;
 mod facts;
 #[cfg(feature = "view")]
 mod follow_up;
+mod gaps;
 mod guarded_session;
 mod join;
 mod parts;

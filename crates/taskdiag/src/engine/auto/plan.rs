@@ -8,9 +8,9 @@ use taskdiag_wire::Groups;
 use super::aliases;
 use super::choice::{Choice, Only, Ruled, rule};
 use super::cost::{self, Facts, Split, decide};
-use super::denied_groups;
 use super::engines::Engines;
 use super::facts::facts;
+use super::gaps;
 use super::run::{lacks_init, run};
 use crate::engine::bpf::Bpf;
 use crate::engine::procfs::Procfs;
@@ -109,7 +109,7 @@ fn auto(
         }
         let (engine, e) = match run(req, &plan.parts, facts.mappings, &failed, engines) {
             Ok(mut snapshot) => {
-                let denied = denied_groups::found(&plan.parts, &snapshot, facts.bpf);
+                let denied = gaps::found(&plan.parts, &snapshot, facts.bpf);
                 if facts.denied.is_empty() && !denied.is_empty() {
                     facts.denied = denied;
                     continue;
