@@ -44,6 +44,8 @@ def said(module, pid, method):
         return type(e).__name__
     if method == "children":
         return sorted(p.pid for p in got)
+    if method == "net_connections":
+        got = [g._replace(status="") if is_multipath(pid, g.fd) else g for g in got]
     if method in ("open_files", "net_connections", "memory_maps", "threads"):
         if method == "threads":
             got = [t.id for t in got]
@@ -53,6 +55,14 @@ def said(module, pid, method):
         # psutil shows the escapes of /proc.
         return sorted(repr(g).replace("\\\\012", "\\n") for g in got)
     return repr(got)
+
+
+def is_multipath(pid, fd):
+    """Whether a socket speaks MPTCP. psutil has the state of one of its subflows, from /proc/net/tcp, and we have its own."""
+    try:
+        return os.getxattr(f"/proc/{pid}/fd/{fd}", "system.sockprotoname").startswith(b"MPTCP")
+    except OSError:
+        return False
 
 
 def has_dead_leader(pid):
