@@ -812,7 +812,7 @@ enum task_diag_wait_kind {
 	TASK_DIAG_WAIT_WRITEBACK	= 38,
 	TASK_DIAG_WAIT_JOURNAL		= 39,	/* of a file system */
 	TASK_DIAG_WAIT_FUSE		= 40,	/* the server of a FUSE file system */
-	TASK_DIAG_WAIT_NFS		= 41,	/* a server of NFS */
+	TASK_DIAG_WAIT_NETFS		= 41,	/* a server of NFS, SMB or another such file system */
 	TASK_DIAG_WAIT_PAGE_FAULT	= 42,
 	TASK_DIAG_WAIT_USERFAULTFD	= 43,
 	TASK_DIAG_WAIT_CHILD		= 44,	/* for a child to change its state */
@@ -858,8 +858,7 @@ enum task_diag_owner_how {
 };
 
 #define TASK_DIAG_WAIT_UNINTERRUPTIBLE	0x1	/* signals do not end it, but those that kill may */
-#define TASK_DIAG_WAIT_IOWAIT		0x2	/* counts as waiting for I/O */
-#define TASK_DIAG_WAIT_COMPAT		0x4	/* the system call is one of a 32-bit program */
+#define TASK_DIAG_WAIT_COMPAT		0x2	/* the system call is one of a 32-bit program */
 
 struct task_diag_wait {
 	struct nlattr nla;
@@ -867,7 +866,7 @@ struct task_diag_wait {
 	__u32 kind;		/* enum task_diag_wait_kind */
 	__u32 flags;		/* TASK_DIAG_WAIT_UNINTERRUPTIBLE and others */
 	__u64 last_ran_ns;	/* since boot, as start_time_ns */
-	__u64 ran_error_ns;	/* it may have run until so much later */
+	__u64 ran_error_ns;	/* by which last_ran_ns may be wrong, either way */
 	__u64 ready_ns;		/* since when it waits for a CPU, since boot */
 	__u64 object;		/* of two tasks that wait for the same, the same number; no address */
 	__u32 ran_by;		/* enum task_diag_ran_by */

@@ -156,10 +156,8 @@ pub const STAT_LOCKED: u32 = 1;
 pub const SCHED_LIVE_ONLY: u32 = 1;
 /// Signals do not end its wait, except those that kill, which may.
 pub const WAIT_UNINTERRUPTIBLE: u32 = 1;
-/// It counts as waiting for I/O.
-pub const WAIT_IOWAIT: u32 = 2;
 /// Its system call is one of a 32-bit program.
-pub const WAIT_COMPAT: u32 = 4;
+pub const WAIT_COMPAT: u32 = 2;
 
 /// A mapping that can be read.
 pub const VMA_READ: u32 = 1;

@@ -343,8 +343,8 @@ named! {
         Journal = 39 "journal",
         /// The server of a FUSE file system.
         Fuse = 40 "fuse",
-        /// A server of NFS.
-        Nfs = 41 "nfs",
+        /// A server of NFS, SMB or another such file system.
+        Netfs = 41 "netfs",
         /// A page that it touched.
         PageFault = 42 "page-fault",
         /// The handler of a userfaultfd.

@@ -168,7 +168,6 @@ fn constants() -> Vec<(String, i64)> {
         ("SCHED_LIVE_ONLY", SCHED_LIVE_ONLY as i64),
         ("STAT_LOCKED", STAT_LOCKED as i64),
         ("WAIT_UNINTERRUPTIBLE", WAIT_UNINTERRUPTIBLE as i64),
-        ("WAIT_IOWAIT", WAIT_IOWAIT as i64),
         ("WAIT_COMPAT", WAIT_COMPAT as i64),
     ]
     .map(|(n, v)| (format!("TASK_DIAG_{n}"), v))

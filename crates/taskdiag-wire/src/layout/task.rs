@@ -289,11 +289,11 @@ record! {
     {
         /// [`WaitKind`](crate::WaitKind).
         kind: u32,
-        /// `WAIT_UNINTERRUPTIBLE`, `WAIT_IOWAIT`, `WAIT_COMPAT`.
+        /// `WAIT_UNINTERRUPTIBLE`, `WAIT_COMPAT`.
         flags: u32,
         /// When it last ran on a CPU, since boot, suspended time included, ns.
         last_ran_ns: u64,
-        /// It may have run until so much later, ns.
+        /// By how much `last_ran_ns` may be wrong, either way, ns.
         ran_error_ns: u64,
         /// Since when it waits for a CPU, as `last_ran_ns`; not in /proc.
         ready_ns: u64,
