@@ -96,6 +96,7 @@ enum task_diag_group {
 	TASK_DIAG_AUTOGROUP	= 24,
 	TASK_DIAG_LOGIN		= 25,
 	TASK_DIAG_LAYOUT	= 26,
+	TASK_DIAG_WAIT		= 27,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -763,6 +764,122 @@ struct task_diag_layout {
 	__u64 start_code;	/* of the program's code */
 	__u64 end_code;
 	__u64 start_stack;	/* where the first thread's stack began */
+};
+
+/*
+ * WAIT: what a thread waits for, since when, and who keeps it waiting, for a
+ * process those of its first thread. /proc/PID/task/TID/{syscall,wchan,sched}
+ */
+enum task_diag_wait_kind {
+	TASK_DIAG_WAIT_OTHER		= 0,	/* what `function` says; none of those below */
+	TASK_DIAG_WAIT_RUNNABLE		= 1,	/* on a CPU, or waits for one: /proc cannot tell */
+	TASK_DIAG_WAIT_ON_CPU		= 2,
+	TASK_DIAG_WAIT_CPU		= 3,	/* ready, waits for a CPU */
+	TASK_DIAG_WAIT_ENDED		= 4,	/* a zombie: waits for its parent */
+	TASK_DIAG_WAIT_IDLE		= 5,	/* a kernel thread without work */
+	TASK_DIAG_WAIT_MUTEX		= 6,	/* of the kernel, as are the next four */
+	TASK_DIAG_WAIT_RWSEM_READ	= 7,
+	TASK_DIAG_WAIT_RWSEM_WRITE	= 8,
+	TASK_DIAG_WAIT_SEMAPHORE	= 9,
+	TASK_DIAG_WAIT_RT_MUTEX		= 10,
+	TASK_DIAG_WAIT_FUTEX		= 11,	/* for what is not known: a lock, a condition, a thread */
+	TASK_DIAG_WAIT_FUTEX_LOCK	= 12,
+	TASK_DIAG_WAIT_FUTEX_CONDITION	= 13,
+	TASK_DIAG_WAIT_FUTEX_PI		= 14,	/* a lock with priority inheritance */
+	TASK_DIAG_WAIT_POSIX_LOCK	= 15,	/* of a file, fcntl(2), of a process */
+	TASK_DIAG_WAIT_OFD_LOCK		= 16,	/* the same, of an open file */
+	TASK_DIAG_WAIT_FLOCK		= 17,
+	TASK_DIAG_WAIT_LEASE		= 18,	/* for the holder of a lease to give it up */
+	TASK_DIAG_WAIT_PIPE_READ	= 19,	/* also of a FIFO */
+	TASK_DIAG_WAIT_PIPE_WRITE	= 20,
+	TASK_DIAG_WAIT_FIFO_OPEN	= 21,	/* for the other end */
+	TASK_DIAG_WAIT_TTY_READ		= 22,
+	TASK_DIAG_WAIT_TTY_WRITE	= 23,
+	TASK_DIAG_WAIT_ACCEPT		= 24,	/* of a socket, as are the next three */
+	TASK_DIAG_WAIT_CONNECT		= 25,
+	TASK_DIAG_WAIT_RECEIVE		= 26,
+	TASK_DIAG_WAIT_SEND		= 27,
+	TASK_DIAG_WAIT_EPOLL		= 28,
+	TASK_DIAG_WAIT_POLL		= 29,
+	TASK_DIAG_WAIT_SELECT		= 30,
+	TASK_DIAG_WAIT_EVENTFD		= 31,
+	TASK_DIAG_WAIT_INOTIFY		= 32,	/* also of fanotify */
+	TASK_DIAG_WAIT_SIGNALFD		= 33,
+	TASK_DIAG_WAIT_TIMERFD		= 34,
+	TASK_DIAG_WAIT_PIDFD		= 35,
+	TASK_DIAG_WAIT_PAGE_IO		= 36,	/* a page of a file that is read or written */
+	TASK_DIAG_WAIT_BLOCK_IO		= 37,	/* a block device */
+	TASK_DIAG_WAIT_WRITEBACK	= 38,
+	TASK_DIAG_WAIT_JOURNAL		= 39,	/* of a file system */
+	TASK_DIAG_WAIT_FUSE		= 40,	/* the server of a FUSE file system */
+	TASK_DIAG_WAIT_NETFS		= 41,	/* a server of NFS, SMB or another such file system */
+	TASK_DIAG_WAIT_PAGE_FAULT	= 42,
+	TASK_DIAG_WAIT_USERFAULTFD	= 43,
+	TASK_DIAG_WAIT_CHILD		= 44,	/* for a child to change its state */
+	TASK_DIAG_WAIT_VFORK		= 45,	/* for a child to exec or end */
+	TASK_DIAG_WAIT_STOPPED		= 46,	/* by a signal */
+	TASK_DIAG_WAIT_TRACED		= 47,	/* by its tracer */
+	TASK_DIAG_WAIT_SECCOMP		= 48,	/* for the listener of seccomp notifications */
+	TASK_DIAG_WAIT_FROZEN		= 49,	/* with its cgroup */
+	TASK_DIAG_WAIT_THROTTLED	= 50,	/* its cgroup has used up its CPU time */
+	TASK_DIAG_WAIT_MEMORY_HIGH	= 51,	/* its cgroup is above memory.high */
+	TASK_DIAG_WAIT_RECLAIM		= 52,	/* for memory to be freed */
+	TASK_DIAG_WAIT_SLEEP		= 53,	/* until a time */
+	TASK_DIAG_WAIT_SIGNAL		= 54,
+	TASK_DIAG_WAIT_IO_URING		= 55,
+	TASK_DIAG_WAIT_SYSV_SEM		= 56,
+	TASK_DIAG_WAIT_SYSV_MSG		= 57,
+	TASK_DIAG_WAIT_MQUEUE		= 58,
+	TASK_DIAG_WAIT_READ		= 59,	/* of another file */
+	TASK_DIAG_WAIT_WRITE		= 60,	/* of another file */
+	TASK_DIAG_WAIT_COREDUMP		= 61,	/* for a core dump of its process */
+};
+
+/* How it is known when the task last ran. */
+enum task_diag_ran_by {
+	TASK_DIAG_RAN_NOW		= 0,	/* it runs */
+	TASK_DIAG_RAN_EXEC_START	= 1,	/* se.exec_start, when it last left a CPU */
+	TASK_DIAG_RAN_LAST_ARRIVAL	= 2,	/* sched_info.last_arrival and how long it ran then */
+};
+
+/* How it is known who has what the task waits for. */
+enum task_diag_owner_how {
+	TASK_DIAG_OWNER_NOT_LOOKED_UP	= 0,	/* nobody looked */
+	TASK_DIAG_OWNER_NOT_KEPT	= 1,	/* nobody keeps an owner: a condition, a futex without one */
+	TASK_DIAG_OWNER_NONE		= 2,	/* nobody has it at this moment */
+	TASK_DIAG_OWNER_READERS		= 3,	/* readers have it, and nobody keeps which */
+	TASK_DIAG_OWNER_LOCK		= 4,	/* the owner that the kernel's lock names */
+	TASK_DIAG_OWNER_TRACER		= 5,
+	TASK_DIAG_OWNER_CHILD		= 6,
+	TASK_DIAG_OWNER_FUTEX_WORD	= 7,	/* the thread id in the futex */
+	TASK_DIAG_OWNER_PTHREAD		= 8,	/* the owner that glibc's mutex names */
+	TASK_DIAG_OWNER_FILE_LOCK	= 9,	/* /proc/locks */
+	TASK_DIAG_OWNER_OTHER_END	= 10,	/* the only one who has the other end open */
+};
+
+#define TASK_DIAG_WAIT_UNINTERRUPTIBLE	0x1	/* signals do not end it, but those that kill may */
+#define TASK_DIAG_WAIT_COMPAT		0x2	/* the system call is one of a 32-bit program */
+
+struct task_diag_wait {
+	struct nlattr nla;
+	__u32 valid;
+	__u32 kind;		/* enum task_diag_wait_kind */
+	__u32 flags;		/* TASK_DIAG_WAIT_UNINTERRUPTIBLE and others */
+	__u64 last_ran_ns;	/* since boot, as start_time_ns */
+	__u64 ran_error_ns;	/* by which last_ran_ns may be wrong, either way */
+	__u64 ready_ns;		/* since when it waits for a CPU, since boot */
+	__u64 object;		/* of two tasks that wait for the same, the same number; no address */
+	__u32 ran_by;		/* enum task_diag_ran_by */
+	__u32 owner_how;	/* enum task_diag_owner_how */
+	__u32 owner_tid;	/* who has it */
+	__u32 owner_tgid;
+	__s32 syscall_nr;	/* of the machine; -1: it is in none */
+	__u8  state;		/* as in BASE, when this was read */
+	__u8  reserved[3];
+	__u64 args[6];		/* of the system call, as they are in the registers */
+	__u64 user_sp;		/* stack and program of user space; 0: it has none */
+	__u64 user_pc;
+	char  function[40];	/* as WCHAN, at most 39 bytes and filled with NULs */
 };
 
 #endif /* _UAPI_LINUX_TASK_DIAG_H */

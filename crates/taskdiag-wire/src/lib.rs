@@ -56,8 +56,8 @@ pub use layout::{
     MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Record, Req, TaskMsg,
 };
 pub use names::{
-    FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Strategy, VMA_FLAGS, VmaFlag,
-    VmaKind,
+    FdDetailKind, FdType, FileUse, Group, Groups, OwnerHow, PathKind, RanBy, Reason, Strategy,
+    VMA_FLAGS, VmaFlag, VmaKind, WaitKind,
 };
 pub use plain::Plain;
 pub use registry::{A_MISSING, Shape, Struct};
@@ -154,6 +154,10 @@ pub const TASK_EXITING: u32 = 2;
 pub const STAT_LOCKED: u32 = 1;
 /// Threads that have ended are not in the sums of SCHED.
 pub const SCHED_LIVE_ONLY: u32 = 1;
+/// Signals do not end its wait, except those that kill, which may.
+pub const WAIT_UNINTERRUPTIBLE: u32 = 1;
+/// Its system call is one of a 32-bit program.
+pub const WAIT_COMPAT: u32 = 2;
 
 /// A mapping that can be read.
 pub const VMA_READ: u32 = 1;

@@ -257,6 +257,179 @@ named! {
     }
 }
 
+named! {
+    /// What a task waits for.
+    #[non_exhaustive]
+    WaitKind: u32 {
+        /// What the kernel's function says: none of the others.
+        Other = 0 "other",
+        /// On a CPU, or ready: /proc cannot tell.
+        Runnable = 1 "runnable",
+        /// On a CPU.
+        OnCpu = 2 "on-cpu",
+        /// Ready, waiting for a CPU.
+        Cpu = 3 "cpu",
+        /// A zombie, which waits for its parent.
+        Ended = 4 "ended",
+        /// A kernel thread without work.
+        Idle = 5 "idle",
+        /// A mutex of the kernel.
+        Mutex = 6 "mutex",
+        /// A semaphore of the kernel for readers and writers, to read.
+        RwsemRead = 7 "rwsem-read",
+        /// The same, to write.
+        RwsemWrite = 8 "rwsem-write",
+        /// A semaphore of the kernel.
+        Semaphore = 9 "semaphore",
+        /// A mutex of the kernel with priority inheritance.
+        RtMutex = 10 "rt-mutex",
+        /// A futex, and it is not known for what.
+        Futex = 11 "futex",
+        /// A lock of user space.
+        FutexLock = 12 "futex-lock",
+        /// A condition of user space.
+        FutexCondition = 13 "futex-condition",
+        /// A lock of user space with priority inheritance.
+        FutexPi = 14 "futex-pi",
+        /// A lock of a file that belongs to a process.
+        PosixLock = 15 "posix-lock",
+        /// A lock of a file that belongs to an open file.
+        OfdLock = 16 "ofd-lock",
+        /// A lock by `flock(2)`.
+        Flock = 17 "flock",
+        /// The end of a lease on a file.
+        Lease = 18 "lease",
+        /// Data in a pipe.
+        PipeRead = 19 "pipe-read",
+        /// Room in a pipe.
+        PipeWrite = 20 "pipe-write",
+        /// The other end of a named pipe.
+        FifoOpen = 21 "fifo-open",
+        /// Input from a terminal.
+        TtyRead = 22 "tty-read",
+        /// Output to a terminal.
+        TtyWrite = 23 "tty-write",
+        /// A connection to a socket.
+        Accept = 24 "accept",
+        /// The answer to a connection.
+        Connect = 25 "connect",
+        /// Data from a socket.
+        Receive = 26 "receive",
+        /// Room in a socket.
+        Send = 27 "send",
+        /// `epoll_wait(2)`.
+        Epoll = 28 "epoll",
+        /// `poll(2)`.
+        Poll = 29 "poll",
+        /// `select(2)`.
+        Select = 30 "select",
+        /// An eventfd.
+        Eventfd = 31 "eventfd",
+        /// An event of inotify or fanotify.
+        Inotify = 32 "inotify",
+        /// A signal from a signalfd.
+        Signalfd = 33 "signalfd",
+        /// A timerfd.
+        Timerfd = 34 "timerfd",
+        /// The end of a process, by its pidfd.
+        Pidfd = 35 "pidfd",
+        /// A page of a file that is being read or written.
+        PageIo = 36 "page-io",
+        /// A block device.
+        BlockIo = 37 "block-io",
+        /// Dirty pages to be written.
+        Writeback = 38 "writeback",
+        /// The journal of a file system.
+        Journal = 39 "journal",
+        /// The server of a FUSE file system.
+        Fuse = 40 "fuse",
+        /// A server of NFS, SMB or another such file system.
+        Netfs = 41 "netfs",
+        /// A page that it touched.
+        PageFault = 42 "page-fault",
+        /// The handler of a userfaultfd.
+        Userfaultfd = 43 "userfaultfd",
+        /// A child to change its state.
+        Child = 44 "child",
+        /// A child to call exec or to end.
+        Vfork = 45 "vfork",
+        /// Stopped by a signal.
+        Stopped = 46 "stopped",
+        /// Stopped by its tracer.
+        Traced = 47 "traced",
+        /// The listener of seccomp notifications.
+        Seccomp = 48 "seccomp",
+        /// Frozen with its cgroup.
+        Frozen = 49 "frozen",
+        /// Its cgroup has used up its CPU time.
+        Throttled = 50 "throttled",
+        /// Its cgroup is above memory.high.
+        MemoryHigh = 51 "memory-high",
+        /// Memory to be freed.
+        Reclaim = 52 "reclaim",
+        /// A time.
+        Sleep = 53 "sleep",
+        /// A signal.
+        Signal = 54 "signal",
+        /// A completion of io_uring.
+        IoUring = 55 "io_uring",
+        /// A System V semaphore.
+        SysvSem = 56 "sysv-sem",
+        /// A System V message queue.
+        SysvMsg = 57 "sysv-msg",
+        /// A POSIX message queue.
+        Mqueue = 58 "mqueue",
+        /// Data from another file.
+        Read = 59 "read",
+        /// Room in another file.
+        Write = 60 "write",
+        /// A core dump of its process.
+        Coredump = 61 "coredump",
+    }
+}
+
+named! {
+    /// How it is known when a task last ran.
+    #[non_exhaustive]
+    RanBy: u32 {
+        /// It runs.
+        Now = 0 "now",
+        /// `se.exec_start`: when it last left a CPU.
+        ExecStart = 1 "exec-start",
+        /// `sched_info.last_arrival`, and how long it ran then.
+        LastArrival = 2 "last-arrival",
+    }
+}
+
+named! {
+    /// How it is known who has what a task waits for.
+    #[non_exhaustive]
+    OwnerHow: u32 {
+        /// Nobody looked.
+        NotLookedUp = 0 "not-looked-up",
+        /// Nobody keeps an owner, as of a condition.
+        NotKept = 1 "not-kept",
+        /// Nobody has it at this moment.
+        None = 2 "none",
+        /// Readers have it, and nobody keeps which.
+        Readers = 3 "readers",
+        /// The kernel's lock names the owner.
+        Lock = 4 "lock",
+        /// It is the tracer.
+        Tracer = 5 "tracer",
+        /// It is a child.
+        Child = 6 "child",
+        /// The futex has its thread id.
+        FutexWord = 7 "futex-word",
+        /// The mutex of glibc names it.
+        Pthread = 8 "pthread",
+        /// `/proc/locks` names it.
+        FileLock = 9 "file-lock",
+        /// It is the only one who has the other end open.
+        OtherEnd = 10 "other-end",
+    }
+}
+
 /// A bit of a mapping's `flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

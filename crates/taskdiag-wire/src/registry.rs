@@ -124,6 +124,11 @@ macro_rules! registry {
                     owner: Owner::Memory, guard: Guard::Ptrace, program: Program::More,
                     steady: true, procfs_ns: FILE,
                 },
+                /// Why it does not run, since when, and who keeps it waiting.
+                Wait = 27 wait WAIT {
+                    guard: Guard::Ptrace, program: Program::More, bpf_ns: 1_500,
+                    procfs_ns: 4 * FILE,
+                },
             }
             // Groups that are a list of such structs.
             lists {

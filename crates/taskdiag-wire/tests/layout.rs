@@ -167,6 +167,8 @@ fn constants() -> Vec<(String, i64)> {
         ("TASK_EXITING", TASK_EXITING as i64),
         ("SCHED_LIVE_ONLY", SCHED_LIVE_ONLY as i64),
         ("STAT_LOCKED", STAT_LOCKED as i64),
+        ("WAIT_UNINTERRUPTIBLE", WAIT_UNINTERRUPTIBLE as i64),
+        ("WAIT_COMPAT", WAIT_COMPAT as i64),
     ]
     .map(|(n, v)| (format!("TASK_DIAG_{n}"), v))
     .into();
@@ -186,6 +188,7 @@ fn constants() -> Vec<(String, i64)> {
         );)* };
     }
     named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD", FileUse "USE");
+    named!(WaitKind "WAIT", RanBy "RAN", OwnerHow "OWNER");
     t.extend(VMA_FLAGS.iter().map(|f| (format!("TASK_DIAG_VMAF_{}", upper(f.name)), f.bit as i64)));
     t.push(("__TASK_DIAG_GROUP_MAX".into(), Group::ALL.len() as i64));
     t.push(("__TASK_DIAG_DUMP_MAX".into(), Strategy::ALL.len() as i64));

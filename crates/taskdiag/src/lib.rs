@@ -77,6 +77,7 @@ mod request;
 mod served;
 pub mod service;
 mod snapshot;
+pub mod syscalls;
 mod task_id;
 #[cfg(feature = "view")]
 pub mod view;
@@ -103,8 +104,8 @@ pub use snapshot::{Caveat, Served, Snapshot};
 pub use task_id::{TaskId, Tick};
 pub use taskdiag_wire as wire;
 pub use taskdiag_wire::{
-    Blob, BootId, Entry, FdDetailKind, FdType, FileUse, Group, Groups, PathKind, Reason, Record,
-    Strategy, TaskView, VmaKind,
+    Blob, BootId, Entry, FdDetailKind, FdType, FileUse, Group, Groups, OwnerHow, PathKind, RanBy,
+    Reason, Record, Strategy, TaskView, VmaKind, WaitKind,
 };
 pub use waiter::{Ended, Waiter};
 pub use watch::Watch;

@@ -280,3 +280,45 @@ record! {
         start_stack: u64,
     }
 }
+
+record! {
+    /// WAIT: what a thread waits for, since when, and who keeps it waiting. Source:
+    /// `/proc/PID/task/TID/syscall`, `wchan` and `sched`; `task_struct`, `struct pt_regs` and the
+    /// kernel's stack.
+    Wait = "task_diag_wait", least 176;
+    {
+        /// [`WaitKind`](crate::WaitKind).
+        kind: u32,
+        /// `WAIT_UNINTERRUPTIBLE`, `WAIT_COMPAT`.
+        flags: u32,
+        /// When it last ran on a CPU, since boot, suspended time included, ns.
+        last_ran_ns: u64,
+        /// By how much `last_ran_ns` may be wrong, either way, ns.
+        ran_error_ns: u64,
+        /// Since when it waits for a CPU, as `last_ran_ns`; not in /proc.
+        ready_ns: u64,
+        /// The same number in tasks that wait for the same. It is no address.
+        object: u64,
+        /// [`RanBy`](crate::RanBy).
+        ran_by: u32,
+        /// [`OwnerHow`](crate::OwnerHow).
+        owner_how: u32,
+        /// Thread that has what it waits for.
+        owner_tid: u32,
+        /// Process of that thread.
+        owner_tgid: u32,
+        /// Number of the system call, -1: it is in none.
+        syscall_nr: i32,
+        /// State letter when this was read.
+        state: u8,
+    } pad { reserved: [u8; 3], } then {
+        /// Arguments of the system call.
+        args: [u64; 6],
+        /// Stack pointer of user space.
+        user_sp: u64,
+        /// Instruction pointer of user space.
+        user_pc: u64,
+        /// Kernel function that it waits in, at most 39 bytes, filled with NULs.
+        function: [u8; 40],
+    }
+}
