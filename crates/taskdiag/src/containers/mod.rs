@@ -114,6 +114,8 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Containers {
     root: PathBuf,
+    /// Does the root stay, whatever the environment says?
+    is_set: bool,
     entries: HashMap<Box<[u8]>, Entry>,
     lists: Lists,
 }
@@ -160,13 +162,20 @@ impl Entry {
     }
 }
 
+/// Reads the files below this directory from now on, instead of those that the environment names.
+pub fn set_host_root(root: impl Into<PathBuf>) {
+    if let Some(mut host) = lock() {
+        *host = Some(Containers { is_set: true, ..Containers::new(root) });
+    }
+}
+
 /// The names of the container or pod with this control group on this machine.
-pub(crate) fn of_host(path: &[u8]) -> Option<Arc<ContainerNames>> {
+pub fn of_host(path: &[u8]) -> Option<Arc<ContainerNames>> {
     let root = std::env::var_os(ROOT).filter(|r| !r.is_empty());
     let root = root.map_or_else(|| PathBuf::from("/"), PathBuf::from);
     match lock() {
         Some(mut host) => {
-            if host.as_ref().is_none_or(|h| h.root != root) {
+            if host.as_ref().is_none_or(|h| h.root != root && !h.is_set) {
                 *host = Some(Containers::new(root));
             }
             host.as_mut().expect("it was just made").names(path)
