@@ -192,8 +192,7 @@ fn a_renamed_container_has_its_new_name_and_an_ended_one_keeps_its_own() {
     assert_eq!(names(&mut all, &podman_path), "podman three pg:1 - -");
 }
 
-/// A home directory of a user in a root of its own. The user's files belong to whoever runs the
-/// test.
+/// A home directory of a user in a root of its own. Its files belong to the user who runs the test.
 struct Home {
     dir: TempDir,
     uid: u32,
@@ -315,7 +314,7 @@ fn files_of_a_hostile_user_are_refused() {
 }
 
 #[test]
-fn what_may_not_be_read_is_denied() {
+fn a_file_without_rights_is_denied() {
     let dir = TempDir::new().expect("a directory");
     let (root, d) = (dir.path().to_owned(), id(1));
     put(&root, &format!("var/lib/docker/containers/{d}/config.v2.json"), docker("web", "i", ""));

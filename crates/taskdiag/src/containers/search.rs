@@ -77,7 +77,8 @@ fn place(base: PathBuf, below: impl AsRef<Path>) -> Place {
     Place { base, below: below.as_ref().to_owned() }
 }
 
-/// Why names are not known. A lack of rights counts before all else, because the user can change it.
+/// Why names are not known. A lack of rights counts before all else, because the user can change
+/// it.
 #[derive(Debug, Default)]
 struct Why(Option<Reason>);
 
