@@ -55,6 +55,7 @@ enum task_diag_msg_type {
 	TASK_DIAG_MSG_TASK	= 19,	/* struct task_diag_msg, then attributes */
 	TASK_DIAG_MSG_FEATURES	= 20,	/* struct task_diag_features */
 	TASK_DIAG_MSG_CUT	= 21,	/* between tasks and NLMSG_DONE: struct task_diag_cut */
+	TASK_DIAG_MSG_CONTAINER	= 22,	/* between tasks and NLMSG_DONE: blobs TASK_DIAG_A_CONTAINER */
 };
 
 /* dump_strategy */
@@ -115,6 +116,7 @@ enum task_diag_attr {
 	TASK_DIAG_A_FD_DETAIL	= 71,	/* with FD: array of struct task_diag_fd_detail */
 	TASK_DIAG_A_COMM	= 72,	/* with BASE: blob, the command name where comm has no
 				 * room for all of it */
+	TASK_DIAG_A_CONTAINER	= 73,	/* in MSG_CONTAINER: blob, kind = enum task_diag_container */
 };
 
 /*
@@ -212,6 +214,20 @@ struct task_diag_cut {
 	__u64 cut_tasks; /* in the stream, with values that are cut or left out */
 	__u64 cut_bytes; /* of such values */
 	__u64 answers;	/* before this one that are left out altogether; of CUT_OTHERS only */
+};
+
+/*
+ * The names of a container, as its runtime had them on disk when the stream
+ * was kept, one message for each path of a control group in the stream that is
+ * a container's or a pod's. A value that is not known has its reason.
+ */
+enum task_diag_container {
+	TASK_DIAG_CT_PATH	= 0,	/* of the control group, as after "controllers:" */
+	TASK_DIAG_CT_RUNTIME	= 1,
+	TASK_DIAG_CT_NAME	= 2,
+	TASK_DIAG_CT_IMAGE	= 3,
+	TASK_DIAG_CT_POD_NAME	= 4,
+	TASK_DIAG_CT_POD_NAMESPACE = 5,
 };
 
 /* Why a group that was asked for is not there. */

@@ -169,6 +169,9 @@ pub fn tidied(set: &Set, list: &str) -> String {
 pub fn by(set: &Set, name: &str) -> Result<Option<Column>, Exit> {
     match name {
         "command" => Ok(view(set, "comm")?.pop()),
+        // The columns with these names are ids.
+        "container" => Ok(view(set, "container_name")?.pop()),
+        "pod" => Ok(view(set, "pod_name")?.pop()),
         name => Ok(view(set, &in_any_case(set, name))?.pop()),
     }
 }

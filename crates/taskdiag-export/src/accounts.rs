@@ -6,6 +6,25 @@ use super::ledger::{Counts, Id, Ledger, OTHER};
 use super::text::label;
 use super::values::Gauges;
 
+fn joined(name: &str, more: &str) -> String {
+    match more.is_empty() {
+        true => name.to_owned(),
+        false => format!("{name},{more}"),
+    }
+}
+
+/// The first one of these labels, which is the name of the group.
+fn name_of(labels: &str) -> &str {
+    let begin = labels.find('"').map_or(labels.len(), |at| at + 1);
+    let mut is_escaped = false;
+    let end = labels[begin..].find(|c| {
+        let ends = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        ends
+    });
+    end.map_or(labels, |end| &labels[..=begin + end])
+}
+
 /// Groups of processes.
 #[derive(Debug)]
 pub struct Accounts(Ledger);
@@ -15,14 +34,15 @@ impl Accounts {
     pub fn new(limit: usize, keep: Option<Duration>) -> Accounts {
         Accounts(Ledger::new(limit, label("groupname", OTHER), keep))
     }
-    /// Counts a new member of the group with this name, and gives the group's account.
-    pub fn join(&mut self, name: &[u8]) -> Id {
-        self.0.join(label("groupname", name))
+    /// Counts a new member of the group with this name, and gives its account: that of the members
+    /// with the same `more` labels, if there are any.
+    pub fn join(&mut self, name: &[u8], more: &str) -> Id {
+        self.0.join(joined(&label("groupname", name), more))
     }
-    /// Counts one more member of a group.
-    pub fn hold(&mut self, id: Id) {
-        let labels = self.0.account(id).labels.clone();
-        self.0.join(labels);
+    /// Counts one more member of the group that has this account.
+    pub fn hold(&mut self, id: Id, more: &str) -> Id {
+        let labels = joined(name_of(&self.0.account(id).labels), more);
+        self.0.join(labels)
     }
     /// A member has ended.
     pub fn leave(&mut self, id: Id) {
@@ -50,5 +70,22 @@ impl Accounts {
     /// All of them.
     pub fn ledger(&self) -> &Ledger {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_heir_has_the_name_of_the_group_and_labels_of_its_own() {
+        let mut accounts = Accounts::new(10, None);
+        let a = accounts.join(b"a\"\\", "unit=\"x\"");
+        let b = accounts.hold(a, "unit=\"y\"");
+        assert_eq!(accounts.labels(b), r#"groupname="a\"\\",unit="y""#);
+        assert_eq!(accounts.hold(b, "unit=\"x\""), a);
+        let plain = accounts.join(b"a", "");
+        assert_eq!(accounts.hold(plain, ""), plain);
+        assert_eq!(accounts.labels(plain), r#"groupname="a""#);
     }
 }

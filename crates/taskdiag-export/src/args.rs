@@ -105,6 +105,39 @@ impl Families {
     }
 }
 
+/// The labels that groups have in addition to their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupLabels {
+    /// The unit of systemd.
+    pub unit: bool,
+    /// The name of the container, or its id if the name is not known.
+    pub container: bool,
+    /// The name of the pod, or its uid if the name is not known.
+    pub pod: bool,
+    /// The Kubernetes namespace of the pod.
+    pub namespace: bool,
+}
+
+impl GroupLabels {
+    fn parse(names: &[&str]) -> Result<GroupLabels, Exit> {
+        let mut labels = GroupLabels::default();
+        for name in names {
+            match *name {
+                "unit" => labels.unit = true,
+                "container" => labels.container = true,
+                "pod" => labels.pod = true,
+                "namespace" => labels.namespace = true,
+                _ => {
+                    return Err(Exit::Usage(format!(
+                        "--group-labels: '{name}' is none of unit, container, pod, namespace"
+                    )));
+                }
+            }
+        }
+        Ok(labels)
+    }
+}
+
 /// Parsed options of `taskdiag export`.
 #[derive(Clone, Debug)]
 pub struct ExportArgs {
@@ -130,6 +163,8 @@ pub struct ExportArgs {
     pub recheck: bool,
     /// Are groups removed when they become empty?
     pub remove_empty: bool,
+    /// The labels that groups have in addition to their names.
+    pub labels: GroupLabels,
     /// For how long requests share an answer.
     pub share: Duration,
     /// Who answers.
@@ -240,6 +275,7 @@ pub fn command() -> Command {
         .arg(options::flag("no-children", "Leave a process without a rule out, even if its parent is in a group"))
         .arg(options::flag("recheck", "Look for the group of a process again when its name, arguments or user have changed; each scrape reads them"))
         .arg(options::flag("remove-empty-groups", "Forget a group when its last process has ended"))
+        .arg(options::list("group-labels", "LIST", "Give groups these labels, too: unit, container, pod, namespace. Each combination counts as a group for --limit"))
         .next_help_heading("Source")
         .arg(engine())
         .after_help(exit::examples(EXAMPLES))
@@ -287,7 +323,9 @@ impl ExportArgs {
             true => FAMILIES[..DEFAULT].to_vec(),
             false => options::items(names),
         };
+        let labels = options::items(m.get_many::<String>("group-labels").into_iter().flatten());
         Ok(ExportArgs {
+            labels: GroupLabels::parse(&labels)?,
             to,
             once,
             openmetrics: m.get_flag("openmetrics"),

@@ -30,6 +30,8 @@ pub struct Process {
     pub start_unix_ns: i128,
     /// Paths of its control groups.
     pub cgroups: Vec<Vec<u8>>,
+    /// The labels that its group has in addition to the name.
+    pub labels: String,
 }
 
 impl Process {
@@ -37,7 +39,7 @@ impl Process {
     /// and the start time.
     pub fn looks(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.comm, &self.argv, &self.username, &self.cgroups).hash(&mut hasher);
+        (&self.comm, &self.argv, &self.username, &self.cgroups, &self.labels).hash(&mut hasher);
         hasher.finish()
     }
 }

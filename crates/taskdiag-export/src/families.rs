@@ -39,6 +39,16 @@ pub fn write(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     }
     if families.containers {
         place(t, &places.containers, &CONTAINER);
+        t.family(
+            "taskdiag_container_info",
+            MetricType::Gauge,
+            "1; the labels have the names of the container, as far as they are known.",
+        );
+        for account in in_order(&places.containers).into_iter().filter(|a| a.now.tasks > 0) {
+            if let Some(names) = places.names(&account.labels) {
+                t.sample(&[&account.labels, names], 1);
+            }
+        }
     }
     if families.states {
         states(t, tracker);

@@ -206,6 +206,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
         from_start: args.once,
         limit: args.limit,
         remove_empty: args.remove_empty,
+        labels: args.labels,
         top: args.top,
         top_pids: args.top_pids,
     };

@@ -115,8 +115,9 @@ const OF_ONE: &[Metric] = &[
 
 /// Families that are left out: the resource has the version, the host and the start, there is no
 /// HTTP server, and those with names of process-exporter repeat others.
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 8] = [
     "taskdiag_build_info",
+    "taskdiag_container_info",
     "taskdiag_host_info",
     "taskdiag_http_requests_total",
     "namedprocess_scrape_errors",
@@ -177,6 +178,16 @@ fn attribute(label: &str) -> &str {
 
 fn string_attribute(key: &str, value: &str) -> Json {
     json!({ "key": key, "value": { "stringValue": value } })
+}
+
+/// The name of the attribute for a label of a group, which has names where other metrics have ids.
+fn of_group(label: &str) -> &str {
+    match label {
+        "container" => "container.name",
+        "pod" => "k8s.pod.name",
+        "namespace" => "k8s.namespace.name",
+        other => other,
+    }
 }
 
 fn point_attribute(label: &str, value: &str) -> Json {
@@ -303,12 +314,16 @@ impl Sink for Request<'_> {
             m.part.is_none_or(|(label, value)| labels.iter().any(|l| l.0 == label && l.1 == value))
         };
         let Some(metric) = of_family.find(is_part) else { return };
+        let is_group = self.family.starts_with("namedprocess_");
         let attributes: Vec<Json> = labels
             .iter()
             // A label without a value, such as the pod of a container outside of Kubernetes,
             // becomes no attribute.
             .filter(|(label, value)| metric.part.is_none_or(|p| p.0 != *label) && !value.is_empty())
-            .map(|(label, value)| point_attribute(label, value))
+            .map(|(label, value)| match is_group {
+                true => point_attribute(of_group(label), value),
+                false => point_attribute(label, value),
+            })
             .chain(metric.also.map(|(key, value)| string_attribute(key, value)))
             .collect();
         let mut point =

@@ -1,15 +1,17 @@
 //! The place of a process: its systemd unit and slice, and its container, from the path of the
 //! control group.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use taskdiag::cgroup;
+use taskdiag::containers::{self, ContainerNames};
 use taskdiag::field::Row;
 
 use super::ledger::{Counts, Id, Ledger, OTHER};
 use super::text::label;
 use super::values::Gauges;
-use crate::args::Families;
+use crate::args::{Families, GroupLabels};
 
 /// How long an empty unit, slice or container is shown, so that its last counters are not missed.
 const KEEP: Duration = Duration::from_secs(600);
@@ -31,6 +33,8 @@ pub struct Places {
     pub slices: Ledger,
     /// Containers.
     pub containers: Ledger,
+    /// The names of each container, by the labels of its account.
+    names: HashMap<String, String>,
 }
 
 fn unit_labels(unit: &[u8], slice: &[u8]) -> String {
@@ -42,6 +46,54 @@ fn container_labels(id: &[u8], runtime: &str, pod: &[u8]) -> String {
     format!("{id},{runtime},{}", label("pod", pod))
 }
 
+/// The path that systemd uses, and the path of a container or a pod, where there is one.
+fn paths<'a>(row: &Row<'a>) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
+    let of_systemd = cgroup::of_systemd(row.view.cgroups());
+    let all = row.view.cgroups().filter_map(|(_, entry)| cgroup::path_of(entry));
+    let contained = of_systemd.into_iter().chain(all).find(|path| containers::is_contained(path));
+    (of_systemd, contained)
+}
+
+/// The labels that the group of a process has in addition to its name. A label without a value has
+/// empty text, which counts as no label for Prometheus.
+pub fn group_labels(row: &Row<'_>, wanted: GroupLabels) -> String {
+    if wanted == GroupLabels::default() {
+        return String::new();
+    }
+    let (of_systemd, contained) = paths(row);
+    let names = contained.and_then(containers::of_host);
+    let name = |get: fn(&ContainerNames) -> &containers::Named| {
+        names.as_deref().and_then(|n| get(n).as_deref().ok())
+    };
+    let mut all = Vec::new();
+    if wanted.unit {
+        all.push(label("unit", of_systemd.and_then(cgroup::unit).unwrap_or_default()));
+    }
+    if wanted.container {
+        let id = contained.and_then(cgroup::container).map(|c| c.id).unwrap_or_default();
+        all.push(label("container", name(|n| &n.name).unwrap_or(&id)));
+    }
+    if wanted.pod {
+        let uid = contained.and_then(cgroup::pod).unwrap_or_default();
+        all.push(label("pod", name(|n| &n.pod_name).unwrap_or(&uid)));
+    }
+    if wanted.namespace {
+        all.push(label("namespace", name(|n| &n.pod_namespace).unwrap_or_default()));
+    }
+    all.join(",")
+}
+
+fn name_labels(names: &ContainerNames) -> String {
+    let of = |name, named: &containers::Named| label(name, named.as_deref().unwrap_or_default());
+    [
+        of("container_name", &names.name),
+        of("image", &names.image),
+        of("pod_name", &names.pod_name),
+        of("namespace", &names.pod_namespace),
+    ]
+    .join(",")
+}
+
 impl Places {
     /// No accounts yet.
     pub fn new(limit: usize) -> Places {
@@ -50,6 +102,7 @@ impl Places {
             units: ledger(unit_labels(OTHER, OTHER)),
             slices: ledger(label("slice", OTHER)),
             containers: ledger(container_labels(OTHER, "", b"")),
+            names: HashMap::new(),
         }
     }
     /// Finds where a process runs, and counts it there until [`leave`](Self::leave).
@@ -66,12 +119,15 @@ impl Places {
         if let Some(it) = cgroup::container(path).filter(|_| families.containers) {
             let pod = cgroup::pod(path).unwrap_or_default();
             let labels = container_labels(&it.id, it.runtime.unwrap_or(""), &pod);
+            if let Some(names) = containers::of_host(path) {
+                self.names.insert(labels.clone(), name_labels(&names));
+            }
             found.container = Some(self.containers.join(labels));
         }
         found
     }
     fn each(&mut self, place: &Where, mut f: impl FnMut(&mut Ledger, Id)) {
-        let Places { units, slices, containers } = self;
+        let Places { units, slices, containers, .. } = self;
         let all = [(units, place.unit), (slices, place.slice), (containers, place.container)];
         all.into_iter().for_each(|(ledger, id)| {
             if let Some(id) = id {
@@ -88,6 +144,13 @@ impl Places {
         [&mut self.units, &mut self.slices, &mut self.containers]
             .into_iter()
             .for_each(Ledger::begin);
+        // Containers that are counted with others, or have ended, need no names.
+        let kept: HashSet<&str> = self.containers.all().map(|a| a.labels.as_str()).collect();
+        self.names.retain(|labels, _| kept.contains(labels.as_str()));
+    }
+    /// The labels with the names of the container that has these labels.
+    pub fn names(&self, labels: &str) -> Option<&str> {
+        self.names.get(labels).map(String::as_str)
     }
     /// Adds the counters and the present values of a process.
     pub fn add(&mut self, place: &Where, by: &Counts, gauges: &Gauges) {

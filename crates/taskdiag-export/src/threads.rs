@@ -286,7 +286,7 @@ mod tests {
     impl Scans {
         fn new() -> Scans {
             let mut accounts = Accounts::new(10, None);
-            let id = accounts.join(b"g");
+            let id = accounts.join(b"g", "");
             Scans(Threads::new(10, false), accounts, id)
         }
         /// Takes an answer, and returns the threads and the CPU time of each name.

@@ -19,11 +19,11 @@ use taskdiag::{
 use super::accounts::Accounts;
 use super::config::{Config, Process};
 use super::ledger::{Counts, Id, NONE, grown, state};
-use super::places::{Places, Where};
+use super::places::{self, Places, Where};
 use super::threads::{OfProcess, Threads};
 use super::top::Top;
 use super::values::{Gauges, counts, note_gaps};
-use crate::args::Families;
+use crate::args::{Families, GroupLabels};
 
 /// The groups that each scrape requests about all processes. The set is written by hand: it has the
 /// groups from which the metrics are made.
@@ -67,6 +67,8 @@ pub struct Options {
     pub limit: usize,
     /// Are groups removed when they are empty?
     pub remove_empty: bool,
+    /// The labels that groups have in addition to their names.
+    pub labels: GroupLabels,
     /// The number of names in the family `top`.
     pub top: usize,
     /// Does `top` show single processes?
@@ -107,6 +109,8 @@ struct TrackedProcess {
     looks: u64,
     /// Does it have the group of an ancestor?
     is_inherited: bool,
+    /// The labels that its group has in addition to the name.
+    labels: String,
 }
 
 /// Statistics of this program's requests.
@@ -423,6 +427,7 @@ impl Tracker {
                         membership: 0,
                         looks,
                         is_inherited: false,
+                        labels: String::new(),
                     };
                     self.known.insert(*pid, known);
                     new.extend(process.map(|process| (*pid, process)));
@@ -457,6 +462,7 @@ impl Tracker {
                 true => paths.map(<[u8]>::to_vec).collect(),
                 false => Vec::new(),
             },
+            labels: places::group_labels(row, self.options.labels),
         }
     }
     /// Puts processes into groups: first those that fit a rule, then those with an ancestor in a
@@ -469,9 +475,10 @@ impl Tracker {
             before.insert(*pid, self.undecide(*pid));
         }
         for (pid, process) in new {
+            let known = self.known.get_mut(pid).expect("it was just put there");
+            known.labels.clone_from(&process.labels);
             if let Some(name) = self.options.config.name(process) {
-                let id = self.accounts.join(&name);
-                let known = self.known.get_mut(pid).expect("it was just put there");
+                let id = self.accounts.join(&name, &process.labels);
                 (known.group, known.is_inherited) = (Member::Of(id), false);
             }
         }
@@ -551,11 +558,12 @@ impl Tracker {
                 }
             };
             for pid in line {
-                if let Member::Of(id) = group {
-                    self.accounts.hold(id);
-                }
                 let known = self.known.get_mut(&pid).expect("it was just looked at");
-                (known.group, known.is_inherited) = (group, true);
+                let own = match group {
+                    Member::Of(id) => Member::Of(self.accounts.hold(id, &known.labels)),
+                    other => other,
+                };
+                (known.group, known.is_inherited) = (own, true);
             }
         }
     }

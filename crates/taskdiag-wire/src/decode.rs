@@ -133,6 +133,8 @@ pub(crate) struct Index {
     done: Done,
     tasks: Vec<TaskAt>,
     cuts: Vec<Cut>,
+    /// Where the attributes of each container begin and end.
+    containers: Vec<(usize, usize)>,
     /// Offset of the attribute that has the name with this number.
     names: HashMap<u32, usize>,
     by_pid: OnceLock<HashMap<u32, usize>>,
@@ -180,6 +182,10 @@ impl<B: AsRef<[u8]>> Stream<B> {
     /// engine.
     pub fn cuts(&self) -> &[Cut] {
         &self.index.cuts
+    }
+    /// The containers whose names were kept with the stream. Empty for an answer of an engine.
+    pub fn containers(&self) -> impl ExactSizeIterator<Item = ContainerView<'_>> {
+        self.index.containers.iter().map(|(at, end)| ContainerView(&self.bytes()[*at..*end]))
     }
     /// The requested groups.
     pub fn asked(&self) -> Groups {
@@ -321,6 +327,7 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
     let mut tasks: Vec<TaskAt> = Vec::new();
     let mut names = HashMap::new();
     let mut cuts = Vec::new();
+    let mut containers = Vec::new();
     // Where the last task and the filler after it end. The task may continue only there.
     let mut open_end = 0;
     let mut at = 0;
@@ -346,6 +353,14 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                 }
                 cuts.push(extended(m.payload, &Cut::C));
             }
+            MSG_CONTAINER => {
+                let mut rest = m.payload;
+                while !rest.is_empty() {
+                    let nla = check_attr(rest, end - rest.len(), checked)?;
+                    rest = &rest[nla.len as usize..];
+                }
+                containers.push((at + HDR, end));
+            }
             NLMSG_NOOP if open_end == at => open_end = end,
             NLMSG_DONE => {
                 if !checked.admit(&Done::C, m.payload.len()) {
@@ -358,7 +373,15 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                 if done.tasks != tasks.len() as u64 {
                     return Err(Error::Malformed(at, "DONE has the wrong number of tasks"));
                 }
-                return Ok(Index { info, done, tasks, cuts, names, by_pid: OnceLock::new() });
+                return Ok(Index {
+                    info,
+                    done,
+                    tasks,
+                    cuts,
+                    containers,
+                    names,
+                    by_pid: OnceLock::new(),
+                });
             }
             _ => {}
         }

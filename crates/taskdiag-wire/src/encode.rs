@@ -2,7 +2,7 @@
 
 use crate::decode::done_at;
 use crate::layout::*;
-use crate::names::{Group, Reason};
+use crate::names::{ContainerPart, Group, Reason};
 use crate::*;
 
 /// A message is continued in a CONT message before it gets longer than this.
@@ -244,10 +244,14 @@ impl StreamWriter {
         );
     }
 
-    fn blob(&mut self, mut hdr: BlobHdr, data: &[u8]) {
-        let len = size_of::<BlobHdr>() + data.len().next_multiple_of(8);
-        self.room(len);
-        hdr.nla.len = len as u16;
+    fn blob(&mut self, hdr: BlobHdr, data: &[u8]) {
+        self.room(size_of::<BlobHdr>() + data.len().next_multiple_of(8));
+        self.push_blob(hdr, data);
+    }
+
+    /// Add a blob to the message that is being written.
+    fn push_blob(&mut self, mut hdr: BlobHdr, data: &[u8]) {
+        hdr.nla.len = (size_of::<BlobHdr>() + data.len().next_multiple_of(8)) as u16;
         self.buf.push(&hdr);
         self.buf.extend_padded(data);
     }
@@ -269,6 +273,28 @@ impl StreamWriter {
         debug_assert!(self.task.is_none());
         self.open(MSG_CUT);
         self.buf.push(cut);
+        self.close();
+    }
+
+    /// Writes the names of a container: its values, or why they are missing. It comes after all
+    /// tasks.
+    pub fn container(&mut self, parts: &[(ContainerPart, Result<&[u8], Reason>)]) {
+        debug_assert!(self.task.is_none());
+        self.open(MSG_CONTAINER);
+        for (part, value) in parts {
+            let nla = NlAttr { len: 0, kind: A_CONTAINER };
+            let hdr = BlobHdr { nla, kind: *part as u32, ..BlobHdr::default() };
+            match value {
+                // A name has no second piece.
+                Ok(data) => {
+                    let piece = &data[..data.len().min(BLOB_MAX)];
+                    let (len, total) = (piece.len() as u32, data.len() as u32);
+                    let flags = if len < total { BLOB_CUT } else { 0 };
+                    self.push_blob(BlobHdr { len, total, flags, ..hdr }, piece);
+                }
+                Err(why) => self.push_blob(BlobHdr { reason: *why as u16, ..hdr }, &[]),
+            }
+        }
         self.close();
     }
 

@@ -56,12 +56,12 @@ pub use layout::{
     MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Record, Req, TaskMsg,
 };
 pub use names::{
-    FdDetailKind, FdType, FileUse, Group, Groups, OwnerHow, PathKind, RanBy, Reason, Strategy,
-    VMA_FLAGS, VmaFlag, VmaKind, WaitKind,
+    ContainerPart, FdDetailKind, FdType, FileUse, Group, Groups, OwnerHow, PathKind, RanBy, Reason,
+    Strategy, VMA_FLAGS, VmaFlag, VmaKind, WaitKind,
 };
 pub use plain::Plain;
 pub use registry::{A_MISSING, Shape, Struct};
-pub use view::{Blob, TaskView};
+pub use view::{Blob, ContainerView, TaskView};
 
 /// Makes a struct of the format from some of its members, like a struct expression with `..`.
 ///
@@ -130,6 +130,8 @@ pub const MSG_TASK: u16 = 19;
 pub const MSG_FEATURES: u16 = 20;
 /// Message type: what was removed from the stream ([`Cut`]).
 pub const MSG_CUT: u16 = 21;
+/// Message type: the names of a container, as blobs of [`A_CONTAINER`].
+pub const MSG_CONTAINER: u16 = 22;
 /// The uid in a [`Cut`] for users that are not named, or for data of several users.
 pub const CUT_OTHERS: u32 = u32::MAX;
 

@@ -138,6 +138,25 @@ named! {
 }
 
 named! {
+    /// Which value of a container a blob of MSG_CONTAINER is.
+    #[non_exhaustive]
+    ContainerPart: u32 {
+        /// The path of the control group.
+        Path = 0 "path",
+        /// The runtime.
+        Runtime = 1 "runtime",
+        /// The name of the container.
+        Name = 2 "name",
+        /// The name of the image.
+        Image = 3 "image",
+        /// The name of the pod.
+        PodName = 4 "pod_name",
+        /// The namespace of the pod in Kubernetes.
+        PodNamespace = 5 "pod_namespace",
+    }
+}
+
+named! {
     /// How a task uses a file of FILE_STAT.
     #[non_exhaustive]
     FileUse: u32 {

@@ -212,6 +212,8 @@ macro_rules! registry {
                 68 A_NAME [],
                 /// Attribute type of a command name that BASE has no room for.
                 72 A_COMM [Base],
+                /// Attribute type of a value about a container.
+                73 A_CONTAINER [],
             }
         }
     };

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::decode::{Index, TASK_HDR, comm, is_blob, reason};
 use crate::layout::*;
-use crate::names::{Group, Groups, PathKind, Reason};
+use crate::names::{ContainerPart, Group, Groups, PathKind, Reason};
 use crate::*;
 
 /// One task of a checked stream.
@@ -183,6 +183,32 @@ impl<'a> TaskView<'a> {
     /// Its cgroups: the id of the hierarchy (0 is v2) and `controllers:path`.
     pub fn cgroups(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         self.blobs(A_CGROUP_PATH).map(|(h, d)| (h.kind, d))
+    }
+}
+
+/// The names of a container that were kept with a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct ContainerView<'a>(pub(crate) &'a [u8]);
+
+impl<'a> ContainerView<'a> {
+    /// One of its values, or why there is none. `None`: the stream does not have it.
+    pub fn part(self, part: ContainerPart) -> Option<Result<&'a [u8], Reason>> {
+        let mut rest = self.0;
+        while let Some((nla, _)) = NlAttr::read_from_prefix(rest) {
+            let (attr, after) = rest.split_at(nla.len as usize);
+            rest = after;
+            if nla.kind != A_CONTAINER {
+                continue;
+            }
+            let Some((hdr, data)) = BlobHdr::ref_from_prefix(attr) else { continue };
+            if hdr.kind == part as u32 {
+                return Some(match reason(hdr) {
+                    Some(why) => Err(why),
+                    None => Ok(&data[..hdr.len as usize]),
+                });
+            }
+        }
+        None
     }
 }
 

@@ -540,3 +540,32 @@ fn cut_messages_of_every_version_are_read() {
     assert_eq!(Stream::parse(whole).expect("it is whole").cuts(), [cut(9, 1)]);
     malformed(&stream(&[msg(MSG_CUT, &[0; 32])], 0), "CUT is too short");
 }
+
+#[test]
+fn names_of_containers_are_read_back() {
+    use taskdiag_wire::ContainerPart::{Image, Name, Path, PodName};
+    let mut w = StreamWriter::new();
+    w.info(&StreamWriter::blank_info());
+    w.begin_task(7, 7);
+    w.end_task();
+    w.container(&[(Path, Ok(b"/docker/abc")), (Name, Ok(b"w\xffb")), (Image, Err(Reason::Denied))]);
+    w.container(&[(Path, Ok(b"/docker/def")), (Name, Ok(&[b'x'; BLOB_MAX + 9]))]);
+    w.cut(&build!(Cut { uid: 9 }));
+    let bytes = w.finish(Done::default());
+    let s = Stream::parse(bytes.as_bytes()).expect("it is whole");
+    assert_eq!((s.len(), s.cuts().len(), s.containers().len()), (1, 1, 2));
+    let all: Vec<_> = s.containers().collect();
+    assert_eq!(all[0].part(Path), Some(Ok(&b"/docker/abc"[..])));
+    assert_eq!(all[0].part(Name), Some(Ok(&b"w\xffb"[..])));
+    assert_eq!(all[0].part(Image), Some(Err(Reason::Denied)));
+    assert_eq!(all[0].part(PodName), None);
+    assert_eq!(all[1].part(Name), Some(Ok(&[b'x'; BLOB_MAX][..])));
+    // Bytes that are no attributes are no names.
+    malformed(&stream(&[msg(MSG_CONTAINER, &[0; 8])], 0), "attribute length is wrong");
+    // All values are whole, or the stream is refused.
+    let whole = bytes.as_bytes();
+    let at = whole.windows(11).position(|w| w == b"/docker/abc").expect("it is there");
+    let mut bad = whole.to_vec();
+    bad[at - 16..at - 12].copy_from_slice(&4096u32.to_ne_bytes());
+    malformed(&bad, "data is longer than its attribute");
+}

@@ -154,6 +154,7 @@ fn constants() -> Vec<(String, i64)> {
         ("MSG_TASK", MSG_TASK as i64),
         ("MSG_FEATURES", MSG_FEATURES as i64),
         ("MSG_CUT", MSG_CUT as i64),
+        ("MSG_CONTAINER", MSG_CONTAINER as i64),
         ("CUT_OTHERS", i64::from(CUT_OTHERS)),
         ("VMA_READ", VMA_READ as i64),
         ("VMA_WRITE", VMA_WRITE as i64),
@@ -187,7 +188,7 @@ fn constants() -> Vec<(String, i64)> {
             $of::ALL.iter().map(|v| (format!("TASK_DIAG_{}_{}", $prefix, upper(v.name())), *v as i64)),
         );)* };
     }
-    named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD", FileUse "USE");
+    named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD", FileUse "USE", ContainerPart "CT");
     named!(WaitKind "WAIT", RanBy "RAN", OwnerHow "OWNER");
     t.extend(VMA_FLAGS.iter().map(|f| (format!("TASK_DIAG_VMAF_{}", upper(f.name)), f.bit as i64)));
     t.push(("__TASK_DIAG_GROUP_MAX".into(), Group::ALL.len() as i64));

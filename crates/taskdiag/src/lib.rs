@@ -62,6 +62,7 @@ pub mod calendar;
 pub mod cgroup;
 mod changes;
 pub mod columns;
+pub mod containers;
 mod cpulist;
 pub mod engine;
 mod error;

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "view")]
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read, Write};
 #[cfg(feature = "view")]
@@ -9,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag_wire::decode::Stream;
-use taskdiag_wire::{AlignedBuf, Groups, TaskView};
+use taskdiag_wire::{AlignedBuf, ContainerPart, Groups, StreamWriter, TaskView};
 
 use crate::bytes::Bytes;
+use crate::cgroup;
+use crate::containers;
 use crate::error::Error;
 use crate::served::{Cost, EngineId};
 
@@ -149,6 +152,31 @@ impl Snapshot {
             }
         }
     }
+    /// The same answer, with the names of the containers and pods in it, so that a reader elsewhere
+    /// has them. `None`: there are none to add, because the answer has no control groups of
+    /// containers, was read from a file, or already has the names.
+    pub fn with_container_names(&self) -> Option<Snapshot> {
+        if self.served.is_empty() || self.stream.containers().len() > 0 {
+            return None;
+        }
+        let mut seen = HashSet::new();
+        let paths = self.tasks().flat_map(|task| task.cgroups());
+        let paths = paths.filter_map(|(_, entry)| cgroup::path_of(entry));
+        let new = paths.filter(|path| seen.insert(*path));
+        let all: Vec<_> =
+            new.filter_map(|path| Some((path, containers::of_host(path)?))).take(KEPT).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let (mut out, done) = StreamWriter::reopen(AlignedBuf::copy_of(self.stream.bytes()))?;
+        for (path, names) in all {
+            let mut parts = vec![(ContainerPart::Path, Ok(path))];
+            parts.extend(names.parts());
+            out.container(&parts);
+        }
+        // It was a stream before, and what was added is well formed.
+        Snapshot::with_served(out.finish(done), self.served.clone()).ok()
+    }
     /// Save the stream.
     pub fn write_to(&self, mut w: impl Write) -> io::Result<()> {
         w.write_all(self.stream.bytes())?;
@@ -208,6 +236,8 @@ impl Snapshot {
     }
 }
 
+/// The most containers whose names are kept with an answer.
+const KEPT: usize = 16_384;
 /// Bytes read at a time.
 const PIECE: usize = 1 << 18;
 

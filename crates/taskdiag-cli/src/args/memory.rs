@@ -42,7 +42,7 @@ pub fn command() -> Command {
         Arg::new("by")
             .long("by")
             .value_name("COLUMN")
-            .help("Print a row for each value of a column, such as user, command, cgroup or exe"),
+            .help("Print a row for each value of a column, such as user, command, unit, container, pod, image or exe"),
     )
     .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
 }

@@ -8,6 +8,7 @@ pub mod dump;
 pub mod lists;
 pub mod maps;
 pub mod memory;
+pub mod places;
 pub mod pmap;
 pub mod procps;
 pub mod ps;

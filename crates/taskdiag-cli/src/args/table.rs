@@ -10,7 +10,7 @@ use taskdiag::field::Set;
 use taskdiag::view::{Filter, Selection};
 pub use taskdiag_face::options::{TEMPLATE, flag, list};
 
-use super::{engine, lists};
+use super::{engine, lists, places};
 use crate::answer::Source;
 use crate::columns::{self, Column};
 use crate::exit::Exit;
@@ -75,8 +75,14 @@ pub fn filter() -> Arg {
     .allow_hyphen_values(true)
 }
 
-/// The conditions for rows of this set, joined by "and": the expressions of `--where`, and one for
-/// each word, which the name or the arguments of the task must have. The arguments of this process
+/// `--where`, and the options that are conditions with a name of their own.
+pub fn conditions() -> [Arg; 4] {
+    let [container, pod, unit] = places::options();
+    [filter(), container, pod, unit]
+}
+
+/// The conditions for rows of this set, joined by "and": those of [`conditions`], and one for each
+/// word, which the name or the arguments of the task must have. The arguments of this process
 /// have what is looked for, so an expression about arguments leaves it out, as pgrep does.
 pub fn filter_from(
     m: &ArgMatches,
@@ -95,7 +101,8 @@ pub fn filter_from(
         }
     });
     let words = words.iter().map(|word| Filter::word(set, word, own()));
-    let all = filters.chain(words).collect::<Result<Vec<_>, _>>().map_err(Exit::Where)?;
+    let mut all = filters.chain(words).collect::<Result<Vec<_>, _>>().map_err(Exit::Where)?;
+    all.extend(places::filters(m, set)?);
     Ok(all.into_iter().reduce(Filter::and))
 }
 
@@ -230,7 +237,7 @@ pub fn output(command: Command) -> Command {
     let command = command
         .args_override_self(true)
         .next_help_heading("Selection")
-        .arg(filter())
+        .args(conditions())
         .next_help_heading("Rows")
         .arg(
             list("sort", "KEYS", "Sort by these columns; - before one puts the largest first")

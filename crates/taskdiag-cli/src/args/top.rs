@@ -143,7 +143,7 @@ pub fn command() -> Command {
                 .action(ArgAction::Append)
                 .help("Show processes with this word in their name or arguments"),
         )
-        .arg(table::filter())
+        .args(table::conditions())
         .arg(table::list("pid", "LIST", "Show processes with these ids").short('p'))
         .arg(
             table::list("filter", "WORD", "Show processes with this word, as the key F4 of htop")
@@ -167,7 +167,7 @@ pub fn command() -> Command {
             Arg::new("by")
                 .long("by")
                 .value_name("COLUMN")
-                .help("Show a row for each value of a column, such as unit, slice, container, user, comm or exe"),
+                .help("Show a row for each value of a column, such as unit, slice, container, pod, image, user, comm or exe"),
         )
         .arg(
             table::list("sort", "KEYS", "Sort by these columns; - before one puts the largest first")

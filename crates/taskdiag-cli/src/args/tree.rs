@@ -7,7 +7,7 @@ use taskdiag::field::TASKS;
 use taskdiag::view::{Filter, Selection};
 
 use super::table::{self, flag, list};
-use super::{engine, lists};
+use super::{engine, lists, places};
 use crate::answer::Source;
 use crate::columns::{self, Column};
 use crate::exit::{self, Asked, Exit};
@@ -136,6 +136,7 @@ pub fn command() -> Command {
                 .help("Show only what is below these processes, below those of a user, or below those with this word in their name or arguments"),
         )
         .arg(table::filter().help("Show only the descendants of processes for which this is true"))
+        .args(places::options())
         .arg(flag("show-parents", "Also show the processes above PID").short('s'))
         .arg(flag("kernel", "Also show the kernel's threads").short('k'))
         .next_help_heading("Rows")

@@ -161,7 +161,7 @@ impl Series {
         let cx = Context::of(snapshot, snapshot.stream().strategy().is_threads());
         let top = |name| TOP.find(name).expect("a column of the table").field;
         let (cpu, read, write) = (top("cpu_now"), top("read_now"), top("write_now"));
-        let places = ["unit", "container", "comm"].map(field);
+        let places = ["container_name", "unit", "container", "comm"].map(field);
         for (i, task) in snapshot.tasks().enumerate() {
             let row = Row::new(task);
             let rated = match rates.get(i) {
@@ -265,8 +265,9 @@ fn number(cx: &Context, field: &Field, row: &Row<'_>) -> Option<f64> {
     }
 }
 
-/// The unit that a task belongs to, or else its container, or else its command.
-fn place(cx: &Context, fields: [&Field; 3], row: &Row<'_>) -> Vec<u8> {
+/// The container that a task belongs to, or else its unit, or else the id of a container without a
+/// name, or else its command.
+fn place(cx: &Context, fields: [&Field; 4], row: &Row<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     for field in fields {
         let value = (field.get)(cx, row);

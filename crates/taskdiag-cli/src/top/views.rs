@@ -46,7 +46,8 @@ pub const VIEWS: &[View] = &[
 const SUMS: &str = "procs:6,nlwp:6,cpu_now,pmem,rss:6,swap:6,read_now,write_now,time";
 
 /// The columns that rows can be added up by, in the order of the key `b`.
-pub const BYS: &[&str] = &["unit", "slice", "container", "user", "comm", "exe"];
+pub const BYS: &[&str] =
+    &["unit", "slice", "container_name", "pod_name", "image", "user", "comm", "exe"];
 
 /// The columns with the command of a task, in the order of the key that changes them.
 pub const COMMANDS: [&str; 3] = ["args", "comm", "exe"];

@@ -147,7 +147,7 @@ fn values_are_completed_in_bash() {
         (&["taskdiag", "ps", "-u", "roo"], "root"),
         (&["taskdiag", "ps", "--ruser", "roo"], "root"),
         (&["taskdiag", "ps", "-O", "rss_an"], "rss_anon"),
-        (&["taskdiag", "memory", "--un"], "--units"),
+        (&["taskdiag", "memory", "--un"], "--unit --units"),
         (&["taskdiag", "files", "--sort", "-size_"], "-size_off"),
         (&["taskdiag", "ps", "--sort", "user,-rss_s"], "user,-rss_shmem"),
         (&["taskdiag", "man", "file"], "files"),

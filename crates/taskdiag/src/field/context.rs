@@ -1,9 +1,10 @@
 //! The data that a field needs in addition to the task: the clock and size of the machine that
 //! answered, and names of users and terminals on the machine that reads. If both are the same
-//! machine, its NUMA nodes are known, too.
+//! machine, its NUMA nodes and the names of its containers are known, too.
 
 use taskdiag_wire::Info;
 
+use super::contained::ContainerLookup;
 use super::localtime::{Local, LocalTime};
 use super::names::OwnerNames;
 use super::nodes::Nodes;
@@ -22,6 +23,7 @@ pub struct Context {
     pub took_ns: Option<u64>,
     /// Names of users and groups.
     pub names: OwnerNames,
+    pub(super) containers: ContainerLookup,
     pub(super) ttys: Ttys,
     /// `None`: the answer may come from another machine.
     nodes: Option<Nodes>,
@@ -39,6 +41,7 @@ impl Context {
             threads,
             took_ns: None,
             names: OwnerNames::default(),
+            containers: ContainerLookup::default(),
             ttys: Ttys::default(),
             nodes: None,
             local,
@@ -50,7 +53,9 @@ impl Context {
         let took = snapshot.took().map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
         // An answer that was just made is from this machine. A saved one may be from any machine.
         let nodes = took.map(|_| Nodes::default());
-        Context { took_ns: took, nodes, ..Context::new(snapshot.stream().info(), threads) }
+        let containers = ContainerLookup::of(snapshot);
+        let new = Context::new(snapshot.stream().info(), threads);
+        Context { took_ns: took, nodes, containers, ..new }
     }
     /// An instant (ns since boot) in ns since 1970.
     pub fn unix_ns(&self, instant_ns: u64) -> i128 {

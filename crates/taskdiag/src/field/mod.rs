@@ -7,6 +7,7 @@
 //!
 //! This module reads no task itself and prints nothing.
 
+mod contained;
 mod context;
 mod format;
 mod localtime;

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use taskdiag_wire::registry::{Shape, group_of, shape};
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_MISSING, A_NAME, A_SHARED, AlignedBuf, BLOB_CUT, BlobHdr,
-    CUT_OTHERS, Cgroup, Cred, Cut, Done, Fd, Group, MissingEntry, MissingHdr, Plain as _, Reason,
-    Shared, Socket, Stream, StreamWriter, TaskView, Vma, build,
+    CUT_OTHERS, Cgroup, ContainerPart, Cred, Cut, Done, Fd, Group, MissingEntry, MissingHdr,
+    Plain as _, Reason, Shared, Socket, Stream, StreamWriter, TaskView, Vma, build,
 };
 
 use super::codec;
@@ -191,7 +191,7 @@ pub fn share<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     answers: u64,
     is_raw: bool,
 ) -> Share {
-    let work = Work { full, key };
+    let work = Work { full, key, room_for_names: room / 8 };
     let [mut rows, lists, texts] = work.needs(&|_, _| true);
     let mut costs = HashMap::<u32, u64>::new();
     for needs in [&rows, &lists, &texts] {
@@ -217,6 +217,8 @@ pub fn share<A: AsRef<[u8]>, B: AsRef<[u8]>>(
 struct Work<'s, A: AsRef<[u8]>, B: AsRef<[u8]>> {
     full: &'s Stream<A>,
     key: Option<&'s Stream<B>>,
+    /// The most bytes of names of containers.
+    room_for_names: u64,
 }
 
 impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
@@ -345,6 +347,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         }
         // Tasks that ended before anything about them was known have no message.
         done.vanished += full.done().vanished.saturating_sub(lacking_before.vanished);
+        keep_names(&mut w, full, self.room_for_names);
         note(&mut w, full.cuts(), taken, answers);
         w.finish(done)
     }
@@ -460,6 +463,19 @@ fn count(task: &TaskView<'_>, done: &mut Done) {
     done.blocked += has(Reason::Blocked);
     done.truncated += has(Reason::Truncated);
     done.over_budget += has(Reason::OverBudget);
+}
+
+/// Keeps the names of containers, up to this many bytes.
+fn keep_names<B: AsRef<[u8]>>(w: &mut StreamWriter, full: &Stream<B>, most: u64) {
+    let begin = w.len() as u64;
+    for view in full.containers() {
+        if w.len() as u64 - begin > most {
+            break;
+        }
+        let parts: Vec<_> =
+            ContainerPart::ALL.iter().filter_map(|part| Some((*part, view.part(*part)?))).collect();
+        w.container(&parts);
+    }
 }
 
 /// Writes the amounts that were removed: by uid for the users who lost most, and as a sum for the

@@ -241,7 +241,9 @@ impl Writer {
     /// call can: the directory was removed, or a frame is larger than the recording may be.
     pub fn append(&mut self, snapshot: &Snapshot) -> Result<Written, Error> {
         self.check_lock()?;
-        let full = snapshot.stream();
+        // The runtimes forget a container when it ends.
+        let named = snapshot.with_container_names();
+        let full = named.as_ref().unwrap_or(snapshot).stream();
         let now = UNIX_EPOCH + Duration::from_nanos(full.info().realtime_ns);
         let mut written = Written::default();
         if self.must_turn(now) {

@@ -275,7 +275,7 @@ const LISTED: &[(&str, &[Source])] = &[
                 letters("N", "", Set(|t| t.deselect = true), "Show the processes that the other conditions do not select")
                     .long(&["deselect"]),
             ),
-            Own(|c| c.arg(table::filter()).arg(table::flag("running", RUNNING))),
+            Own(|c| c.args(table::conditions()).arg(table::flag("running", RUNNING))),
         ],
     ),
     (

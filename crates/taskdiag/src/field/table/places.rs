@@ -7,6 +7,7 @@ use taskdiag_wire::{Group, Groups};
 
 use super::super::*;
 use crate::cgroup::{self, Container};
+use crate::containers::{ContainerNames, Named};
 
 /// A value from the path that systemd uses.
 fn of_systemd<'a>(row: &Row<'a>, get: impl FnOnce(&'a [u8]) -> Option<Cow<'a, [u8]>>) -> Value<'a> {
@@ -32,6 +33,21 @@ fn of_any<'a, T>(row: &Row<'a>, get: impl Fn(&'a [u8]) -> Option<T>) -> Result<T
 
 fn container<'a>(row: &Row<'a>, get: impl FnOnce(Container<'a>) -> Value<'a>) -> Value<'a> {
     of_any(row, cgroup::container).map_or_else(|missing| missing, get)
+}
+
+/// A name of the container or pod that the task is in.
+fn named<'a>(
+    cx: &Context,
+    row: &Row<'a>,
+    get: impl FnOnce(&ContainerNames) -> &Named,
+) -> Value<'a> {
+    match of_any(row, |path| cx.containers.names(path)) {
+        Ok(names) => match get(&names) {
+            Ok(name) => Value::Bytes { data: Cow::Owned(name.to_vec()), cut: false },
+            Err(reason) => Value::Missing(Missing::Reason(*reason)),
+        },
+        Err(missing) => missing,
+    }
 }
 
 fn lxc(c: Container<'_>) -> Value<'_> {
@@ -61,6 +77,16 @@ macro_rules! systemd {
     };
 }
 
+/// Where names of containers come from.
+const FILES: &str = "files of the runtime, found by /proc/PID/cgroup";
+
+macro_rules! named {
+    ($name:literal $header:literal $width:literal $what:literal $member:ident) => {
+        row!($name $header $width Left [CGROUP] Text None Plain, FILES, $what, {},
+            |cx, row| named(cx, row, |n| &n.$member))
+    };
+}
+
 pub const FIELDS: &[Field] = &[
     systemd!("unit" "UNIT" 31 "Unit of systemd" |p| cgroup::unit(p).map(Cow::Borrowed)),
     systemd!("uunit" "UUNIT" 31 "Unit of the user's own systemd"
@@ -74,13 +100,20 @@ pub const FIELDS: &[Field] = &[
     row!("ouid" "OWNER" 5 Left [CGROUP] Integer None Plain, "/proc/PID/cgroup",
         "Uid of the user whose systemd slice it is in", {}, owner),
     row!("container" "CONTAINER" 12 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
-        "Id of its container, or the name if its runtime only has names", {},
+        "Id of its container, or the name if its runtime only has names",
+        {"container_id" "CONTAINER"},
         |_, row| container(row, |c| Value::Bytes { data: c.id, cut: false })),
     row!("runtime" "RUNTIME" 10 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
         "Runtime of its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit, garden, kata, mesos, nomad, rkt", {},
         |_, row| container(row, |c| c.runtime.map_or(Value::UNKNOWN, Value::Word))),
     row!("pod" "POD" 36 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
-        "Uid of its Kubernetes pod", {}, pod),
+        "Uid of its Kubernetes pod", {"pod_uid" "POD"}, pod),
+    named!("container_name" "CNAME" 20 "Name of its container" name),
+    named!("image" "IMAGE" 30 "Name of the image of its container" image),
+    named!("pod_name" "PODNAME" 30 "Name of its Kubernetes pod" pod_name),
+    named!("pod_namespace" "NAMESPACE" 16 "Kubernetes namespace of its pod" pod_namespace),
+    named!("container_runtime" "CRUNTIME" 10
+        "Runtime of its container, also where only the files of the runtime tell it" runtime),
     row!("lxc" "LXC" 8 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
         "Name of its LXC container", {}, |_, row| container(row, lxc)),
 ];

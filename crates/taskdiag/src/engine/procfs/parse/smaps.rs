@@ -299,7 +299,7 @@ Rss:                   5 kB
         }
         let want =
             ["lo", "dd", "um"].map(|l| VMA_FLAGS.iter().find(|f| f.letters == l).unwrap().bit);
-        assert_eq!(e[0].line.vma.flags, want.iter().sum());
+        assert_eq!(e[0].line.vma.flags, want.iter().sum::<u32>());
         assert_eq!(e[0].line.text, b"/usr/bin/cat");
         assert!(e[0].has_flags && !e[1].has_flags);
         assert_eq!((e[1].stat.rss_bytes, e[1].valid), (123456789012 * 1024, 0b111));

@@ -1,0 +1,91 @@
+//! The options that select the tasks of a container, of a pod or of a unit of systemd. Each is a
+//! condition on columns, as `--where` has them.
+
+use clap::{Arg, ArgMatches};
+use taskdiag::field::Set;
+use taskdiag::view::Filter;
+use taskdiag_face::options::{items, list};
+
+use crate::exit::Exit;
+
+/// `--container`, `--pod` and `--unit`.
+pub fn options() -> [Arg; 3] {
+    [
+        list("container", "LIST", "Show processes of the containers with these names or ids"),
+        list(
+            "pod",
+            "LIST",
+            "Show processes of these pods of Kubernetes: NAMESPACE/NAME, NAME or uid",
+        ),
+        list("unit", "LIST", "Show processes of these units of systemd; sshd means sshd.service"),
+    ]
+}
+
+/// The conditions of these options on rows of this set.
+pub fn filters(m: &ArgMatches, set: &'static Set) -> Result<Vec<Filter>, Exit> {
+    let mut all = Vec::new();
+    for (option, condition) in CONDITIONS {
+        let given = m.get_many::<String>(option).into_iter().flatten();
+        let names: Vec<&str> = items(given).into_iter().collect();
+        if names.is_empty() {
+            if m.contains_id(option) {
+                return Err(Exit::Usage(format!("--{option} needs at least one name")));
+            }
+            continue;
+        }
+        let any: Result<Vec<String>, Exit> = names.into_iter().map(condition).collect();
+        all.push(Filter::parse(set, &any?.join(" or ")).map_err(Exit::Where)?);
+    }
+    Ok(all)
+}
+
+type Condition = fn(&str) -> Result<String, Exit>;
+
+const CONDITIONS: [(&str, Condition); 3] = [("container", container), ("pod", pod), ("unit", unit)];
+
+/// Text in an expression, which has no escapes.
+fn quoted(text: &str) -> Result<String, Exit> {
+    match (text.contains('"'), text.contains('\'')) {
+        (false, _) => Ok(format!("\"{text}\"")),
+        (true, false) => Ok(format!("'{text}'")),
+        (true, true) => Err(Exit::Usage(format!(
+            "no container, pod or unit has the name {text}: it has both kinds of quotes"
+        ))),
+    }
+}
+
+/// The shortest start of an id that is taken for one. Docker and Podman show twelve digits.
+const ID: usize = 6;
+
+fn container(name: &str) -> Result<String, Exit> {
+    let text = quoted(name)?;
+    let is_id = name.len() >= ID && name.bytes().all(|b| b.is_ascii_hexdigit());
+    Ok(match is_id {
+        true => format!("container_name == {text} or container ~ \"^{name}\""),
+        false => format!("container_name == {text} or container == {text}"),
+    })
+}
+
+fn pod(name: &str) -> Result<String, Exit> {
+    Ok(match name.split_once('/') {
+        Some((namespace, name)) => {
+            format!("(pod_namespace == {} and pod_name == {})", quoted(namespace)?, quoted(name)?)
+        }
+        None => format!("pod_name == {0} or pod == {0}", quoted(name)?),
+    })
+}
+
+fn unit(name: &str) -> Result<String, Exit> {
+    let text = quoted(name)?;
+    Ok(match name.rsplit_once('.') {
+        Some((_, "slice")) => format!("slice == {text}"),
+        Some((_, "service" | "scope" | "socket" | "mount" | "swap")) => {
+            format!("unit == {text} or uunit == {text}")
+        }
+        // As systemctl(1) does.
+        _ => {
+            let service = quoted(&format!("{name}.service"))?;
+            format!("unit == {service} or uunit == {service}")
+        }
+    })
+}

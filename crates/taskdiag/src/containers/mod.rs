@@ -1,0 +1,290 @@
+//! The names of containers and pods, from the files that their runtimes keep on disk.
+//!
+//! The path of a control group has the id of a container and the uid of a pod ([`crate::cgroup`]).
+//! Docker, containerd, CRI-O, Podman and kubelet keep the names in files, which are read here. No
+//! daemon is asked, because it may be stuck, and because asking takes the rights of root.
+//!
+//! A file is read once for each container, and again when it has changed. Its environment,
+//! arguments and other labels are not kept: see `json`. A container without a file has no names,
+//! and one whose file may not be read has a reason in their place.
+//!
+//! The files are those of the machine that runs the reader. The variable `TASKDIAG_HOST_ROOT` has
+//! another directory for `/`, as for a reader in a container that has the machine's files mounted.
+
+mod json;
+mod open;
+mod search;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+use taskdiag_wire::{ContainerPart, ContainerView, Reason};
+
+use crate::cgroup;
+use open::Owner;
+use search::{Lists, Source, Wanted};
+
+/// A name, or why there is none. [`Reason::Absent`]: the container has none.
+pub type Named = Result<Box<[u8]>, Reason>;
+
+/// The names of the container and the pod that a control group belongs to. They are text of any
+/// bytes, because a user who runs containers may choose them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ContainerNames {
+    /// The runtime that has the container.
+    pub runtime: Named,
+    /// The name of the container.
+    pub name: Named,
+    /// The name of its image.
+    pub image: Named,
+    /// The name of its pod.
+    pub pod_name: Named,
+    /// The namespace of its pod in Kubernetes.
+    pub pod_namespace: Named,
+}
+
+impl ContainerNames {
+    fn all(reason: Reason) -> ContainerNames {
+        ContainerNames {
+            runtime: Err(reason),
+            name: Err(reason),
+            image: Err(reason),
+            pod_name: Err(reason),
+            pod_namespace: Err(reason),
+        }
+    }
+    /// The names of a container of another machine or time, of which nothing was kept.
+    pub(crate) fn unknown() -> ContainerNames {
+        ContainerNames::all(Reason::Unsupported)
+    }
+    /// The names that were kept with a stream.
+    pub(crate) fn kept(view: ContainerView<'_>) -> ContainerNames {
+        let part = |part| match view.part(part) {
+            Some(value) => value.map(Into::into),
+            None => Err(Reason::Unsupported),
+        };
+        ContainerNames {
+            runtime: part(ContainerPart::Runtime),
+            name: part(ContainerPart::Name),
+            image: part(ContainerPart::Image),
+            pod_name: part(ContainerPart::PodName),
+            pod_namespace: part(ContainerPart::PodNamespace),
+        }
+    }
+    /// The values to keep with a stream.
+    pub(crate) fn parts(&self) -> [(ContainerPart, Result<&[u8], Reason>); 5] {
+        fn of(named: &Named) -> Result<&[u8], Reason> {
+            named.as_deref().map_err(|reason| *reason)
+        }
+        [
+            (ContainerPart::Runtime, of(&self.runtime)),
+            (ContainerPart::Name, of(&self.name)),
+            (ContainerPart::Image, of(&self.image)),
+            (ContainerPart::PodName, of(&self.pod_name)),
+            (ContainerPart::PodNamespace, of(&self.pod_namespace)),
+        ]
+    }
+}
+
+/// Is this path of a control group that of a container or a pod?
+pub fn is_contained(path: &[u8]) -> bool {
+    cgroup::container(path).is_some() || cgroup::pod(path).is_some()
+}
+
+/// The variable with the directory that has the machine's files.
+const ROOT: &str = "TASKDIAG_HOST_ROOT";
+/// A container without names is looked for again after this time.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The most containers that are remembered.
+const MOST: usize = 16_384;
+/// The longest wait for another thread that looks up names.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+struct Entry {
+    names: Arc<ContainerNames>,
+    source: Option<Source>,
+    at: Instant,
+}
+
+/// What is known of the containers of a machine.
+#[derive(Debug, Default)]
+pub struct Containers {
+    root: PathBuf,
+    /// Does the root stay, whatever the environment says?
+    is_set: bool,
+    entries: HashMap<Box<[u8]>, Entry>,
+    lists: Lists,
+}
+
+/// What this process knows of its machine. Answers of a session share it.
+static HOST: Mutex<Option<Containers>> = Mutex::new(None);
+
+impl Containers {
+    /// The containers whose runtimes have their files below this directory.
+    pub fn new(root: impl Into<PathBuf>) -> Containers {
+        Containers { root: root.into(), ..Containers::default() }
+    }
+    /// The names of the container and pod that have the control group with this path. `None`: the
+    /// path is not that of one.
+    pub fn names(&mut self, path: &[u8]) -> Option<Arc<ContainerNames>> {
+        let old = match self.entries.get(path) {
+            Some(entry) if entry.is_current() => return Some(entry.names.clone()),
+            Some(entry) => Some((entry.names.clone(), entry.source.clone())),
+            None => None,
+        };
+        self.lists.prune();
+        let (names, source) = look_up(&self.root, path, &mut self.lists)?;
+        // The file of a container that ends is removed before its last process has ended.
+        let (names, source) = match (source, old) {
+            (None, Some((names, Some(source)))) => (names, Some(source)),
+            (source, _) => (Arc::new(names), source),
+        };
+        if self.entries.len() >= MOST {
+            self.entries.clear();
+        }
+        let entry = Entry { names: names.clone(), source, at: Instant::now() };
+        self.entries.insert(path.into(), entry);
+        Some(names)
+    }
+}
+
+impl Entry {
+    fn is_current(&self) -> bool {
+        let now = self.source.as_ref().map(|(place, owner, _)| open::look(place, *owner));
+        match (&self.source, now) {
+            (Some((.., stamp)), Some(Some(now))) => now == *stamp,
+            _ => self.at.elapsed() < AGAIN,
+        }
+    }
+}
+
+/// Reads the files below this directory from now on, instead of those that the environment names.
+pub fn set_host_root(root: impl Into<PathBuf>) {
+    if let Some(mut host) = lock() {
+        *host = Some(Containers { is_set: true, ..Containers::new(root) });
+    }
+}
+
+/// The names of the container or pod with this control group on this machine.
+pub fn of_host(path: &[u8]) -> Option<Arc<ContainerNames>> {
+    let root = std::env::var_os(ROOT).filter(|r| !r.is_empty());
+    let root = root.map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    match lock() {
+        Some(mut host) => {
+            if host.as_ref().is_none_or(|h| h.root != root && !h.is_set) {
+                *host = Some(Containers::new(root));
+            }
+            host.as_mut().expect("it was just made").names(path)
+        }
+        None => Containers::new(root).names(path),
+    }
+}
+
+/// In a forked copy of a process whose thread held the lock, the lock is never released.
+fn lock() -> Option<MutexGuard<'static, Option<Containers>>> {
+    let begun = Instant::now();
+    loop {
+        match HOST.try_lock() {
+            Ok(host) => return Some(host),
+            Err(TryLockError::Poisoned(e)) => return Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => return None,
+        }
+    }
+}
+
+/// An id or uid that may be part of the name of a file.
+fn checked(id: &[u8]) -> Option<&str> {
+    let is_id = id.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-') && id.len() >= 32;
+    std::str::from_utf8(id).ok().filter(|_| is_id)
+}
+
+fn look_up(
+    root: &Path,
+    path: &[u8],
+    lists: &mut Lists,
+) -> Option<(ContainerNames, Option<Source>)> {
+    let container = cgroup::container(path);
+    let pod = cgroup::pod(path);
+    if container.is_none() && pod.is_none() {
+        return None;
+    }
+    let runtime = container.as_ref().and_then(|c| c.runtime);
+    let id = container.as_ref().and_then(|c| checked(&c.id));
+    let mut names = ContainerNames::all(Reason::Absent);
+    if let Some(word) = runtime {
+        names.runtime = Ok(word.as_bytes().into());
+    }
+    if let (Some(container), None) = (&container, id) {
+        // The path has the name itself.
+        if matches!(runtime, Some("lxc" | "nspawn" | "libvirt-lxc" | "rkt")) {
+            names.name = Ok(container.id.as_ref().into());
+            if runtime == Some("lxc") {
+                incus(root, &container.id, &mut names);
+            }
+        }
+        if pod.is_none() {
+            return Some((names, None));
+        }
+    }
+    // What is in the slice of a user was made by that user, whatever its name.
+    let owner = match cgroup::owner(path) {
+        Some(uid) if uid != 0 => Owner::User(uid),
+        _ => Owner::Root,
+    };
+    let pod = pod.as_deref().and_then(checked);
+    let found = search::find(root, Wanted { id, runtime, pod, owner }, lists);
+    let source = match found {
+        Ok(Some(hit)) => {
+            let named = |name: Option<Vec<u8>>| name.map(Into::into).ok_or(hit.otherwise);
+            if !hit.runtime.is_empty() && names.runtime.is_err() {
+                names.runtime = Ok(hit.runtime.as_bytes().into());
+            }
+            names.name = named(hit.names.name);
+            names.image = named(hit.names.image);
+            names.pod_name = named(hit.names.pod_name);
+            names.pod_namespace = named(hit.names.pod_namespace);
+            hit.source
+        }
+        Ok(None) => None,
+        Err(reason) => {
+            let runtime = names.runtime.or(Err(reason));
+            names = ContainerNames { runtime, ..ContainerNames::all(reason) };
+            None
+        }
+    };
+    Some((names, source))
+}
+
+/// The directories of instances of Incus and LXD, which run LXC.
+const INSTANCES: [(&str, &str); 3] = [
+    ("var/lib/incus/containers", "incus"),
+    ("var/lib/lxd/containers", "lxd"),
+    ("var/snap/lxd/common/lxd/containers", "lxd"),
+];
+
+/// Tells Incus and LXD from plain LXC. Instances of other projects than the default one have the
+/// project and `_` before their name.
+fn incus(root: &Path, id: &[u8], names: &mut ContainerNames) {
+    use std::os::unix::ffi::OsStrExt as _;
+    let is_file = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
+    if !id.iter().all(is_file) || id.starts_with(b".") {
+        return;
+    }
+    let below = PathBuf::from(std::ffi::OsStr::from_bytes(id));
+    let found = INSTANCES.iter().find(|(base, _)| {
+        let place = open::Place { base: root.join(base), below: below.clone() };
+        open::look(&place, Owner::Root).is_some()
+    });
+    if let Some((_, runtime)) = found {
+        names.runtime = Ok(runtime.as_bytes().into());
+        let name = id.rsplit(|b| *b == b'_').next().unwrap_or(id);
+        names.name = Ok(name.into());
+    }
+}
