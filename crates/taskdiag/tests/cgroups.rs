@@ -140,7 +140,7 @@ fn values_are_those_of_the_files() {
     // The root has pressure of the CPU, and this cgroup not: it has been turned off.
     assert_eq!(a.get(Member::CpuSome), ABSENT);
     assert_eq!(a.get(Member::IoSome), UNSUPPORTED);
-    assert!(a.is_of_version(2) && !a.is_of_version(1));
+    assert!(a.is_of_version_2());
     assert_eq!((a.name(), a.level(), a.parent()), (&b"a"[..], 1, Some(0)));
 }
 
@@ -302,10 +302,17 @@ fn version_1_has_what_it_has() {
     assert_eq!(c.get(Member::CpuSome), UNSUPPORTED);
     // The hierarchy of memory does not have this one.
     assert_eq!(find(&all, "/only_cpu").get(Member::Memory), ABSENT);
-    assert!(c.is_of_version(1) && !all.has_version(2));
+    assert!(!c.is_of_version_2() && all.has_version_1());
 
     // The first of both, where version 2 has no controllers.
-    let v2 = laid_out("", &[("c/cgroup.procs", "4\n44\n"), ("c/cpu.stat", "usage_usec 1\n")]);
+    let v2 = laid_out(
+        "",
+        &[
+            ("c/cgroup.procs", "4\n44\n"),
+            ("c/cgroup.threads", "4\n44\n45\n"),
+            ("c/cpu.stat", "usage_usec 1\n"),
+        ],
+    );
     let all = read(Some(v2.0.path())).expect("read");
     let c = find(&all, "/c");
     assert_eq!(c.get(Member::Memory), Known::Number(4096));
@@ -313,7 +320,10 @@ fn version_1_has_what_it_has() {
         (c.get(Member::Procs), c.get(Member::CpuUsage)),
         (Known::Number(2), Known::Number(1000))
     );
-    assert!(c.is_of_version(1) && c.is_of_version(2));
+    assert!(c.is_of_version_2() && !find(&all, "/only_cpu").is_of_version_2());
+    // In version 2 all processes have other paths than in the other hierarchies.
+    assert_eq!(find(&all, "/").processes(), Known::Number(4));
+    assert_eq!(find(&all, "/").tasks(), Known::Number(6));
 }
 
 #[test]

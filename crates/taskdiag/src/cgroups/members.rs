@@ -47,7 +47,7 @@ files! {
     CPU_PRESSURE 24 "cpu.pressure",
     MEMORY_PRESSURE 25 "memory.pressure",
     IO_PRESSURE 26 "io.pressure",
-    TASKS 27 "pids.current, or cgroup.threads where there is none",
+    TASK_COUNT 27 "pids.current, or cgroup.threads where there is none",
 }
 
 impl Files {
@@ -62,14 +62,26 @@ impl Files {
     pub const fn has(self, other: Files) -> bool {
         self.0 & other.0 == other.0
     }
-    /// The files to read for [`TASKS`](Files::TASKS), and the other ones.
+    /// The files to read for [`TASK_COUNT`](Files::TASK_COUNT), and the other ones.
     #[must_use]
     pub(super) const fn expanded(self) -> Files {
-        match self.has(Files::TASKS) {
+        match self.has(Files::TASK_COUNT) {
             true => self.union(Files::PIDS_CURRENT).union(Files::THREADS),
             false => self,
         }
     }
+    /// Is any file in both sets?
+    pub const fn intersects(self, other: Files) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// The files with limits, which may be `max`.
+    pub const LIMITS: Files = Files::CPU_MAX
+        .union(Files::MEMORY_MIN)
+        .union(Files::MEMORY_LOW)
+        .union(Files::MEMORY_HIGH)
+        .union(Files::MEMORY_MAX)
+        .union(Files::SWAP_MAX)
+        .union(Files::PIDS_MAX);
     /// Is no file in it?
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -1,8 +1,8 @@
 //! Cgroups as rows: what each may use, what it uses, and how often it had to wait for that.
 //!
 //! [`Cgroups::read`] reads the cgroups that this process sees, from the files of version 2, and of
-//! version 1 where a controller is still there. A [`Session`] keeps the files open, and its listings
-//! know how much each counter has grown. Only the [`Files`] that are asked for are read.
+//! version 1 where a controller is still there. A [`Session`] keeps the files open, and its
+//! listings know how much each counter has grown. Only the [`Files`] that are asked for are read.
 //!
 //! - `members` has the values, and the file of each;
 //! - `parse` turns the text of files into values;
@@ -45,7 +45,7 @@ use taskdiag_wire::Reason;
 use self::hierarchy::Hierarchy;
 use self::read::Reader;
 use self::value::Values;
-use self::walk::{Kept, List, Walk};
+use self::walk::{Kept, List, Walk, bit};
 use crate::error::Error;
 
 /// A cgroup.
@@ -53,7 +53,9 @@ use crate::error::Error;
 pub struct Cgroup {
     path: Vec<u8>,
     id: u64,
-    versions: u8,
+    /// As in [`walk::Found`].
+    hierarchies: u64,
+    is_v2: bool,
     level: usize,
     parent: Option<usize>,
     values: Values,
@@ -87,9 +89,9 @@ impl Cgroup {
     pub fn parent(&self) -> Option<usize> {
         self.parent
     }
-    /// Do hierarchies of this version have it: 1 or 2?
-    pub fn is_of_version(&self, version: u8) -> bool {
-        self.versions & 1_u8.checked_shl(version.into()).unwrap_or(0) != 0
+    /// Does version 2 have it? Otherwise only hierarchies of version 1 do.
+    pub fn is_of_version_2(&self) -> bool {
+        self.is_v2
     }
     /// A value.
     pub fn get(&self, member: Member) -> Known {
@@ -99,7 +101,7 @@ impl Cgroup {
     pub fn processes(&self) -> Known {
         self.processes
     }
-    /// Tasks, which are threads, in it and below; needs [`Files::TASKS`]. Where the controller
+    /// Tasks, which are threads, in it and below; needs [`Files::TASK_COUNT`]. Where the controller
     /// `pids` does not count them, they are counted in `cgroup.threads`.
     pub fn tasks(&self) -> Known {
         self.tasks
@@ -120,7 +122,7 @@ pub struct Cgroups {
     left: LeftOut,
     syscalls: u64,
     took: Duration,
-    versions: u8,
+    has_v1: bool,
 }
 
 impl Cgroups {
@@ -147,13 +149,13 @@ impl Cgroups {
     pub fn took(&self) -> Duration {
         self.took
     }
-    /// Was a hierarchy of this version read: 1 or 2?
-    pub fn has_version(&self, version: u8) -> bool {
-        self.versions & 1_u8.checked_shl(version.into()).unwrap_or(0) != 0
+    /// Were hierarchies of version 1 read?
+    pub fn has_version_1(&self) -> bool {
+        self.has_v1
     }
 }
 
-/// Reads the same files again and again, and keeps them open.
+/// Reads the same files each time it is asked, and keeps them open.
 #[derive(Debug)]
 pub struct Session {
     hierarchies: Vec<Hierarchy>,
@@ -234,9 +236,13 @@ impl Session {
             let is_bad = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
             let bad = path.contains(&0) || path.split(|b| *b == b'/').any(is_bad);
             if bad && !path.is_empty() {
-                let text = String::from_utf8_lossy(path).into_owned();
-                let e = std::io::Error::from(std::io::ErrorKind::InvalidInput);
-                return Err(Error::io(format!("the path of a cgroup, {text}"), e));
+                let text = String::from_utf8_lossy(path);
+                return Err(Error::io(
+                    format!(
+                        "{text} is not the path of a cgroup, because a part of it is empty, . or .."
+                    ),
+                    Errno::INVAL,
+                ));
             }
             below.push([b"/", path].concat());
         }
@@ -278,19 +284,19 @@ impl Session {
                 is_there |= walk.run(path).map_err(failed)?;
             }
             if !is_there {
-                let none = std::io::Error::from(std::io::ErrorKind::NotFound);
                 let name = String::from_utf8_lossy(path);
-                return Err(Error::io(format!("there is no cgroup {name}"), none));
+                return Err(Error::io(format!("looking for the cgroup {name}"), Errno::NOENT));
             }
         }
         self.kept.end();
         let left = list.left;
-        let mut list = arranged(list);
+        let v2 = self.hierarchies.iter().position(|h| h.version == 2).map_or(0, bit);
+        let mut list = arranged(list, v2);
         sum_up(&mut list, self.files, left);
         self.compare(&mut list, at);
-        let versions = self.hierarchies.iter().fold(0, |all, h| all | 1 << h.version);
+        let has_v1 = self.hierarchies.iter().any(|h| h.version == 1);
         let syscalls = self.reader.syscalls - before;
-        Ok(Cgroups { list, left, syscalls, took: at.elapsed(), versions })
+        Ok(Cgroups { list, left, syscalls, took: at.elapsed(), has_v1 })
     }
     /// Gives each cgroup its values of the previous listing, and remembers the new ones.
     fn compare(&mut self, list: &mut [Cgroup], at: Instant) {
@@ -316,8 +322,8 @@ fn is_below(path: &[u8], other: &[u8]) -> bool {
     other == b"/" || path.strip_prefix(other).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// The cgroups in the order of a tree, each with its parent.
-fn arranged(list: List) -> Vec<Cgroup> {
+/// The cgroups in the order of a tree, each with its parent. `v2`: the bit of version 2.
+fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
     let mut found = list.found;
     // A slash comes before every byte of a name.
     let order = |b: &u8| if *b == b'/' { 0 } else { *b };
@@ -336,7 +342,8 @@ fn arranged(list: List) -> Vec<Cgroup> {
         out.push(Cgroup {
             path: one.path,
             id: one.id,
-            versions: one.versions,
+            hierarchies: one.hierarchies,
+            is_v2: one.hierarchies & v2 != 0,
             level,
             parent,
             values: one.values,
@@ -362,7 +369,7 @@ fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
     if files.has(Files::PROCS) {
         list.iter_mut().for_each(|c| c.processes = c.get(Member::Procs));
     }
-    let counts_tasks = files.has(Files::TASKS);
+    let counts_tasks = files.has(Files::TASK_COUNT);
     if counts_tasks {
         list.iter_mut().for_each(|c| c.tasks = c.get(Member::Threads));
     }
@@ -372,7 +379,13 @@ fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
         }
         if let Some(parent) = list[at].parent {
             let (processes, tasks) = (list[at].processes, list[at].tasks);
+            let is_in = list[at].hierarchies;
             let parent = &mut list[parent];
+            // A task may have another path in each hierarchy. The first one that has a cgroup is
+            // that in which its processes are counted.
+            if is_in & bit(parent.hierarchies.trailing_zeros() as usize) == 0 {
+                continue;
+            }
             (parent.processes, parent.tasks) =
                 (plus(parent.processes, processes), plus(parent.tasks, tasks));
         }

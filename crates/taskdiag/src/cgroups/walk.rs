@@ -57,8 +57,8 @@ pub(super) struct Found {
     /// From the root on, with a slash at its start.
     pub path: Vec<u8>,
     pub id: u64,
-    /// The versions of the hierarchies that have it, as bits.
-    pub versions: u8,
+    /// The hierarchies that have it, by number, as bits.
+    pub hierarchies: u64,
     pub values: Values,
 }
 
@@ -94,9 +94,9 @@ impl List {
         }
     }
     /// The place of a cgroup, which is new if no other hierarchy has it. `None`: there is no room.
-    fn place(&mut self, path: Vec<u8>, id: u64, version: u8) -> Option<usize> {
+    fn place(&mut self, path: Vec<u8>, id: u64, number: usize) -> Option<usize> {
         if let Some(at) = self.by_path.as_ref().and_then(|by| by.get(&path)) {
-            self.found[*at].versions |= 1 << version;
+            self.found[*at].hierarchies |= bit(number);
             return Some(*at);
         }
         if self.found.len() >= self.bounds.cgroups {
@@ -106,9 +106,15 @@ impl List {
             by.insert(path.clone(), self.found.len());
         }
         let values = self.blank.clone();
-        self.found.push(Found { path, id, versions: 1 << version, values });
+        self.found.push(Found { path, id, hierarchies: bit(number), values });
         Some(self.found.len() - 1)
     }
+}
+
+/// The bit of a hierarchy. There are not more than 64 that matter: one of version 2, six of
+/// version 1, and those with a name.
+pub(super) fn bit(number: usize) -> u64 {
+    1 << number.min(63)
 }
 
 /// A directory that stays open, with its files.
@@ -240,8 +246,7 @@ impl Walk<'_> {
         self.reader.syscalls += 1;
         let stat = rustix::fs::fstat(&place.dir)?;
         let is_root = one.level == 0 && self.hierarchy.is_whole;
-        let version = self.hierarchy.version;
-        let Some(at) = self.list.place(one.path.clone(), stat.st_ino, version) else {
+        let Some(at) = self.list.place(one.path.clone(), stat.st_ino, self.number) else {
             self.list.left.cgroups += 1;
             return Ok(true);
         };
@@ -267,8 +272,7 @@ impl Walk<'_> {
 
     /// Adds a cgroup whose directory cannot be opened.
     fn deny(&mut self, one: Next, why: Reason) {
-        let (id, version) = (one.id.unwrap_or(0), self.hierarchy.version);
-        let Some(at) = self.list.place(one.path, id, version) else {
+        let Some(at) = self.list.place(one.path, one.id.unwrap_or(0), self.number) else {
             self.list.left.cgroups += 1;
             return;
         };
