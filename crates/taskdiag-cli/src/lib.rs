@@ -5,6 +5,7 @@
 mod answer;
 mod args;
 mod argument_errors;
+mod cgroups;
 mod columns;
 mod commands;
 mod config;

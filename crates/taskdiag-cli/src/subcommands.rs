@@ -65,6 +65,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     row!("memory", args::memory::command, matches args::memory::MemoryArgs::from_matches, crate::memory::run),
     row!("files", crate::files::args::command, typed crate::files::args::parse, crate::files::run),
     row!("tree", args::tree::command, matches args::tree::TreeArgs::from_matches, crate::tree::run),
+    row!("cgroups", args::cgroups::command, matches args::cgroups::CgroupsArgs::from_matches, crate::cgroups::run),
     #[cfg(feature = "top")]
     row!("top", args::top::command, matches args::top::TopArgs::from_matches, crate::top::run),
     #[cfg(feature = "export")]
@@ -134,7 +135,7 @@ pub fn command() -> Command {
 
 /// The commands in the groups of the help, by what they are for.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("Look", &["ps", "tree", "top", "files", "maps", "memory"]),
+    ("Look", &["ps", "tree", "top", "files", "maps", "memory", "cgroups"]),
     ("Keep and send", &["record", "dump", "report", "export", "convert"]),
     ("Find out", &["fields", "engines", "wait"]),
     ("Make procps faster", &["run", "dropin"]),

@@ -60,6 +60,7 @@ pub mod act;
 mod bytes;
 pub mod calendar;
 pub mod cgroup;
+pub mod cgroups;
 mod changes;
 pub mod columns;
 pub mod containers;

@@ -1,6 +1,7 @@
 //! Arguments: one clap definition for each command. The parser, `--help`, the man page and the
 //! completions are all made from it.
 
+pub mod cgroups;
 #[cfg(all(feature = "arrow", feature = "record"))]
 pub mod convert;
 pub mod dropin;

@@ -234,7 +234,12 @@ fn selection(command: Command) -> Command {
 
 /// The options but for those that select tasks.
 pub fn output(command: Command) -> Command {
-    let command = command
+    of_answer(rows(command).next_help_heading("Source"))
+}
+
+/// Which rows, which columns, and how they are written.
+pub fn rows(command: Command) -> Command {
+    command
         .args_override_self(true)
         .next_help_heading("Selection")
         .args(conditions())
@@ -258,8 +263,7 @@ pub fn output(command: Command) -> Command {
         .args(units::options())
         .arg(color())
         .arg(wide())
-        .arg(columns());
-    of_answer(command.next_help_heading("Source"))
+        .arg(columns())
 }
 
 /// Which engine or file answers, and what is printed about that.
@@ -374,7 +378,15 @@ impl TableArgs {
     pub fn output(m: &ArgMatches, set: &'static Set) -> Result<TableArgs, Exit> {
         Self::filtered(m, set, &[])
     }
+    /// From the options of [`rows`], for rows that are not from an engine.
+    pub fn rows(m: &ArgMatches, set: &'static Set) -> Result<TableArgs, Exit> {
+        Self::written(m, set, &[])
+    }
     fn filtered(m: &ArgMatches, set: &'static Set, words: &[String]) -> Result<TableArgs, Exit> {
+        let source = source(m, PageLimits::from_matches(m));
+        Ok(TableArgs { source, stats: m.get_flag("stats"), ..Self::written(m, set, words)? })
+    }
+    fn written(m: &ArgMatches, set: &'static Set, words: &[String]) -> Result<TableArgs, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
         let flag = |id: &str| m.get_flag(id);
         let mut columns = Vec::new();
@@ -390,8 +402,8 @@ impl TableArgs {
             sort: order::keys_in_any_case(set, lists::items(many("sort")))?,
             headers: !flag("no-headers"),
             form,
-            source: source(m, PageLimits::from_matches(m)),
-            stats: flag("stats"),
+            source: Source::default(),
+            stats: false,
             color: color_from(m),
             wide: m.get_count("wide") > 0,
             width: m.get_one::<u16>("columns").map(|n| usize::from(*n)),

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueHint};
 use clap_complete::shells;
 use taskdiag::EngineId;
-use taskdiag::field::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
+use taskdiag::field::{CGROUPS, FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP};
 
 /// The script for a shell, or `None` if there is none.
 pub fn script(shell: &str, command: Command) -> Option<Vec<u8>> {
@@ -40,6 +40,7 @@ fn set_of(command: &str) -> &'static Set {
         "maps" => &MAPS,
         "memory" => &MEMORY,
         "top" => &TOP,
+        "cgroups" => &CGROUPS,
         _ => &TASKS,
     }
 }

@@ -111,7 +111,9 @@ fn write_text(out: &mut Vec<u8>, words: &[String], width: Option<usize>) {
         for f in set.own().filter(|f| is_about(f, words)) {
             // Columns of tasks come first, because all rows have them.
             if std::mem::take(&mut is_first) && !std::ptr::eq(*set, SETS[0]) {
-                let text = format!("In 'taskdiag {}', in addition to those of tasks:", set.name);
+                let and_tasks =
+                    if set.has_task_columns() { ", in addition to those of tasks" } else { "" };
+                let text = format!("In 'taskdiag {}'{and_tasks}:", set.name);
                 out.extend_from_slice(format!("\n{text}\n").as_bytes());
             }
             let aliases: Vec<&str> = f.aliases.iter().map(|a| a.0).collect();

@@ -3,8 +3,8 @@
 //! what may change without a new number.
 
 use serde_json::{Map, Value, json};
-use taskdiag::field::{DataType, FILES, Field, MAPS, MEMORY, Set, TASKS, TOP};
-use taskdiag::{Groups, Reason};
+use taskdiag::Reason;
+use taskdiag::field::{CGROUPS, DataType, FILES, Field, MAPS, MEMORY, Set, TASKS, TOP};
 
 /// The number in the schema's name. It has to change if something is removed or changes its
 /// meaning.
@@ -16,7 +16,7 @@ const WIDTH: usize = 160;
 /// Which of `$defs` describes the values of a field.
 fn kind(field: &Field) -> &'static str {
     match field.data_type() {
-        DataType::U64 | DataType::Bytes if field.groups.intersects(Groups::LIMITS) => "limit",
+        DataType::U64 | DataType::Bytes if field.is_limit() => "limit",
         DataType::F64 | DataType::DurationNs | DataType::TimestampNs => "number",
         DataType::Bool => "boolean",
         DataType::Mask => "mask",
@@ -34,8 +34,7 @@ fn reference(name: &str) -> Value {
 /// The keys that a row of this set may have.
 fn properties(set: &Set) -> Map<String, Value> {
     let mut out = Map::new();
-    let beside = !std::ptr::eq(set, &TASKS);
-    for field in TASKS.own().filter(|_| beside) {
+    for field in TASKS.own().filter(|_| set.has_task_columns()) {
         out.insert(format!("task.{}", field.name), reference(kind(field)));
         out.insert(field.name.to_owned(), reference(kind(field)));
     }
@@ -79,9 +78,9 @@ pub fn schema() -> String {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": format!("urn:taskdiag:json:{VERSION}"),
         "title": format!("taskdiag --json, version {VERSION}"),
-        "description": "A document is one of ps, files, maps, memory, tree, flat or top below; a line of --jsonl is one of its rows.",
+        "description": "A document is one of ps, files, maps, memory, tree, flat, top or cgroups below; a line of --jsonl is one of its rows.",
         "anyOf": [reference("ps"), reference("files"), reference("maps"), reference("memory"), reference("tree"),
-            reference("flat"), reference("top")],
+            reference("flat"), reference("top"), reference("cgroups")],
         "$defs": {
             "ps": list("task"),
             "files": list("file"),
@@ -90,6 +89,7 @@ pub fn schema() -> String {
             "tree": list("branch"),
             "flat": list("node"),
             "top": list("now"),
+            "cgroups": list("cgroup"),
             "task": row(properties(&TASKS)),
             "file": row(properties(&FILES)),
             "map": row(properties(&MAPS)),
@@ -97,6 +97,7 @@ pub fn schema() -> String {
             "branch": row(tree),
             "node": row(node),
             "now": row(properties(&TOP)),
+            "cgroup": row(properties(&CGROUPS)),
             "integer": { "type": ["integer", "null"] },
             "limit": { "anyOf": [{ "type": ["integer", "null"] }, { "enum": ["unlimited"] }] },
             "number": { "type": ["number", "null"] },

@@ -98,6 +98,7 @@ impl Tally {
         let count = numbers().max().unwrap_or(0);
         let who = Who {
             threads: snapshot.stream().strategy().is_threads() && !self.only_entries,
+            cgroups: lacking().any(|(_, c)| !c.field.cgroup_files.is_empty()),
             all_alike: numbers().all(|n| n == count),
         };
         sentence(kind, count, who, &names.join(", "), groups, asked_when_saved(snapshot))
@@ -121,7 +122,8 @@ pub fn line(
 pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<Lack> {
     let line = |l: &Left| {
         let kind = slot(l.why)?;
-        let who = Who::of(snapshot);
+        let cgroups = !l.field.cgroup_files.is_empty();
+        let who = Who { cgroups, ..Who::of(snapshot) };
         let why =
             sentence(kind, l.tasks, who, l.field.name, l.field.groups, asked_when_saved(snapshot));
         Some(Lack { line: format!("left out by --where: {}", why.line), ..why })
@@ -152,7 +154,8 @@ pub fn lines_of<'n>(
         let kind = slot(Missing::Reason(reason))?;
         let all: Vec<&str> = groups.iter().map(|(g, _)| names(*g)).collect();
         let count = groups.iter().map(|(_, n)| *n).max()?;
-        let who = Who { threads, all_alike: groups.iter().all(|(_, n)| *n == count) };
+        let who =
+            Who { threads, cgroups: false, all_alike: groups.iter().all(|(_, n)| *n == count) };
         let groups = groups.into_iter().map(|(g, _)| g).collect();
         Some(sentence(kind, count, who, &all.join(", "), groups, asked_when_saved(snapshot)))
     };
@@ -164,13 +167,16 @@ pub fn lines_of<'n>(
 struct Who {
     /// Threads, or else processes?
     threads: bool,
+    /// Are they cgroups?
+    cgroups: bool,
     /// Is the number that of each of the names?
     all_alike: bool,
 }
 
 impl Who {
     fn of(snapshot: &Snapshot) -> Who {
-        Who { threads: snapshot.stream().strategy().is_threads(), all_alike: true }
+        let threads = snapshot.stream().strategy().is_threads();
+        Who { threads, cgroups: false, all_alike: true }
     }
 }
 
@@ -188,6 +194,13 @@ fn sentence(
     saved: Option<Groups>,
 ) -> Lack {
     let whose = match (who.threads, count) {
+        _ if who.cgroups => {
+            if count == 1 {
+                "cgroup"
+            } else {
+                "cgroups"
+            }
+        }
         (false, 1) => "process",
         (false, _) => "processes",
         (true, 1) => "thread",
@@ -218,6 +231,12 @@ fn sentence(
         // The owner of a process can make that happen, so it is no failure for somebody who did not
         // name the process.
         2 => (Asked::Pids, format!("reading {of} would have blocked: try again later")),
+        3 if who.cgroups => (
+            Asked::Pids,
+            format!(
+                "{of} {is} not known, because more cgroups are there than are read: name those to show"
+            ),
+        ),
         3 if saved.is_none() && groups.intersects(Groups::TEXTS) => (
             Asked::Pids,
             format!(
@@ -232,6 +251,10 @@ fn sentence(
             ),
         ),
         6 => (Asked::Pids, format!("{of} {was} not read: it was stopped before")),
+        _ if who.cgroups => (
+            Asked::Named,
+            format!("{of} {is} not known: this kernel, or version 1 of cgroups, does not have it"),
+        ),
         _ if saved.is_some() => (
             Asked::Named,
             format!("{of} {was} not known to the engine or kernel that the answer was saved from"),

@@ -451,7 +451,15 @@ impl<'a> Lines<'a> {
                         plain::text(out, self.cx, column.form, item.row(), &value);
                         plain::widen(out, begin, column.field);
                     }
-                    false => field::text(out, self.cx, column.form, item.row(), &value),
+                    false => {
+                        // The field knows whether a row without a value has 0 of it.
+                        let form = if value.missing().is_some_and(Missing::is_absent) {
+                            column.field.text
+                        } else {
+                            column.form
+                        };
+                        field::text(out, self.cx, form, item.row(), &value);
+                    }
                 }
             });
         }

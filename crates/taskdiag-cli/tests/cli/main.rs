@@ -7,6 +7,7 @@
 )]
 #[path = "../../../../tests/src/busy.rs"]
 mod busy;
+mod cgroups;
 mod common;
 mod errors;
 mod files;

@@ -127,6 +127,7 @@ fn json_output_is_valid_by_the_schema() {
     tasks.push(odd);
     let saved = Saved::tasks(&tasks);
     let all = columns("tasks");
+    let of_cgroups = columns("cgroups");
     let own = std::process::id().to_string();
     let mut rows = 0;
     for (name, args) in [
@@ -141,6 +142,8 @@ fn json_output_is_valid_by_the_schema() {
         ("tree", vec!["tree", "--json"]),
         ("flat", vec!["tree", "--flat"]),
         ("flat", vec!["tree", "--json", "--flat", "-T", "-o", &all]),
+        ("cgroups", vec!["cgroups", "--json"]),
+        ("cgroups", vec!["cgroups", "--json", "-d", "10ms", "-o", &of_cgroups]),
     ] {
         let (code, out, err) = parts(&run(&args));
         assert!(matches!(code, 0 | 3), "{args:?}: {err}");

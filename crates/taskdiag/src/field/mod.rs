@@ -31,12 +31,13 @@ pub use part::{Map, OpenRow, Part};
 pub use rate::Rate;
 pub(crate) use rate::{NONE, RATES};
 pub use row::Row;
-pub use set::{FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
+pub use set::{CGROUPS, FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
 pub use table::grouped::{LACKING, PROCS};
 pub use value::{Missing, Short, Value};
 
 use taskdiag_wire::Groups;
 
+use crate::cgroups::Files;
 use crate::request::Members;
 
 /// Which side of a text column is ragged.
@@ -209,6 +210,8 @@ pub enum TextForm {
     Seconds,
     /// One decimal, cut.
     Percent,
+    /// The same, but a row that cannot have one has none, and not 0.
+    Share,
     /// A percentage without decimals, at most 99.
     Percent99,
     /// Tenths of a percent, at most 999.
@@ -260,6 +263,8 @@ pub struct Field {
     pub groups: Groups,
     /// The members of BASE, CRED, STAT and STATM that it is made from.
     pub members: Members,
+    /// The files of a cgroup that it is made from, if its rows are cgroups.
+    pub cgroup_files: Files,
     /// Type of the value.
     pub kind: Kind,
     /// Unit of the value.
@@ -294,6 +299,7 @@ impl Field {
             align: Align::Left,
             groups: Groups::NONE,
             members: Members::NONE,
+            cgroup_files: Files::NONE,
             kind: Kind::Text,
             unit: Unit::None,
             text: TextForm::Plain,
@@ -337,6 +343,11 @@ pub fn groups_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Groups {
     fields.into_iter().fold(Groups::NONE, |g, f| g | f.groups)
 }
 
+/// The files of cgroups that must be read to show these fields.
+pub fn cgroup_files_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Files {
+    fields.into_iter().fold(Files::NONE, |all, f| all.union(f.cgroup_files))
+}
+
 /// The members of BASE, CRED, STAT and STATM that must be asked for to show these fields.
 pub fn members_of<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Members {
     fields.into_iter().fold(Members::NONE, |m, f| m.union(f.members))
@@ -370,6 +381,10 @@ impl Field {
         const MEMBERS: Members = Members::of(Groups::STAT, NAMES);
         self.groups.intersects(Groups::OF_PROCESS)
             || self.groups == Groups::STAT && self.members.union(MEMBERS) == MEMBERS
+    }
+    /// Whether its value may be [`Value::Unlimited`].
+    pub fn is_limit(&self) -> bool {
+        self.groups.intersects(Groups::LIMITS) || self.cgroup_files.intersects(Files::LIMITS)
     }
     /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU
     /// time and shares of it do; ages and the like do not.

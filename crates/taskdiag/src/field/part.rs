@@ -3,6 +3,7 @@
 
 use taskdiag_wire::{Entry, Reason, Vma, VmaStat};
 
+use crate::cgroups::Cgroup;
 use crate::files::{Files, Holder, OpenFile, PathName};
 
 use super::rate::Rate;
@@ -24,6 +25,8 @@ pub enum Part<'a> {
     Table(&'a Holder<'a>),
     /// The task itself, and its activity since the previous answer.
     Rate(Rate),
+    /// A cgroup. The task has only its number in the list, and that of its parent.
+    Cgroup(&'a Cgroup),
 }
 
 /// A file that a process has in use, among those of the answer.

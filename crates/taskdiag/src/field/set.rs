@@ -8,7 +8,7 @@ use super::{Field, Named, table};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Set {
-    /// The kind of the rows: `tasks`, `maps`, `memory` or `files`.
+    /// The kind of the rows: `tasks`, `maps`, `memory`, `files`, `top` or `cgroups`.
     pub name: &'static str,
     own: &'static [&'static [Field]],
     /// Do rows also have the columns of their task?
@@ -26,8 +26,10 @@ pub static FILES: Set = Set { name: "files", own: table::FILES, beside: true };
 /// Rows are tasks, or several together, with their activity since the previous answer
 /// ([`Part::Rate`](super::Part::Rate)).
 pub static TOP: Set = Set { name: "top", own: table::TOP, beside: true };
+/// Rows are cgroups.
+pub static CGROUPS: Set = Set { name: "cgroups", own: table::CGROUPS, beside: false };
 /// All sets.
-pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY, &FILES, &TOP];
+pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY, &FILES, &TOP, &CGROUPS];
 
 const OF_TASK: &str = "task.";
 
@@ -53,6 +55,10 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 impl Set {
+    /// Do its rows also have the columns of their task?
+    pub fn has_task_columns(&self) -> bool {
+        self.beside
+    }
     /// The columns that only these rows have, in the order of the table.
     pub fn own(&self) -> impl Iterator<Item = &'static Field> {
         self.own.iter().flat_map(|t| t.iter())

@@ -30,6 +30,7 @@
 
 mod again;
 mod by;
+mod cgroups;
 mod files;
 mod filter;
 mod maps;
@@ -43,6 +44,7 @@ mod select;
 
 pub use again::Again;
 pub use by::{MemoryOnce, Summed, Sums};
+pub use cgroups::CgroupRows;
 pub use files::Opened;
 pub use filter::{Filter, FilterError, Left, Sieve, Truth};
 pub use filter::{parse_duration, parse_size};

@@ -86,7 +86,7 @@ impl Query {
         }
     }
     /// All fields that are needed.
-    fn fields(&self) -> impl Iterator<Item = &'static Field> {
+    pub(super) fn fields(&self) -> impl Iterator<Item = &'static Field> {
         let keys = self.sort.iter().map(|k| k.field);
         let filter = self.filter.iter().flat_map(Filter::fields);
         self.columns.iter().copied().chain(keys).chain(self.by).chain(filter)

@@ -17,6 +17,7 @@ macro_rules! row {
             members: Members::NONE$(.union(
                 Members::of(Groups::$g, &[$($(stringify!($m)),*)?])
             ))*,
+            cgroup_files: Files::NONE,
             kind: Kind::$kind,
             unit: Unit::$unit,
             text: TextForm::$text,
@@ -45,6 +46,7 @@ macro_rules! uint {
     };
 }
 
+mod cgroups;
 mod command;
 mod cred;
 mod fds;
@@ -94,6 +96,10 @@ pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];
 
 /// Rows of tasks, and their activity since the previous answer.
 pub static TOP: &[&[Field]] = &[rates::FIELDS, grouped::PROCESSES];
+
+/// Rows of cgroups.
+pub static CGROUPS: &[&[Field]] =
+    &[cgroups::IDENTITY, cgroups::USE, cgroups::MEMORY, cgroups::WAITING, cgroups::RATES];
 
 /// Rows of files that are in use.
 pub static FILES: &[&[Field]] = &[files::FIELDS];

@@ -150,11 +150,18 @@ pub struct CgroupMount {
 
 /// The cgroup v2 mounts of a mountinfo file, in its order.
 pub fn cgroup2_mounts(bytes: &[u8]) -> Vec<CgroupMount> {
-    complete_lines(bytes).filter_map(cgroup2_mount).collect()
+    let v2 = |(mount, of_v1): (CgroupMount, Option<&[u8]>)| of_v1.is_none().then_some(mount);
+    cgroup_mounts(bytes).filter_map(v2).collect()
+}
+
+/// The cgroup mounts of a mountinfo file, in its order. Those of version 1 have the options of
+/// their hierarchy, such as `rw,cpu,cpuacct`.
+pub fn cgroup_mounts(bytes: &[u8]) -> impl Iterator<Item = (CgroupMount, Option<&[u8]>)> {
+    complete_lines(bytes).filter_map(cgroup_mount)
 }
 
 /// `41 31 0:38 / /sys/fs/cgroup/unified rw,relatime [optional…] - cgroup2 cgroup2 rw`
-fn cgroup2_mount(line: &[u8]) -> Option<CgroupMount> {
+fn cgroup_mount(line: &[u8]) -> Option<(CgroupMount, Option<&[u8]>)> {
     let mut words = line.split(|b| *b == b' ');
     let dev = words.nth(2)?;
     let colon = dev.iter().position(|b| *b == b':')?;
@@ -162,11 +169,12 @@ fn cgroup2_mount(line: &[u8]) -> Option<CgroupMount> {
     let dev = (part(&dev[..colon])?, part(&dev[colon + 1..])?);
     let (root, point) = (words.next()?, words.next()?);
     words.find(|w| *w == b"-")?;
-    (words.next()? == b"cgroup2").then(|| CgroupMount {
-        dev,
-        root: unescape(root),
-        point: unescape(point),
-    })
+    let of_v1 = match words.next()? {
+        b"cgroup2" => None,
+        b"cgroup" => Some(words.nth(1)?),
+        _ => return None,
+    };
+    Some((CgroupMount { dev, root: unescape(root), point: unescape(point) }, of_v1))
 }
 
 /// mountinfo writes blank, tab, newline and backslash as a backslash and three octal digits.
@@ -312,6 +320,10 @@ mod tests {
             bad\n42 31 x / /y rw - cgroup2 cgroup2 rw\n43 1 0:1 / / rw - cgroup2";
         let want = CgroupMount { dev: (0, 38), root: b"/a b".into(), point: b"/cg\\ 2".into() };
         assert_eq!(cgroup2_mounts(text), [want]);
+        let text = b"30 1 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+            31 1 0:28 / /c rw shared:5 - cgroup systemd\n";
+        let all: Vec<_> = cgroup_mounts(text).map(|(m, of_v1)| (m.dev, of_v1)).collect();
+        assert_eq!(all, [((0, 27), Some(&b"rw,cpu,cpuacct"[..]))]);
         assert_eq!(unescape(b"\\04"), b"\\04");
         assert_eq!(unescape(b"\\777"), b"\\777");
     }

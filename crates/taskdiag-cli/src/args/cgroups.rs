@@ -1,0 +1,135 @@
+//! The options of `taskdiag cgroups`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use taskdiag::field::CGROUPS;
+
+use super::table;
+use crate::exit::{self, Exit};
+use crate::limits;
+
+/// Parsed options of `taskdiag cgroups`.
+#[derive(Clone, Debug)]
+pub struct CgroupsArgs {
+    /// The options that all tables have.
+    pub table: table::TableArgs,
+    /// The cgroups to show, with those below them. Empty: all.
+    pub paths: Vec<Vec<u8>>,
+    /// Print paths instead of a tree?
+    pub flat: bool,
+    /// Look twice, this far apart, and show what happened in between.
+    pub delay: Option<Duration>,
+}
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("taskdiag cgroups", "show all cgroups as a tree"),
+    ("taskdiag cgroups /system.slice --sort -memory", "show those of services, the largest first"),
+    ("taskdiag cgroups -d 1s --flat --sort -cpu_now", "show which are the busiest in this second"),
+    (
+        "taskdiag cgroups --flat --where 'oom_kills > 0 or memory_share > 90%'",
+        "find those without memory",
+    ),
+    (
+        "taskdiag cgroups --where 'cpu_max < 1000' -o path,cpu_max,throttles",
+        "find small CPU limits",
+    ),
+];
+
+/// Explains what a row is.
+const INTRO: &str = "\
+A cgroup is a group of processes that the kernel counts and limits together: a service, a session, a container. The values of a \
+cgroup include those of the cgroups below it. A value is - if the cgroup cannot have it: its controller is not enabled for it, or \
+it is the root, which has no limits.";
+
+/// The options.
+pub fn command() -> Command {
+    table::rows(
+        Command::new("cgroups")
+            .about("Show what each cgroup (service, container) uses and may use")
+            .before_help(INTRO)
+            .help_template(table::TEMPLATE)
+            .override_usage("taskdiag cgroups [OPTIONS] [CGROUP...]"),
+    )
+    .next_help_heading("Selection")
+    .arg(
+        Arg::new("paths")
+            .value_name("CGROUP")
+            .action(ArgAction::Append)
+            .value_parser(clap::value_parser!(OsString))
+            .value_hint(ValueHint::AnyPath)
+            .help("Show these cgroups and those below them, by path: /system.slice or /sys/fs/cgroup/system.slice"),
+    )
+    .next_help_heading("Rows")
+    .arg(table::flag("flat", "Print a list with paths, and no tree"))
+    .next_help_heading("Output")
+    .arg(
+        Arg::new("delay")
+            .long("delay")
+            .short('d')
+            .value_name("TIME")
+            .value_parser(limits::duration)
+            .help(
+                "Look twice, this time apart, such as 1s or 500ms, and show what happened in between: cpu_now, read_now, \
+                 write_now and other columns whose name ends in _now",
+            ),
+    )
+    .arg(table::strict())
+    .arg(table::flag("stats", "Say on standard error what the answer cost"))
+    .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
+}
+
+/// The path of a cgroup, which may have been given as that of its directory.
+fn path(given: &OsString) -> Vec<u8> {
+    let given = given.as_bytes();
+    for mount in [&b"/sys/fs/cgroup/unified"[..], b"/sys/fs/cgroup"] {
+        match given.strip_prefix(mount) {
+            Some(b"") => return b"/".to_vec(),
+            Some(rest) if rest.starts_with(b"/") => return rest.to_vec(),
+            _ => {}
+        }
+    }
+    given.to_vec()
+}
+
+impl CgroupsArgs {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<CgroupsArgs, Exit> {
+        let mut table = table::TableArgs::rows(m, &CGROUPS)?;
+        table.stats = m.get_flag("stats");
+        table.source.strict = m.get_flag("strict");
+        let paths: Vec<Vec<u8>> = m.get_many("paths").into_iter().flatten().map(path).collect();
+        if paths.iter().any(Vec::is_empty) {
+            return Err(Exit::Usage(
+                "the path of a cgroup must not be empty; / is the root".into(),
+            ));
+        }
+        let delay = m.get_one::<Duration>("delay").copied();
+        if delay.is_some_and(|d| d.is_zero()) {
+            return Err(Exit::Usage("--delay must be more than 0".into()));
+        }
+        Ok(CgroupsArgs { table, paths, flat: m.get_flag("flat"), delay })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_names_its_cgroup() {
+        for (given, want) in [
+            ("/sys/fs/cgroup/a/b", "/a/b"),
+            ("/sys/fs/cgroup", "/"),
+            ("/sys/fs/cgroup/", "/"),
+            ("/sys/fs/cgroup/unified/a", "/a"),
+            ("/sys/fs/cgroups", "/sys/fs/cgroups"),
+            ("a/b", "a/b"),
+            ("/", "/"),
+        ] {
+            assert_eq!(path(&given.into()), want.as_bytes(), "{given}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! `taskdiag cgroups`: what each cgroup uses and may use, as a tree or as a list.
+
+use std::time::Instant;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use taskdiag::Reason;
+use taskdiag::cgroups::{Bounds, Cgroups, LeftOut, Session};
+use taskdiag::field::{CGROUPS, Missing};
+use taskdiag::view::{CgroupRows, Item, Query, Rows as _};
+
+use crate::answer;
+use crate::args::cgroups::CgroupsArgs;
+use crate::columns::{self, Column};
+use crate::exit::{Asked, Exit, Lack, say};
+use crate::forest::{LINES, PLAIN, Tree};
+use crate::interrupt;
+use crate::output::text;
+use crate::output::{self, Form, Sink, Table, Tally, tally};
+use crate::units::Units;
+
+/// Run it.
+pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
+    let begin = Instant::now();
+    let table = &args.table;
+    let terminal = table.terminal();
+    let is_tree = table.form == Form::Text && !args.flat;
+    let mut columns = columns(args, is_tree)?;
+    let mut query = Query::new(&CGROUPS, columns.iter().map(|c| c.field));
+    query.filter = table.filter.clone();
+    query.sort = table.sort.clone();
+    let all = list(args, &query)?;
+    let asked = Instant::now();
+    let mut rows = CgroupRows::new(&query, &all)?;
+    if table.columns.is_empty() {
+        drop_unknown(&mut columns, &rows);
+    }
+    if table.form == Form::Text {
+        let units = if table.units == Units::Auto { Units::Human } else { table.units };
+        units.apply(&mut columns);
+    }
+    let tree = is_tree.then(|| {
+        let style = if terminal.lines { LINES } else { PLAIN };
+        let mut tree = Tree::new(&rows.with_ancestors(), rows.snapshot(), style);
+        rows.show(std::mem::take(&mut tree.rows));
+        tree
+    });
+    let mut tally = Tally::new(columns.len());
+    let mut sink = Sink::stdout();
+    let shown = Table { cx: rows.cx(), columns: &columns, rows: &rows };
+    let count = match table.form {
+        Form::Text => {
+            let options = text::Options::new(table.headers, terminal);
+            text::header(&mut sink, &columns, &options);
+            text::rows(&mut sink, &shown, tree.as_ref(), &options, &mut tally, None)?
+        }
+        _ => output::rows(&mut sink, &table.form, &shown, table.headers, &mut tally)?,
+    };
+    sink.finish()?;
+    if table.stats {
+        crate::stats::print(rows.snapshot(), count, begin, asked);
+    }
+    let mut lacks = left_out(all.left_out());
+    lacks.extend(tally::left_out(rows.left(), rows.snapshot()));
+    lacks.extend(tally.lines(&columns, rows.snapshot()));
+    let asked = match args.paths.is_empty() {
+        _ if table.source.strict => Asked::Strict,
+        true => Asked::All,
+        false => Asked::Named,
+    };
+    answer::verdict_of(rows.snapshot(), count == 0, lacks, asked)
+}
+
+/// The cgroups, after the delay if there is one.
+fn list(args: &CgroupsArgs, query: &Query) -> Result<Cgroups, Exit> {
+    let descriptors = args.delay.map_or(0, |_| {
+        allow_files();
+        Session::descriptors()
+    });
+    let mut session = Session::new(query.cgroup_files(), Bounds::default(), descriptors)?;
+    if !args.paths.is_empty() {
+        session = session.below(args.paths.iter().map(Vec::as_slice))?;
+    }
+    let first = session.list()?;
+    let Some(delay) = args.delay else {
+        interrupt::answered();
+        return Ok(first);
+    };
+    drop(first);
+    interrupt::rest();
+    std::thread::sleep(delay);
+    interrupt::answered();
+    Ok(session.list()?)
+}
+
+/// Files that stay open are read in a third of the time. If the limit stays low, fewer do.
+fn allow_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
+    if !args.table.columns.is_empty() {
+        return Ok(args.table.columns.clone());
+    }
+    let text = args.table.form == Form::Text;
+    let name = if is_tree { "branch" } else { "path" };
+    let view = match (text, args.delay.is_some()) {
+        (true, false) => {
+            format!("tasks,time,memory:7,memory_max,pressure,throttled,oom_kills,{name}")
+        }
+        (true, true) => format!(
+            "tasks,cpu_now,memory:7,memory_max,pressure,throttled_now,read_now,write_now,oom_kills,{name}"
+        ),
+        (false, delay) => {
+            let now = if delay { ",cpu_now,throttled_now,read_now,write_now" } else { "" };
+            format!(
+                "path,id,tasks,time,cpu_max,throttles,throttled,memory,memory_high,memory_max,swap,oom_kills,anon,file,kernel,\
+                 read_bytes,write_bytes,cpu_some,memory_some,io_some{now}"
+            )
+        }
+    };
+    columns::view(&CGROUPS, &view)
+}
+
+/// Leaves out the columns of a view that no cgroup of this machine has, and says so.
+fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
+    let unsupported = Some(Missing::Reason(Reason::Unsupported));
+    let absent = Some(Missing::Reason(Reason::Absent));
+    // A column that is absent in all rows is not left out, unless nothing more is known of it.
+    let mut unknown = vec![false; columns.len()];
+    let mut is_there = vec![false; columns.len()];
+    let done = rows.each(&mut |item: Item<'_, '_>| {
+        for (c, column) in columns.iter().enumerate() {
+            let why = item.value(rows.cx(), column.field, c).missing();
+            unknown[c] |= why == unsupported;
+            is_there[c] |= why != unsupported && why != absent;
+        }
+        Ok(())
+    });
+    debug_assert!(done.is_ok(), "looking does not fail");
+    let is_unknown = |c: usize| unknown[c] && !is_there[c];
+    let names: Vec<&str> =
+        (0..columns.len()).filter(|c| is_unknown(*c)).map(|c| columns[c].name.as_str()).collect();
+    if names.is_empty() {
+        return;
+    }
+    say(format_args!(
+        "taskdiag: {} left out: this kernel, or version 1 of cgroups, does not have it",
+        names.join(", ")
+    ));
+    let mut c = 0;
+    columns.retain(|_| {
+        c += 1;
+        !is_unknown(c - 1)
+    });
+}
+
+/// What the bounds have left out.
+fn left_out(left: LeftOut) -> Vec<Lack> {
+    let bounds = Bounds::default();
+    let mut lacks = Vec::new();
+    if left.cgroups > 0 {
+        let line = format!(
+            "{} cgroups or more are not shown, because only {} are read: name those to show",
+            left.cgroups, bounds.cgroups
+        );
+        lacks.push(Lack { line, from: Asked::Named });
+    }
+    if left.deep > 0 {
+        let line = format!(
+            "cgroups below {} others are not shown, because these are {} levels deep: name those to show",
+            left.deep, bounds.levels
+        );
+        lacks.push(Lack { line, from: Asked::Named });
+    }
+    lacks
+}

@@ -1,0 +1,405 @@
+//! Cgroups as rows: what each may use, what it uses, and how often it had to wait for that.
+//!
+//! [`Cgroups::read`] reads the cgroups that this process sees, from the files of version 2, and of
+//! version 1 where a controller is still there. A [`Session`] keeps the files open, and its
+//! listings know how much each counter has grown. Only the [`Files`] that are asked for are read.
+//!
+//! - `members` has the values, and the file of each;
+//! - `parse` turns the text of files into values;
+//! - `hierarchy` finds the mounted hierarchies;
+//! - `walk` goes through the directories, and `read` reads one of them.
+//!
+//! The module [`cgroup`](crate::cgroup) is about the meaning of a path. Which cgroup a task is in
+//! is a column of tasks.
+//!
+//! ```
+//! use taskdiag::cgroups::{Bounds, Cgroups, Files, Member};
+//!
+//! let files = Files::CPU_STAT.union(Files::MEMORY_CURRENT);
+//! if let Ok(all) = Cgroups::read(files, Bounds::default()) {
+//!     for cgroup in all.list() {
+//!         let path = String::from_utf8_lossy(cgroup.path());
+//!         println!("{path} {:?}", cgroup.get(Member::Memory));
+//!     }
+//! }
+//! ```
+
+mod hierarchy;
+mod members;
+mod parse;
+mod read;
+mod value;
+mod walk;
+
+pub use members::{Files, Member, TYPES};
+pub use value::Known;
+pub use walk::{Bounds, LeftOut};
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use taskdiag_wire::Reason;
+
+use self::hierarchy::Hierarchy;
+use self::read::Reader;
+use self::value::Values;
+use self::walk::{Kept, List, Walk, bit};
+use crate::error::Error;
+
+/// A cgroup.
+#[derive(Clone, Debug)]
+pub struct Cgroup {
+    path: Vec<u8>,
+    id: u64,
+    /// As in [`walk::Found`].
+    hierarchies: u64,
+    is_v2: bool,
+    level: usize,
+    parent: Option<usize>,
+    values: Values,
+    processes: Known,
+    tasks: Known,
+    earlier: Option<(Duration, Box<Values>)>,
+}
+
+impl Cgroup {
+    /// Its path from the root that this process sees, as in `/proc/PID/cgroup`. Any bytes but NUL.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+    /// The last part of the path; `/` for the root.
+    pub fn name(&self) -> &[u8] {
+        match self.path.iter().rposition(|b| *b == b'/') {
+            Some(at) if self.path.len() > 1 => &self.path[at + 1..],
+            _ => &self.path,
+        }
+    }
+    /// The inode number of its directory, in version 2 also the id that BPF programs see. 0: not
+    /// known, because the directory cannot be opened.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+    /// How many levels it is below the root.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+    /// The place of its parent in the list. `None`: the parent is not in the list.
+    pub fn parent(&self) -> Option<usize> {
+        self.parent
+    }
+    /// Does version 2 have it? Otherwise only hierarchies of version 1 do.
+    pub fn is_of_version_2(&self) -> bool {
+        self.is_v2
+    }
+    /// A value.
+    pub fn get(&self, member: Member) -> Known {
+        self.values.get(member)
+    }
+    /// Processes in it and below; needs [`Files::PROCS`].
+    pub fn processes(&self) -> Known {
+        self.processes
+    }
+    /// Tasks, which are threads, in it and below; needs [`Files::TASK_COUNT`]. Where the controller
+    /// `pids` does not count them, they are counted in `cgroup.threads`.
+    pub fn tasks(&self) -> Known {
+        self.tasks
+    }
+    /// By how much a counter has grown since the previous listing of the session, and in which
+    /// time. `None`: this is the first listing that has it, or a value is not known.
+    pub fn growth(&self, member: Member) -> Option<(u64, Duration)> {
+        let (time, earlier) = self.earlier.as_ref()?;
+        let (new, old) = (self.get(member).number()?, earlier.get(member).number()?);
+        Some((new.saturating_sub(old), *time))
+    }
+}
+
+/// Cgroups at one moment.
+#[derive(Debug)]
+pub struct Cgroups {
+    list: Vec<Cgroup>,
+    left: LeftOut,
+    syscalls: u64,
+    took: Duration,
+    has_v1: bool,
+}
+
+impl Cgroups {
+    /// Reads these files of all cgroups.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: no cgroup file system is mounted, or this process may open no more files.
+    pub fn read(files: Files, bounds: Bounds) -> Result<Cgroups, Error> {
+        Session::new(files, bounds, 0)?.list()
+    }
+    /// All cgroups. Those below another one follow it, in the order of their names.
+    pub fn list(&self) -> &[Cgroup] {
+        &self.list
+    }
+    /// What the bounds have left out.
+    pub fn left_out(&self) -> LeftOut {
+        self.left
+    }
+    /// The system calls that were made.
+    pub fn syscalls(&self) -> u64 {
+        self.syscalls
+    }
+    /// How long it took.
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+    /// Were hierarchies of version 1 read?
+    pub fn has_version_1(&self) -> bool {
+        self.has_v1
+    }
+}
+
+/// Reads the same files each time it is asked, and keeps them open.
+#[derive(Debug)]
+pub struct Session {
+    hierarchies: Vec<Hierarchy>,
+    files: Files,
+    bounds: Bounds,
+    below: Vec<Vec<u8>>,
+    kept: Kept,
+    reader: Reader,
+    /// The previous listing, and when it was made.
+    earlier: Option<(Instant, Earlier)>,
+}
+
+/// The values of cgroups by path, each with the id of the cgroup.
+type Earlier = HashMap<Vec<u8>, (u64, Values)>;
+
+/// The most descriptors that a session may use by default: half of those that the process may have.
+const DESCRIPTORS: usize = 32_768;
+
+impl Session {
+    /// A session for these files. It keeps at most `descriptors` of them open, and opens the others
+    /// at each listing; 0 keeps none, and [`Session::descriptors`] is a good number.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: no cgroup file system is mounted.
+    pub fn new(files: Files, bounds: Bounds, descriptors: usize) -> Result<Session, Error> {
+        Ok(Session::of(hierarchy::find()?, files, bounds, descriptors))
+    }
+    /// The same for hierarchies in these directories: that of version 2, and those of version 1
+    /// with the names of their controllers, as `cpu,cpuacct`. This is for cgroup file systems that
+    /// are mounted for another root, such as that of a host in a container.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: a directory cannot be opened.
+    pub fn at(
+        v2: Option<&Path>,
+        v1: &[(&str, &Path)],
+        files: Files,
+        bounds: Bounds,
+        descriptors: usize,
+    ) -> Result<Session, Error> {
+        Ok(Session::of(hierarchy::at(v2, v1)?, files, bounds, descriptors))
+    }
+    fn of(
+        hierarchies: Vec<Hierarchy>,
+        files: Files,
+        bounds: Bounds,
+        descriptors: usize,
+    ) -> Session {
+        Session {
+            hierarchies,
+            files,
+            bounds,
+            below: vec![b"/".to_vec()],
+            kept: Kept::new(descriptors),
+            reader: Reader::default(),
+            earlier: None,
+        }
+    }
+    /// Half of the descriptors that this process may have, and not more than 32,768.
+    pub fn descriptors() -> usize {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        limit
+            .map_or(DESCRIPTORS, |n| usize::try_from(n / 2).unwrap_or(DESCRIPTORS))
+            .min(DESCRIPTORS)
+    }
+    /// Lists only these cgroups, and those below them.
+    ///
+    /// # Errors
+    /// A path that is not one of a cgroup: empty, or with a part that is empty, `.` or `..`.
+    pub fn below<'a>(
+        mut self,
+        paths: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Session, Error> {
+        let mut below: Vec<Vec<u8>> = Vec::new();
+        for path in paths {
+            let path = path.strip_suffix(b"/").unwrap_or(path);
+            let path = path.strip_prefix(b"/").unwrap_or(path);
+            let is_bad = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
+            let bad = path.contains(&0) || path.split(|b| *b == b'/').any(is_bad);
+            if bad && !path.is_empty() {
+                let text = String::from_utf8_lossy(path);
+                return Err(Error::io(
+                    format!(
+                        "{text} is not the path of a cgroup, because a part of it is empty, . or .."
+                    ),
+                    Errno::INVAL,
+                ));
+            }
+            below.push([b"/", path].concat());
+        }
+        below.sort();
+        below.dedup();
+        let all = below.clone();
+        // What is below another one comes with it.
+        below.retain(|path| !all.iter().any(|other| other != path && is_below(path, other)));
+        self.below = below;
+        Ok(self)
+    }
+    /// Descriptors that are open.
+    pub fn open_descriptors(&self) -> usize {
+        self.kept.descriptors()
+    }
+    /// Lists the cgroups.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: one that was named is not there, or this process may open no more files.
+    pub fn list(&mut self) -> Result<Cgroups, Error> {
+        let at = Instant::now();
+        let before = self.reader.syscalls;
+        self.kept.begin();
+        let files = self.files.expanded();
+        let mut list = List::new(&self.hierarchies, files, self.bounds);
+        for path in &self.below {
+            let mut is_there = false;
+            for (number, hierarchy) in self.hierarchies.iter().enumerate() {
+                let mut walk = Walk {
+                    hierarchy,
+                    number,
+                    sources: hierarchy.sources(files),
+                    spares_threads: !self.files.has(Files::THREADS),
+                    kept: &mut self.kept,
+                    reader: &mut self.reader,
+                    list: &mut list,
+                };
+                let failed = |e: Errno| Error::io("reading cgroups", e);
+                is_there |= walk.run(path).map_err(failed)?;
+            }
+            if !is_there {
+                let name = String::from_utf8_lossy(path);
+                return Err(Error::io(format!("looking for the cgroup {name}"), Errno::NOENT));
+            }
+        }
+        self.kept.end();
+        let left = list.left;
+        let v2 = self.hierarchies.iter().position(|h| h.version == 2).map_or(0, bit);
+        let mut list = arranged(list, v2);
+        sum_up(&mut list, self.files, left);
+        self.compare(&mut list, at);
+        let has_v1 = self.hierarchies.iter().any(|h| h.version == 1);
+        let syscalls = self.reader.syscalls - before;
+        Ok(Cgroups { list, left, syscalls, took: at.elapsed(), has_v1 })
+    }
+    /// Gives each cgroup its values of the previous listing, and remembers the new ones.
+    fn compare(&mut self, list: &mut [Cgroup], at: Instant) {
+        // A single listing compares nothing.
+        if self.kept.is_off() {
+            return;
+        }
+        if let Some((then, earlier)) = &mut self.earlier {
+            let time = at.duration_since(*then);
+            for cgroup in list.iter_mut() {
+                // A new cgroup may have the path of one that was removed.
+                let old = earlier.remove(&cgroup.path).filter(|(id, _)| *id == cgroup.id);
+                cgroup.earlier = old.map(|(_, values)| (time, Box::new(values)));
+            }
+        }
+        let new = list.iter().map(|c| (c.path.clone(), (c.id, c.values.clone())));
+        self.earlier = Some((at, new.collect()));
+    }
+}
+
+/// Is a path that of a cgroup below another one?
+fn is_below(path: &[u8], other: &[u8]) -> bool {
+    other == b"/" || path.strip_prefix(other).is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// The cgroups in the order of a tree, each with its parent. `v2`: the bit of version 2.
+fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
+    let mut found = list.found;
+    // A slash comes before every byte of a name.
+    let order = |b: &u8| if *b == b'/' { 0 } else { *b };
+    found.sort_by(|a, b| a.path.iter().map(order).cmp(b.path.iter().map(order)));
+    let mut out: Vec<Cgroup> = Vec::with_capacity(found.len());
+    let mut line: Vec<usize> = Vec::new();
+    for one in found {
+        while line.last().is_some_and(|at| !is_below(&one.path, &out[*at].path)) {
+            line.pop();
+        }
+        let level = one.path.iter().filter(|b| **b == b'/').count();
+        let level = if one.path == b"/" { 0 } else { level };
+        // A parent that vanished, or that was left out, is not in the list.
+        let parent = line.last().copied().filter(|at| out[*at].level + 1 == level);
+        line.push(out.len());
+        out.push(Cgroup {
+            path: one.path,
+            id: one.id,
+            hierarchies: one.hierarchies,
+            is_v2: one.hierarchies & v2 != 0,
+            level,
+            parent,
+            values: one.values,
+            processes: Known::NotAsked,
+            tasks: Known::NotAsked,
+            earlier: None,
+        });
+    }
+    out
+}
+
+/// Adds up the processes and tasks below each cgroup.
+fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
+    let is_cut = left != LeftOut::default();
+    let plus = |a: Known, b: Known| match (a, b) {
+        (Known::Number(a), Known::Number(b)) => Known::Number(a.saturating_add(b)),
+        // A cgroup that vanished meanwhile has nothing any more, and a threaded one counts as its
+        // threads.
+        (a, Known::Missing(Reason::Vanished | Reason::Absent)) => a,
+        (Known::Missing(Reason::Vanished | Reason::Absent), b) => b,
+        (missing @ Known::Missing(_), _) | (_, missing) => missing,
+    };
+    if files.has(Files::PROCS) {
+        list.iter_mut().for_each(|c| c.processes = c.get(Member::Procs));
+    }
+    let counts_tasks = files.has(Files::TASK_COUNT);
+    if counts_tasks {
+        list.iter_mut().for_each(|c| c.tasks = c.get(Member::Threads));
+    }
+    for at in (0..list.len()).rev() {
+        if counts_tasks && list[at].get(Member::Pids).is_known() {
+            list[at].tasks = list[at].get(Member::Pids);
+        }
+        if let Some(parent) = list[at].parent {
+            let (processes, tasks) = (list[at].processes, list[at].tasks);
+            let is_in = list[at].hierarchies;
+            let parent = &mut list[parent];
+            // A task may have another path in each hierarchy. The first one that has a cgroup is
+            // that in which its processes are counted.
+            if is_in & bit(parent.hierarchies.trailing_zeros() as usize) == 0 {
+                continue;
+            }
+            (parent.processes, parent.tasks) =
+                (plus(parent.processes, processes), plus(parent.tasks, tasks));
+        }
+    }
+    if is_cut {
+        // The sum of what was read would be too low, so it is not shown.
+        let cut = Known::Missing(Reason::Truncated);
+        for cgroup in list.iter_mut() {
+            if cgroup.processes.is_known() {
+                cgroup.processes = cut;
+            }
+            if cgroup.tasks.is_known() && !cgroup.get(Member::Pids).is_known() {
+                cgroup.tasks = cut;
+            }
+        }
+    }
+}

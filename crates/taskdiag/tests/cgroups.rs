@@ -1,0 +1,630 @@
+//! Cgroups from files. Directories that are laid out like the kernel's show what each odd state
+//! becomes, and cgroups that the tests make themselves have the values of the kernel's own files.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../tests/src/skips.rs"]
+mod skips;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use taskdiag::Reason;
+use taskdiag::cgroups::{Bounds, Cgroup, Cgroups, Files, Known, Member, Session};
+use tempfile::TempDir;
+
+const ABSENT: Known = Known::Missing(Reason::Absent);
+const UNSUPPORTED: Known = Known::Missing(Reason::Unsupported);
+const VANISHED: Known = Known::Missing(Reason::Vanished);
+
+/// A directory that is laid out like cgroups.
+struct Laid(TempDir);
+
+impl Laid {
+    fn out(files: &[(&str, &str)]) -> Laid {
+        let laid = Laid(tempfile::tempdir().expect("a temporary directory"));
+        files.iter().for_each(|(path, text)| laid.put(path, text));
+        laid
+    }
+    fn put(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+    fn v2(&self) -> Session {
+        self.bounded(Bounds::default())
+    }
+    fn bounded(&self, bounds: Bounds) -> Session {
+        Session::at(Some(self.0.path()), &[], Files::ALL, bounds, 0).expect("it is there")
+    }
+    fn list(&self) -> Cgroups {
+        self.v2().list().expect("it can be read")
+    }
+}
+
+/// A root of version 2 with these controllers, as the kernel lays it out: without limits.
+fn root(controllers: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("cgroup.controllers", controllers.to_owned() + "\n"),
+        ("cgroup.procs", "1\n2\n".into()),
+        ("cgroup.threads", "1\n2\n3\n".into()),
+        ("cgroup.stat", "nr_descendants 2\nnr_dying_descendants 1\n".into()),
+        ("cpu.stat", "usage_usec 900\nuser_usec 600\nsystem_usec 300\n".into()),
+        ("memory.stat", "anon 8192\nfile 4096\nkernel 100\n".into()),
+        ("cpu.pressure", "some avg10=0.50 avg60=0.00 avg300=0.00 total=1\n".into()),
+    ]
+}
+
+fn laid_out(controllers: &str, more: &[(&str, &str)]) -> Laid {
+    let laid = Laid::out(more);
+    root(controllers).iter().for_each(|(path, text)| laid.put(path, text));
+    laid
+}
+
+fn find<'a>(all: &'a Cgroups, path: &str) -> &'a Cgroup {
+    let found = all.list().iter().find(|c| c.path() == path.as_bytes());
+    found.unwrap_or_else(|| panic!("{path} is not in {:?}", paths(all)))
+}
+
+fn paths(all: &Cgroups) -> Vec<String> {
+    all.list().iter().map(|c| String::from_utf8_lossy(c.path()).into_owned()).collect()
+}
+
+/// The files of a cgroup with all controllers.
+const WHOLE: [(&str, &str); 18] = [
+    ("a/cgroup.controllers", "cpu io memory pids\n"),
+    ("a/cgroup.type", "domain\n"),
+    ("a/cgroup.procs", "7\n8\n"),
+    ("a/cgroup.threads", "7\n8\n9\n"),
+    ("a/cgroup.events", "populated 1\nfrozen 0\n"),
+    ("a/cgroup.freeze", "1\n"),
+    ("a/cgroup.stat", "nr_descendants 0\nnr_dying_descendants 3\n"),
+    (
+        "a/cpu.stat",
+        "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_periods 9\nnr_throttled 4\nthrottled_usec 77\n",
+    ),
+    ("a/cpu.max", "50000 100000\n"),
+    ("a/cpu.weight", "200\n"),
+    ("a/memory.current", "1048576\n"),
+    ("a/memory.max", "max\n"),
+    ("a/memory.high", "2097152\n"),
+    ("a/memory.events", "low 0\nhigh 1\nmax 2\noom 3\noom_kill 4\n"),
+    ("a/memory.stat", "anon 1\nfile 2\nkernel 3\nshmem 4\nfile_dirty 5\n"),
+    ("a/pids.current", "3\n"),
+    ("a/pids.max", "max\n"),
+    ("a/io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n"),
+];
+
+#[test]
+fn values_are_those_of_the_files() {
+    let all = laid_out("cpu io memory pids", &WHOLE).list();
+    let a = find(&all, "/a");
+    let number = |m| a.get(m).number();
+    for (member, want) in [
+        (Member::Procs, 2),
+        (Member::Threads, 3),
+        (Member::Type, 0),
+        (Member::Populated, 1),
+        (Member::Frozen, 0),
+        (Member::Freeze, 1),
+        (Member::Descendants, 0),
+        (Member::Dying, 3),
+        (Member::CpuUsage, 5000),
+        (Member::Throttles, 4),
+        (Member::Throttled, 77_000),
+        (Member::CpuQuota, 50_000_000),
+        (Member::CpuWeight, 200),
+        (Member::Memory, 1 << 20),
+        (Member::MemoryHigh, 2 << 20),
+        (Member::EventsMax, 2),
+        (Member::OomKills, 4),
+        (Member::Kernel, 3),
+        (Member::FileDirty, 5),
+        (Member::Pids, 3),
+        (Member::WriteBytes, 2),
+    ] {
+        assert_eq!(number(member), Some(want), "{member:?}");
+    }
+    assert_eq!(a.get(Member::MemoryMax), Known::Unlimited);
+    assert_eq!(a.get(Member::PidsMax), Known::Unlimited);
+    // Its controllers are enabled, so this kernel is too old for these.
+    for member in [Member::MemoryPeak, Member::OomGroupKills, Member::PidsPeak] {
+        assert_eq!(a.get(member), UNSUPPORTED, "{member:?}");
+    }
+    // The root has pressure of the CPU, and this cgroup not: it has been turned off.
+    assert_eq!(a.get(Member::CpuSome), ABSENT);
+    assert_eq!(a.get(Member::IoSome), UNSUPPORTED);
+    assert!(a.is_of_version_2());
+    assert_eq!((a.name(), a.level(), a.parent()), (&b"a"[..], 1, Some(0)));
+}
+
+#[test]
+fn the_root_has_no_limits_and_sums_of_what_is_below() {
+    let all = laid_out("cpu io memory pids", &WHOLE).list();
+    let root = find(&all, "/");
+    for member in [Member::Memory, Member::MemoryMax, Member::CpuQuota, Member::Throttled] {
+        assert_eq!(root.get(member), ABSENT, "{member:?}");
+    }
+    assert_eq!(root.get(Member::Anon), Known::Number(8192));
+    assert_eq!(root.get(Member::CpuSome10), Known::Number(50));
+    // Its own three, and those that pids.current counts below.
+    assert_eq!(root.tasks(), Known::Number(6));
+    assert_eq!(root.processes(), Known::Number(4));
+    assert_eq!((root.name(), root.level(), root.parent()), (&b"/"[..], 0, None));
+}
+
+#[test]
+fn a_controller_that_is_not_enabled_is_not_zero() {
+    let b = [
+        ("b/cgroup.controllers", "pids\n"),
+        ("b/cgroup.type", "domain\n"),
+        ("b/cgroup.procs", ""),
+        ("b/cpu.stat", "usage_usec 1\nuser_usec 1\nsystem_usec 0\n"),
+    ];
+    let all = laid_out("memory pids", &b).list();
+    let b = find(&all, "/b");
+    assert_eq!(b.get(Member::Memory), ABSENT);
+    assert_eq!(b.get(Member::Throttles), ABSENT);
+    assert_eq!(b.get(Member::Pids), UNSUPPORTED);
+    // No hierarchy has the controller.
+    assert_eq!(b.get(Member::ReadBytes), UNSUPPORTED);
+    assert_eq!(b.get(Member::Procs), Known::Number(0));
+}
+
+#[test]
+fn a_namespace_begins_at_a_cgroup_with_limits() {
+    let laid = laid_out("memory", &[("cgroup.type", "domain\n"), ("memory.max", "4096\n")]);
+    assert_eq!(find(&laid.list(), "/").get(Member::MemoryMax), Known::Number(4096));
+}
+
+#[test]
+fn children_follow_their_parent_in_the_order_of_names() {
+    let names = ["b", "b/x", "b-1", "b/x/y", "a", "b.service", "\u{1}"];
+    let files: Vec<String> = names.iter().map(|n| format!("{n}/cgroup.procs")).collect();
+    let files: Vec<_> = files.iter().map(|f| (f.as_str(), "")).collect();
+    let all = laid_out("", &files).list();
+    let want = ["/", "/\u{1}", "/a", "/b", "/b/x", "/b/x/y", "/b-1", "/b.service"];
+    assert_eq!(paths(&all), want);
+    let parents: Vec<_> = all.list().iter().map(Cgroup::parent).collect();
+    assert_eq!(parents, [None, Some(0), Some(0), Some(0), Some(3), Some(4), Some(0), Some(0)]);
+}
+
+#[test]
+fn names_are_any_bytes() {
+    let laid = laid_out("", &[]);
+    let names = [&b"\\x2d"[..], b"new\nline", b"\xff\xfe", b"\x1b[31m", b" ", b"a=b,c"];
+    for name in names {
+        fs::create_dir(laid.0.path().join(std::ffi::OsStr::from_bytes(name))).expect("made");
+    }
+    let all = laid.list();
+    let got: std::collections::HashSet<_> = all.list().iter().skip(1).map(Cgroup::name).collect();
+    assert_eq!(got, names.into_iter().collect());
+}
+
+#[test]
+fn bounds_say_what_they_leave_out() {
+    let laid = laid_out("", &[]);
+    let deep = (0..12).fold(String::from("deep"), |path, _| path + "/d");
+    fs::create_dir_all(laid.path(&deep)).expect("made");
+    (0..30).for_each(|n| fs::create_dir(laid.path(&format!("w{n}"))).expect("made"));
+    let mut bounds = Bounds::default();
+    bounds.levels = 5;
+    let all = laid.bounded(bounds).list().expect("read");
+    assert_eq!((all.list().len(), all.left_out().deep, all.left_out().cgroups), (36, 1, 0));
+    assert_eq!(find(&all, "/").processes(), Known::Missing(Reason::Truncated));
+    let mut bounds = Bounds::default();
+    bounds.cgroups = 20;
+    let all = laid.bounded(bounds).list().expect("read");
+    assert_eq!(all.list().len(), 20);
+    assert!(all.left_out().cgroups >= 12, "{:?}", all.left_out());
+    let mut bounds = Bounds::default();
+    bounds.path_bytes = 20;
+    let all = laid.bounded(bounds).list().expect("read");
+    assert!(all.list().len() < 10 && all.left_out().cgroups > 20, "{:?}", all.left_out());
+}
+
+#[test]
+fn paths_choose_a_part_and_cannot_leave_the_root() {
+    let laid = laid_out("", &[("a/b/cgroup.procs", "5\n"), ("ab/cgroup.procs", "6\n")]);
+    let below = |paths: &[&str]| {
+        let session = laid.v2().below(paths.iter().map(|p| p.as_bytes()))?;
+        { session }.list().map(|all| self::paths(&all))
+    };
+    assert_eq!(below(&["/a"]).expect("there"), ["/a", "/a/b"]);
+    assert_eq!(below(&["a/b/", "ab"]).expect("there"), ["/a/b", "/ab"]);
+    assert_eq!(below(&["/a/b", "/a", "/a"]).expect("there"), ["/a", "/a/b"]);
+    assert_eq!(below(&["/"]).expect("there").len(), 4);
+    for bad in ["..", "/a/../..", "a//b", "/a/.", "a/\0"] {
+        assert!(below(&[bad]).is_err(), "{bad:?}");
+    }
+    let e = below(&["/nosuch"]).expect_err("it is not there").to_string();
+    assert!(e.contains("/nosuch"), "{e}");
+}
+
+#[test]
+fn version_1_has_what_it_has() {
+    let memory = Laid::out(&[
+        ("cgroup.procs", "1\n"),
+        ("memory.usage_in_bytes", "9000\n"),
+        ("memory.limit_in_bytes", "9223372036854771712\n"),
+        ("c/cgroup.procs", "4\n"),
+        ("c/tasks", "4\n5\n"),
+        ("c/memory.usage_in_bytes", "4096\n"),
+        ("c/memory.max_usage_in_bytes", "8192\n"),
+        ("c/memory.limit_in_bytes", "65536\n"),
+        ("c/memory.failcnt", "3\n"),
+        ("c/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
+        ("c/memory.stat", "cache 1\ntotal_rss 11\ntotal_cache 12\ntotal_swap 13\n"),
+    ]);
+    let cpu = Laid::out(&[
+        ("c/cpu.cfs_quota_us", "-1\n"),
+        ("c/cpu.cfs_period_us", "100000\n"),
+        ("c/cpu.shares", "512\n"),
+        ("c/cpu.stat", "nr_periods 1\nnr_throttled 2\nthrottled_time 3\n"),
+        ("c/cpuacct.usage", "12345\n"),
+        ("c/cpuacct.stat", "user 2\nsystem 1\n"),
+        ("only_cpu/cgroup.procs", ""),
+    ]);
+    let v1 = [("cpu,cpuacct", cpu.0.path()), ("memory", memory.0.path())];
+    let read = |v2: Option<&Path>| {
+        Session::at(v2, &v1, Files::ALL, Bounds::default(), 0).and_then(|mut s| s.list())
+    };
+    let all = read(None).expect("read");
+    assert_eq!(paths(&all), ["/", "/c", "/only_cpu"]);
+    let c = find(&all, "/c");
+    for (member, want) in [
+        (Member::Memory, 4096),
+        (Member::MemoryPeak, 8192),
+        (Member::MemoryMax, 65536),
+        (Member::EventsMax, 3),
+        (Member::OomKills, 2),
+        (Member::Anon, 11),
+        (Member::File, 12),
+        (Member::Swap, 13),
+        (Member::CpuShares, 512),
+        (Member::CpuPeriod, 100_000_000),
+        (Member::Throttled, 3),
+        (Member::CpuUsage, 12345),
+        (Member::CpuUser, 20_000_000),
+    ] {
+        assert_eq!(c.get(member).number(), Some(want), "{member:?}");
+    }
+    assert_eq!(c.get(Member::CpuQuota), Known::Unlimited);
+    assert_eq!(find(&all, "/").get(Member::MemoryMax), Known::Unlimited);
+    // Version 1 has no such files.
+    assert_eq!(c.get(Member::MemoryHigh), UNSUPPORTED);
+    assert_eq!(c.get(Member::CpuSome), UNSUPPORTED);
+    // The hierarchy of memory does not have this one.
+    assert_eq!(find(&all, "/only_cpu").get(Member::Memory), ABSENT);
+    assert!(!c.is_of_version_2() && all.has_version_1());
+
+    // The first of both, where version 2 has no controllers.
+    let v2 = laid_out(
+        "",
+        &[
+            ("c/cgroup.procs", "4\n44\n"),
+            ("c/cgroup.threads", "4\n44\n45\n"),
+            ("c/cpu.stat", "usage_usec 1\n"),
+        ],
+    );
+    let all = read(Some(v2.0.path())).expect("read");
+    let c = find(&all, "/c");
+    assert_eq!(c.get(Member::Memory), Known::Number(4096));
+    assert_eq!(
+        (c.get(Member::Procs), c.get(Member::CpuUsage)),
+        (Known::Number(2), Known::Number(1000))
+    );
+    assert!(c.is_of_version_2() && !find(&all, "/only_cpu").is_of_version_2());
+    // In version 2 all processes have other paths than in the other hierarchies.
+    assert_eq!(find(&all, "/").processes(), Known::Number(4));
+    assert_eq!(find(&all, "/").tasks(), Known::Number(6));
+}
+
+#[test]
+fn only_the_files_that_are_asked_for_are_read() {
+    let laid = laid_out("cpu io memory pids", &WHOLE);
+    let read = |files| {
+        let session = Session::at(Some(laid.0.path()), &[], files, Bounds::default(), 0);
+        session.and_then(|mut s| s.list()).expect("read")
+    };
+    let few = read(Files::CPU_WEIGHT);
+    let a = find(&few, "/a");
+    assert_eq!(a.get(Member::CpuWeight), Known::Number(200));
+    assert_eq!((a.get(Member::Memory), a.tasks()), (Known::NotAsked, Known::NotAsked));
+    assert!(few.syscalls() + 50 < read(Files::ALL).syscalls());
+}
+
+#[test]
+fn files_that_may_not_be_read_are_denied() {
+    let laid = laid_out("cpu memory", &WHOLE);
+    fs::create_dir(laid.path("closed")).expect("made");
+    let close = |path: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(laid.path(path), fs::Permissions::from_mode(0o0)).expect("changed");
+    };
+    close("a/memory.current");
+    close("closed");
+    if rustix::process::geteuid().is_root() {
+        // Root may read everything, so a thread without its rights looks.
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(laid.0.path(), fs::Permissions::from_mode(0o755)).expect("changed");
+        let dropped = std::thread::scope(|s| {
+            let work = s.spawn(|| {
+                let no = u32::MAX;
+                // SAFETY: the call takes plain numbers, and changes the ids of this thread only.
+                assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, no, 65534_u32, no) }, 0);
+                laid.list()
+            });
+            work.join().expect("it lists")
+        });
+        assert_denied(&dropped);
+    } else {
+        assert_denied(&laid.list());
+    }
+}
+
+fn assert_denied(all: &Cgroups) {
+    let denied = Known::Missing(Reason::Denied);
+    let (a, closed) = (find(all, "/a"), find(all, "/closed"));
+    assert_eq!((a.get(Member::Memory), a.get(Member::CpuWeight)), (denied, Known::Number(200)));
+    assert_eq!((closed.get(Member::CpuUsage), closed.get(Member::Procs)), (denied, denied));
+    // The sum is not known without it.
+    assert_eq!(find(all, "/").processes(), denied);
+}
+
+/// A process in cgroups that this test has made, each in another hierarchy.
+struct Made {
+    name: String,
+    dirs: Vec<PathBuf>,
+    child: Option<Child>,
+}
+
+impl Made {
+    /// A cgroup below the root of each hierarchy that lets us make one.
+    fn new(what: &str) -> Option<Made> {
+        let name = format!("taskdiag-test-{what}-{}", std::process::id());
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        // A process can only go to a cgroup of cpuset that has CPUs.
+        let is_cgroup = |line: &&str| line.contains(" - cgroup") && !line.contains("cpuset");
+        let points = mounts.lines().filter(is_cgroup).filter_map(|l| l.split(' ').nth(4));
+        let dirs = points.map(|point| Path::new(point).join(&name));
+        let dirs: Vec<PathBuf> = dirs.filter(|dir| fs::create_dir(dir).is_ok()).collect();
+        (!dirs.is_empty()).then_some(Made { name, dirs, child: None })
+    }
+    fn path(&self) -> String {
+        format!("/{}", self.name)
+    }
+    /// Writes to a file where a hierarchy has it. Was there one?
+    fn write(&self, file: &str, text: &str) -> bool {
+        self.dirs.iter().any(|d| d.join(file).exists() && fs::write(d.join(file), text).is_ok())
+    }
+    fn read(&self, file: &str) -> Option<String> {
+        let text = self.dirs.iter().find_map(|d| fs::read_to_string(d.join(file)).ok())?;
+        Some(text.trim().to_owned())
+    }
+    fn number(&self, file: &str) -> Option<u64> {
+        self.read(file)?.parse().ok()
+    }
+    fn key(&self, file: &str, key: &str) -> Option<u64> {
+        let text = self.read(file)?;
+        text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
+    }
+    fn run(&mut self, command: &str) {
+        let files: Vec<PathBuf> = self.dirs.iter().map(|d| d.join("cgroup.procs")).collect();
+        let mut sh = Command::new("sh");
+        sh.args(["-c", command]).stderr(std::process::Stdio::null());
+        // SAFETY: the closure only writes to files, and no other thread has a lock that it needs.
+        unsafe {
+            sh.pre_exec(move || files.iter().try_for_each(|file| fs::write(file, "0")));
+        }
+        self.child = Some(sh.spawn().expect("sh starts"));
+    }
+    fn list(&self) -> Cgroups {
+        let session = Session::new(Files::ALL, Bounds::default(), 0).expect("cgroups are mounted");
+        let session = session.below([self.path().as_bytes()]).expect("a path");
+        { session }.list().expect("read")
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // What it has started is in the same cgroups.
+        for pid in self.read("cgroup.procs").unwrap_or_default().lines() {
+            let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
+            pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        }
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+        for dir in &self.dirs {
+            let begin = Instant::now();
+            while fs::remove_dir(dir).is_err() && begin.elapsed() < Duration::from_secs(5) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+fn wait(mut is_done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_done() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it took too long");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn skip(why: &str) {
+    let name = std::thread::current().name().unwrap_or("cgroups").to_owned();
+    skips::skip(&name, why);
+}
+
+#[test]
+fn live_cgroups_have_the_values_of_the_kernel() {
+    let Some(mut made) = Made::new("values") else { return skip("no cgroup can be made") };
+    let is_limited =
+        made.write("memory.max", "67108864") | made.write("memory.limit_in_bytes", "67108864");
+    made.run("sleep 60 & exec sleep 60");
+    wait(|| made.read("cgroup.procs").is_some_and(|t| t.lines().count() == 2));
+    // The values may change beside the test, so the file is read before and after.
+    const FILES: [(&str, Member); 7] = [
+        ("memory.current", Member::Memory),
+        ("memory.usage_in_bytes", Member::Memory),
+        ("memory.peak", Member::MemoryPeak),
+        ("memory.max_usage_in_bytes", Member::MemoryPeak),
+        ("pids.current", Member::Pids),
+        ("cpu.weight", Member::CpuWeight),
+        ("cpu.shares", Member::CpuShares),
+    ];
+    let numbers = || FILES.map(|(file, _)| made.number(file));
+    let before = numbers();
+    let all = made.list();
+    let after = numbers();
+    let row = find(&all, &made.path());
+    assert_eq!(row.processes(), Known::Number(2));
+    assert_eq!(row.tasks(), Known::Number(2));
+    if is_limited {
+        assert_eq!(row.get(Member::MemoryMax), Known::Number(64 << 20));
+    }
+    for (i, (file, member)) in FILES.into_iter().enumerate() {
+        let (Some(before), Some(after)) = (before[i], after[i]) else { continue };
+        let (least, most) = (before.min(after), before.max(after));
+        let value = row.get(member).number().expect(file);
+        assert!((least..=most).contains(&value), "{file}: {value}, {least} to {most}");
+    }
+    let id = fs::metadata(&made.dirs[0]).map(|m| std::os::unix::fs::MetadataExt::ino(&m));
+    assert!(made.dirs.len() > 1 || id.is_ok_and(|id| id == row.id()));
+}
+
+#[test]
+fn live_throttling_is_counted() {
+    let Some(mut made) = Made::new("throttle") else { return skip("no cgroup can be made") };
+    let is_limited = made.write("cpu.max", "2000 20000") | made.write("cpu.cfs_period_us", "20000");
+    let is_limited =
+        is_limited && (made.read("cpu.max").is_some() || made.write("cpu.cfs_quota_us", "2000"));
+    if !is_limited {
+        return skip("no cgroup can limit CPU time here");
+    }
+    made.run("while :; do :; done");
+    wait(|| {
+        made.key("cpu.stat", "nr_throttled").is_some_and(|n| n > 2) || {
+            // In a hybrid, the first file is that of version 2.
+            made.dirs.iter().any(|d| {
+                let text = fs::read_to_string(d.join("cpu.stat")).unwrap_or_default();
+                text.lines().any(|l| {
+                    l.strip_prefix("nr_throttled ").is_some_and(|n| n.len() > 1 || n > "2")
+                })
+            })
+        }
+    });
+    let files = Files::CPU_STAT.union(Files::CPU_MAX);
+    let session = Session::new(files, Bounds::default(), 64).expect("mounted");
+    let mut session = session.below([made.path().as_bytes()]).expect("a path");
+    let first = session.list().expect("read");
+    let row = find(&first, &made.path());
+    assert_eq!(row.get(Member::CpuQuota), Known::Number(2_000_000));
+    assert_eq!(row.get(Member::CpuPeriod), Known::Number(20_000_000));
+    assert!(row.get(Member::Throttled).number().is_some_and(|ns| ns > 1_000_000), "{row:?}");
+    assert_eq!(row.growth(Member::CpuUsage), None);
+    std::thread::sleep(Duration::from_millis(500));
+    let second = session.list().expect("read");
+    let row = find(&second, &made.path());
+    let (grown, time) = row.growth(Member::CpuUsage).expect("two listings");
+    // It may have a tenth of a CPU.
+    assert!(grown > 0 && grown < time.as_nanos() as u64 / 3, "{grown} in {time:?}");
+    assert!(row.growth(Member::Throttles).is_some_and(|g| g.0 > 0));
+}
+
+#[test]
+fn a_live_oom_kill_is_counted() {
+    let Some(mut made) = Made::new("oom") else { return skip("no cgroup can be made") };
+    let limit = "16777216";
+    if !(made.write("memory.max", limit) | made.write("memory.limit_in_bytes", limit)) {
+        return skip("no cgroup can limit memory here");
+    }
+    let _ = made.write("memory.swap.max", "0") | made.write("memory.memsw.limit_in_bytes", limit);
+    assert_eq!(find(&made.list(), &made.path()).get(Member::OomKills), Known::Number(0));
+    made.run("dd if=/dev/zero of=/dev/null bs=256M count=1; sleep 60");
+    let killed =
+        || made.key("memory.events", "oom_kill").or(made.key("memory.oom_control", "oom_kill"));
+    let begin = Instant::now();
+    while killed() == Some(0) {
+        if begin.elapsed() > Duration::from_secs(20) {
+            return skip("this machine does not kill");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let row_of = made.list();
+    let row = find(&row_of, &made.path());
+    assert_eq!(row.get(Member::OomKills).number(), killed());
+    let most = made.key("memory.events", "max").or(made.number("memory.failcnt"));
+    assert_eq!(row.get(Member::EventsMax).number(), most);
+    assert_eq!(row.get(Member::MemoryMax), Known::Number(16 << 20));
+}
+
+#[test]
+fn a_session_sees_cgroups_come_and_go() {
+    let Some(mut made) = Made::new("session") else { return skip("no cgroup can be made") };
+    let session = Session::new(Files::ALL, Bounds::default(), 4096).expect("mounted");
+    let mut session = session.below([made.path().as_bytes()]).expect("a path");
+    let list = |session: &mut Session| session.list().expect("read");
+    assert_eq!(list(&mut session).list().len(), 1);
+    let open = session.open_descriptors();
+    assert!(open > 3, "{open}");
+    made.run("exec sleep 60");
+    let inner: Vec<PathBuf> = made.dirs.iter().map(|d| d.join("inner")).collect();
+    inner.iter().for_each(|d| fs::create_dir(d).expect("made"));
+    wait(|| made.read("cgroup.procs").is_some_and(|t| !t.is_empty()));
+    let all = list(&mut session);
+    assert_eq!(paths(&all), [made.path(), made.path() + "/inner"]);
+    assert_eq!(find(&all, &made.path()).get(Member::Procs), Known::Number(1));
+    let id = find(&all, &(made.path() + "/inner")).id();
+    assert!(session.open_descriptors() > open);
+    // Another one with the same path has nothing of the first.
+    inner.iter().for_each(|d| fs::remove_dir(d).expect("it is empty"));
+    inner.iter().for_each(|d| fs::create_dir(d).expect("made"));
+    let all = list(&mut session);
+    let again = find(&all, &(made.path() + "/inner"));
+    assert!(again.id() != id && again.growth(Member::CpuUsage).is_none());
+    assert_eq!(again.get(Member::Procs), Known::Number(0));
+    inner.iter().for_each(|d| fs::remove_dir(d).expect("it is empty"));
+    assert_eq!(list(&mut session).list().len(), 1);
+    assert_eq!(session.open_descriptors(), open);
+}
+
+#[test]
+fn a_cgroup_that_vanishes_is_no_error() {
+    let Some(made) = Made::new("vanish") else { return skip("no cgroup can be made") };
+    let dirs = made.dirs.clone();
+    let end = Instant::now() + Duration::from_secs(1);
+    let churn = std::thread::spawn(move || {
+        let mut n = 0;
+        while Instant::now() < end {
+            for dir in &dirs {
+                let inner = dir.join("gone");
+                fs::create_dir(&inner).expect("made");
+                fs::remove_dir(&inner).expect("it is empty");
+            }
+            n += 1;
+        }
+        n
+    });
+    let (mut listed, mut seen, mut half) = (0, 0, 0);
+    while Instant::now() < end {
+        let all = made.list();
+        listed += 1;
+        if let Some(gone) = all.list().iter().find(|c| c.name() == b"gone") {
+            seen += 1;
+            half += usize::from(Member::ALL.iter().any(|m| gone.get(*m) == VANISHED));
+            assert!(gone.get(Member::Procs).number().is_none_or(|n| n == 0));
+        }
+    }
+    let made = churn.join().expect("it ends");
+    eprintln!("{listed} listings beside {made} cgroups: {seen} seen, {half} vanished meanwhile");
+    assert!(listed > 5 && made > 5);
+}
