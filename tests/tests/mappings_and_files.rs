@@ -301,7 +301,7 @@ fn details_of_files() {
             assert_eq!(v[3] & 0x300, 0x300, "{a}: IN_CREATE and IN_DELETE");
         }
         if let Some(v) = of("pidfd", FdDetailKind::Pidfd) {
-            assert_eq!(v[0], m.num("ppid"), "{a}");
+            assert_eq!(v[0], m.num::<u64>("ppid"), "{a}");
         }
         if let Some(v) = of("io_uring", FdDetailKind::IoUring) {
             assert_eq!(v[..2], [8, 16], "{a}");
