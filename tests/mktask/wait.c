@@ -259,7 +259,7 @@ static const struct wait { const char *kind, *syscall; void (*in)(void); } waits
 	{ "sleep", "clock_nanosleep", nap }, { "signal", "rt_sigtimedwait", signal_wait },
 	{ "child", "wait4", child },
 	{ "flock", "flock", flock_wait }, { "ofd-lock", "fcntl", ofd_lock }, { "posix-lock", "fcntl", posix_lock },
-	{ "sysv-sem", "semop", sysv_sem }, { "sysv-msg", "msgrcv", sysv_msg },
+	{ "sysv-sem", "semtimedop", sysv_sem }, { "sysv-msg", "msgrcv", sysv_msg },
 };
 enum { WAITS = sizeof(waits) / sizeof(*waits) };
 
@@ -274,7 +274,7 @@ static void *waiter(void *arg)
 	die("%s: it did not wait: %m", w->kind);
 }
 
-/* Is the thread in the call that it waits in, and asleep? Another call of it may sleep before that. */
+/* Waits until the thread sleeps in one call for a while. Another call may sleep before that. */
 static void await_call(int tid, const char *want)
 {
 	char path[64], text[200], last[200] = "";
