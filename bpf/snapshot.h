@@ -239,6 +239,9 @@ struct state {
 	__u32 file_dev, file_name, file_stat_dev, reserved_file;
 	__u64 vma[32];
 	__u64 warm;
+	/* waits: wait.h */
+	__u64 sched_begin;	/* the scheduler's clock when the walk began */
+	__u64 wait_switches, regs;
 	/* signals: state.h */
 	__u64 ignored, caught;
 	/* An entry of a list while it is made. It is not on the stack, because the verifier follows the values there, and would

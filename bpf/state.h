@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * LIMITS, SIGNALS, WCHAN, KSTACK, AUTOGROUP, LOGIN and LAYOUT: limits and
+ * LIMITS, SIGNALS, WCHAN, KSTACK, WAIT, AUTOGROUP, LOGIN and LAYOUT: limits and
  * signals of a task, where it waits in the kernel, the groups and login it
- * belongs to, and where its code and stack are.
+ * belongs to, and where its code and stack are. wait.h has what WAIT needs.
  */
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
 
 #include "names.h"
 #include "raw.h"
+#include "wait.h"
 
-enum { TASK_WAKING = 0x200, SIGNALS_MAX = 64, UCOUNT_SIGPENDING = 2, FRAMES_MAX = 64 };
+enum { SIGNALS_MAX = 64, UCOUNT_SIGPENDING = 2, FRAMES_MAX = 64 };
 
 GROUP_FN put_limits(void)
 {
@@ -159,7 +160,7 @@ GROUP_FN put_signals(void)
 	return 0;
 }
 
-/* ---- WCHAN and KSTACK ---- */
+/* ---- WCHAN, KSTACK and WAIT ---- */
 
 /* Write one line of the stack in st.up, as in /proc/PID/stack. */
 static long put_frame(u32 i, void *unused)
@@ -197,16 +198,22 @@ static __always_inline void put_stack_of(struct task_struct *t)
 {
 	struct task_struct *p = PLAIN(t);
 	struct task_diag_blob *b;
-	u32 state = R(p, __state);
-	long size = bpf_get_task_stack(t, st.up, FRAMES_MAX * 8, 0);
-	u32 n = size > 0 ? (size / 8) & 127 : 0;
 	bool waits;
+	long size;
+	u32 n;
 
+	if (WANT(TASK_DIAG_WAIT))
+		begin_wait();
+	size = bpf_get_task_stack(t, st.up, FRAMES_MAX * 8, 0);
+	n = size > 0 ? (size / 8) & 127 : 0;
 	is_late(64);
 	spill();
-	/* A task that runs, or is about to, waits in no function. on_rq is a byte in Linux 7.3 and a small number in four of
-	 * them in 6.18 and before, so the first byte is read. */
-	waits = state && state != TASK_WAKING && !RD(u8, p, TASK_ON_RQ);
+	if (WANT(TASK_DIAG_WAIT)) {
+		/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
+		*(volatile u64 *)&st.regs = bpf_task_pt_regs(t);
+		put_wait(n);
+	}
+	waits = is_asleep(p);
 	/* The helper has one buffer for each CPU, which another program may have. What has ended has no stack. */
 	if (size < 0 && !R(p, exit_state)) {
 		if (WANT(TASK_DIAG_WCHAN))
@@ -253,6 +260,8 @@ GROUP_FN put_held_stack(void)
 			missing(TASK_DIAG_WCHAN, TASK_DIAG_R_VANISHED);
 		if (WANT(TASK_DIAG_KSTACK))
 			missing(TASK_DIAG_KSTACK, TASK_DIAG_R_VANISHED);
+		if (WANT(TASK_DIAG_WAIT))
+			missing(TASK_DIAG_WAIT, TASK_DIAG_R_VANISHED);
 	}
 	if (t)
 		bpf_task_release(t);

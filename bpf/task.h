@@ -318,7 +318,7 @@ static __always_inline u32 write_task(struct task_struct *t)
 			find_user();
 		put_fixed();
 #ifndef NO_MORE
-		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK))
+		if (WANT(TASK_DIAG_WCHAN) || WANT(TASK_DIAG_KSTACK) || WANT(TASK_DIAG_WAIT))
 			put_stack(t);
 #endif
 		if (CAN_PAUSE)

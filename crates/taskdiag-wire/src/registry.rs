@@ -126,7 +126,8 @@ macro_rules! registry {
                 },
                 /// Why it does not run, since when, and who keeps it waiting.
                 Wait = 27 wait WAIT {
-                    guard: Guard::Ptrace, bpf_ns: 1_500, procfs_ns: 4 * FILE,
+                    guard: Guard::Ptrace, program: Program::More, bpf_ns: 1_500,
+                    procfs_ns: 4 * FILE,
                 },
             }
             // Groups that are a list of such structs.

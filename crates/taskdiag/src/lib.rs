@@ -77,6 +77,7 @@ mod request;
 mod served;
 pub mod service;
 mod snapshot;
+pub mod syscalls;
 mod task_id;
 #[cfg(feature = "view")]
 pub mod view;

@@ -27,6 +27,7 @@ pub(crate) mod numbering;
 pub mod procfs;
 pub(crate) mod room;
 pub mod service;
+pub(crate) mod waits;
 
 use std::time::Duration;
 

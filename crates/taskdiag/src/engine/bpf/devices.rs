@@ -19,13 +19,11 @@ use std::mem::offset_of;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use taskdiag_wire::device::device;
 use taskdiag_wire::layout::bit;
-use taskdiag_wire::{
-    ArrayHdr, Fd, FileStat, FileUse, Group, MSG_TASK, NlAttr, NlMsgHdr, Plain, TaskMsg, Vma,
-};
+use taskdiag_wire::{ArrayHdr, Fd, FileStat, FileUse, Group, Plain, Vma};
 
+use super::attrs::each_attr;
 use crate::engine::numbering;
 
-const HDR: usize = size_of::<NlMsgHdr>();
 const LIST: usize = size_of::<ArrayHdr>();
 
 /// The values of stat(2) for a file.
@@ -68,35 +66,6 @@ pub(super) fn complete(stream: &mut [u8]) -> u64 {
     calls
 }
 
-/// Calls a function for each attribute of each task of a stream, with the pid and the kind.
-fn each_attr(mut rest: &mut [u8], mut each: impl FnMut(u32, u16, &mut [u8])) {
-    while let Some((hdr, _)) = NlMsgHdr::read_from_prefix(rest) {
-        let len = hdr.len as usize;
-        if len < HDR || len > rest.len() {
-            return;
-        }
-        let (message, after) = rest.split_at_mut(len);
-        if hdr.kind == MSG_TASK {
-            each_of_task(&mut message[HDR..], &mut each);
-        }
-        rest = after;
-    }
-}
-
-fn each_of_task(message: &mut [u8], each: &mut impl FnMut(u32, u16, &mut [u8])) {
-    let Some((task, _)) = TaskMsg::read_from_prefix(message) else { return };
-    let mut rest = &mut message[size_of::<TaskMsg>()..];
-    while let Some((attr, _)) = NlAttr::read_from_prefix(rest) {
-        let len = usize::from(attr.len).next_multiple_of(8);
-        if len < size_of::<NlAttr>() || len > rest.len() {
-            return;
-        }
-        let (list, after) = rest.split_at_mut(len);
-        each(task.pid, attr.kind, list);
-        rest = after;
-    }
-}
-
 /// The number at a place of an entry, or 0 if it is shorter.
 fn number(entry: &[u8], at: usize) -> u32 {
     entry.get(at..at + 4).map_or(0, |b| u32::from_ne_bytes(b.try_into().expect("4")))
@@ -109,9 +78,9 @@ fn long_number(entry: &[u8], at: usize) -> u64 {
 impl Devices<'_> {
     fn stream(&mut self, stream: &mut [u8]) {
         self.find_mappings(stream);
-        each_attr(stream, |pid, kind, list| match kind {
-            k if k == Group::Fd as u16 => self.list(pid, list, FD),
-            k if k == Group::FileStat as u16 => self.list(pid, list, FILE_STAT),
+        each_attr(stream, |task, kind, list| match kind {
+            k if k == Group::Fd as u16 => self.list(task.pid, list, FD),
+            k if k == Group::FileStat as u16 => self.list(task.pid, list, FILE_STAT),
             _ => {}
         });
     }
@@ -131,7 +100,7 @@ impl Devices<'_> {
         if wanted.is_empty() {
             return;
         }
-        each_attr(stream, |pid, kind, list| {
+        each_attr(stream, |task, kind, list| {
             let Some((hdr, entries)) = ArrayHdr::read_from_prefix(list) else { return };
             if kind != Group::Vma as u16 || (hdr.size as usize) < size_of::<Vma>() {
                 return;
@@ -142,7 +111,8 @@ impl Devices<'_> {
                 if wanted.remove(&key) {
                     let [from, to] = [offset_of!(Vma, start), offset_of!(Vma, end)]
                         .map(|at| long_number(vma, at));
-                    self.mapped.insert(key, format!("/proc/{pid}/map_files/{from:x}-{to:x}"));
+                    self.mapped
+                        .insert(key, format!("/proc/{}/map_files/{from:x}-{to:x}", task.pid));
                 }
             }
         });

@@ -9,6 +9,7 @@
 //!
 //! It does not decide whether the load time is worth it (see `auto`).
 
+mod attrs;
 mod btf;
 mod core;
 mod devices;
@@ -26,6 +27,7 @@ mod sizes;
 mod skel;
 mod sys;
 mod trim;
+mod waits;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -272,6 +274,9 @@ impl Engine for Bpf {
         };
         if req.groups.intersects(Groups::FD | Groups::FILE_STAT) {
             syscalls += devices::complete(stream.bytes_mut());
+        }
+        if req.groups.has(Group::Wait) {
+            waits::complete(stream.bytes_mut());
         }
         let syscalls = info::SYSCALLS + syscalls;
         let cost = Cost { syscalls, wall: begin.elapsed(), ..Cost::default() };

@@ -28,6 +28,7 @@
 
 mod carriers;
 mod cgroup;
+mod clock;
 mod files;
 mod filestat;
 mod guard;
@@ -59,6 +60,7 @@ mod swap;
 mod task;
 mod text;
 mod unlisted;
+mod waits;
 mod walk;
 mod worker;
 
@@ -260,6 +262,11 @@ impl Procfs {
             own_times: req.groups.has(Group::Sched) && !req.strategy.is_threads() && {
                 reader.syscalls += 3;
                 self.has_own_pids()
+            },
+            sched_clock: if req.groups.has(Group::Wait) {
+                clock::SchedClock::find(&mut reader, Tick::of(&info).ns())
+            } else {
+                None
             },
             watch: req.watch.clone(),
             texts: Room::new(req.limits),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use taskdiag_wire::Groups;
 
 use super::cgroup::Cgroups;
+use super::clock::SchedClock;
 use super::held_files::HeldFiles;
 use super::limits::Budget;
 use super::names::FileNames;
@@ -29,6 +30,8 @@ pub(super) struct Run {
     pub(super) sizes_from: SizesFrom,
     /// Whether `status` is read for STAT.
     pub(super) names_locked: bool,
+    /// How the times of the scheduler are read, if they were requested.
+    pub(super) sched_clock: Option<SchedClock>,
     /// Where to look up the ids of cgroups, if they were requested and can be found.
     pub(super) cgroups: Option<Cgroups>,
     /// Whether the pids in this /proc belong to our own pid namespace.

@@ -66,7 +66,7 @@ const STEPS: &[Step] = &[
     step(Groups::LIMITS, Needs::Task, |w, at, _| w.limits(at)),
     step(Groups::WCHAN, Needs::Task, |w, at, _| w.wchan(at)),
     step(Groups::KSTACK, Needs::Task, |w, at, _| w.kstack(at)),
-    step(Groups::WAIT, Needs::Task, |_, _, _| Err(Stop::Gap(Reason::Unsupported))),
+    step(Groups::WAIT, Needs::Task, |w, at, _| w.wait(at)),
     step(Groups::OOM, Needs::Task, |w, at, _| w.oom(at)),
     step(Groups::LABEL, Needs::Task, |w, at, _| w.label(at)),
     step(Groups::AUTOGROUP, Needs::Task, |w, at, _| w.autogroup(at)),

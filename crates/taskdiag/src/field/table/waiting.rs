@@ -1,10 +1,11 @@
-//! Where a task is in the kernel.
+//! Where a task is in the kernel, what it waits for, and since when.
 
 use std::borrow::Cow;
 
-use taskdiag_wire::{Blob, Group, Groups};
+use taskdiag_wire::{Blob, Group, Groups, Record, WAIT_COMPAT, Wait, WaitKind};
 
 use super::super::*;
+use crate::syscalls::Machine;
 
 fn text<'a>(row: &Row<'a>, group: Group, blob: Option<Blob<'a>>) -> Value<'a> {
     match blob {
@@ -25,6 +26,67 @@ fn wchan<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
             Value::Bytes { data: Cow::Borrowed(&name[begin..]), cut }
         }
         other => other,
+    }
+}
+
+/// A getter of WAIT.
+macro_rules! of_wait {
+    ($get:expr) => {
+        |cx, row| match row.wait {
+            Some(wait) => $get(cx, wait),
+            None => row.missing(Group::Wait),
+        }
+    };
+}
+
+/// The kind of wait. `None` where it is newer than this program.
+fn kind(wait: Record<'_, Wait>) -> Option<WaitKind> {
+    wait.kind().and_then(WaitKind::from_number)
+}
+
+fn waits_on<'a>(_: &Context, wait: Record<'a, Wait>) -> Value<'a> {
+    match kind(wait) {
+        Some(WaitKind::Other) => {
+            let name = &wait.raw().function;
+            let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+            match &name[..end] {
+                b"" => Value::Word(WaitKind::Other.name()),
+                name => Value::Bytes {
+                    data: Cow::Borrowed(name),
+                    cut: end + 1 == wait.raw().function.len(),
+                },
+            }
+        }
+        Some(kind) => Value::Word(kind.name()),
+        None => Value::UNKNOWN,
+    }
+}
+
+fn waited(cx: &Context, wait: Record<'_, Wait>) -> Value<'static> {
+    let since = match kind(wait) {
+        // It does not wait, or that is not known.
+        Some(WaitKind::OnCpu | WaitKind::Runnable) => return Value::ABSENT,
+        Some(WaitKind::Cpu | WaitKind::Throttled) => wait.ready_ns().or(wait.last_ran_ns()),
+        _ => wait.last_ran_ns(),
+    };
+    since.map_or(Value::UNKNOWN, |ns| Value::Nanos(cx.age_ns(ns)))
+}
+
+fn last_ran(_: &Context, wait: Record<'_, Wait>) -> Value<'static> {
+    wait.last_ran_ns().map_or(Value::UNKNOWN, Value::Instant)
+}
+
+fn syscall(cx: &Context, wait: Record<'_, Wait>) -> Value<'static> {
+    let nr = match wait.syscall_nr() {
+        Some(nr) if nr >= 0 => nr,
+        // It is in none, or runs.
+        _ => return Value::ABSENT,
+    };
+    let is_compat = wait.flags().is_some_and(|f| f & WAIT_COMPAT != 0);
+    let machine = cx.info.machine.get().and_then(Machine::from_name);
+    match machine.and_then(|m| m.syscall(nr, is_compat)) {
+        Some(name) => Value::Word(name),
+        None => Value::Bytes { data: Cow::Owned(nr.to_string().into_bytes()), cut: false },
     }
 }
 
@@ -59,4 +121,15 @@ pub const FIELDS: &[Field] = &[
     row!("kstack" "KSTACK" 20 Left [KSTACK] Text None Plain, "/proc/PID/stack",
         "Its stack in the kernel; for root", {},
         |_, row| text(row, Group::Kstack, row.view.kstack())),
+    row!("waits_on" "WAITS-ON" 14 Left [WAIT] Text None Plain, "/proc/PID/syscall, wchan",
+        "The kind of wait: futex, pipe-read, mutex, sleep and others, or the kernel's function", {},
+        of_wait!(waits_on)),
+    row!("waited" "WAITED" 11 Right [WAIT] Number Seconds Elapsed, "/proc/PID/sched",
+        "Time since it last ran, or since it waits for a CPU, [[DD-]HH:]MM:SS; - where it runs", {},
+        of_wait!(waited)),
+    row!("last_ran" "LAST-RAN" 8 Right [WAIT] Number UnixSeconds StartDate, "/proc/PID/sched",
+        "When it last ran on a CPU", {}, of_wait!(last_ran)),
+    row!("syscall" "SYSCALL" 15 Left [WAIT] Text None Plain, "/proc/PID/syscall",
+        "The system call it sleeps in, a number where the name is not known; - where it is in none",
+        {}, of_wait!(syscall)),
 ];
