@@ -7,8 +7,8 @@ use taskdiag::why::Wait;
 use super::Report;
 use crate::output::{csv as cells, json};
 
-/// The threads that are explained, those of the chains to their heads, and those of deadlocks; and
-/// for the whole machine, whoever waits for them.
+/// The threads that are explained, those of the chains to their heads, and those of deadlocks, and,
+/// for the whole machine, all that wait for them.
 fn shown(report: &Report<'_>) -> Vec<usize> {
     let all = report.waits.all().len();
     if !report.args.pids.is_empty() {
@@ -65,6 +65,9 @@ fn wait(out: &mut Vec<u8>, wait: &Wait) {
         None => out.extend_from_slice(b"null"),
     }
     seconds(out, "waited", wait.waited_ns);
+    if let Some(ns) = wait.waited_error_ns {
+        seconds(out, "waited_error", Some(ns));
+    }
     if !wait.function.is_empty() {
         text(out, "function", &wait.function);
     }
@@ -83,6 +86,7 @@ fn wait(out: &mut Vec<u8>, wait: &Wait) {
             number(out, "waits_for", holder.tid);
             number(out, "waits_for_pid", holder.tgid);
             number(out, "waits_for_process", holder.is_process);
+            number(out, "is_sure", holder.is_sure);
             text(out, "how", holder.how.name().as_bytes());
         }
         Err(why) => {
@@ -129,7 +133,7 @@ pub fn json(out: &mut Vec<u8>, report: &Report<'_>) {
     out.extend_from_slice(b"}\n");
 }
 
-const HEADER: &str = "tid,pid,comm,s,waits_on,waited,function,file,waits_for,waits_for_pid,waits_for_comm,how,why_none";
+const HEADER: &str = "tid,pid,comm,s,waits_on,waited,waited_error,function,file,waits_for,waits_for_pid,waits_for_comm,how,why_none";
 
 /// A row for each thread.
 pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
@@ -138,13 +142,21 @@ pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
     for at in shown(report) {
         let wait = &report.waits.all()[at];
         let mut row: Vec<Vec<u8>> = Vec::new();
-        let mut waited = Vec::new();
-        if let Some(ns) = wait.waited_ns {
-            json::seconds(&mut waited, i128::from(ns));
-        }
+        let seconds = |ns: Option<u64>| {
+            let mut text = Vec::new();
+            if let Some(ns) = ns {
+                json::seconds(&mut text, i128::from(ns));
+            }
+            text
+        };
         let number = |n: u32| n.to_string().into_bytes();
         row.extend([number(wait.tid), number(wait.tgid), cells::foreign_text(&wait.comm)]);
-        row.extend([vec![wait.state], wait.kind.map_or("", |k| k.name()).into(), waited]);
+        row.extend([
+            vec![wait.state],
+            wait.kind.map_or("", |k| k.name()).into(),
+            seconds(wait.waited_ns),
+        ]);
+        row.push(seconds(wait.waited_error_ns));
         row.push(cells::foreign_text(&wait.function));
         row.push(cells::foreign_text(wait.file.as_deref().unwrap_or_default()));
         match wait.holder {

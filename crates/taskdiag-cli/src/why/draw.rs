@@ -31,15 +31,12 @@ impl Report<'_> {
     }
 
     fn does(&self, node: usize) -> String {
-        match self.graph.node(node).is_process {
-            true => {
-                let threads = self.waits.threads_of(self.wait(node).tgid) as usize;
-                format!(
-                    "has {}, and each of them may end the wait",
-                    count(threads, "thread", "threads")
-                )
+        let wait = self.wait(node);
+        match self.waits.threads_of(wait.tgid) {
+            n if n > 1 && self.graph.node(node).is_process => {
+                format!("has {n} threads, and each of them may end the wait")
             }
-            false => does(self.waits, self.wait(node)),
+            _ => does(self.waits, wait),
         }
     }
 
@@ -52,28 +49,29 @@ impl Report<'_> {
     }
 
     /// A node, and its chain to the head.
-    fn chain(&self, out: &mut Vec<u8>, node: usize) {
+    fn chain(&self, out: &mut Vec<u8>, node: usize, sentence: &str) {
         let chain = self.graph.chain(node);
         let most = self.most(LINES);
-        let mut text = self.sentence(node);
-        if let [_, next, ..] = chain[..] {
-            text += &format!("; {} {}", self.short(next), self.does(next));
-        }
-        line(out, &text);
+        let next = chain.get(1);
+        let next = next.map(|at| format!("; {} {}", self.short(*at), self.does(*at)));
+        line(out, &format!("{sentence}{}", next.unwrap_or_default()));
         self.stack(out, node, 2);
-        // The sentence has the first two.
+        let back = self.graph.next(chain[chain.len() - 1]);
+        if chain.len() <= 2 && back.is_none() && !self.args.stack {
+            // The sentence has both.
+            return;
+        }
+        let blanks = |depth: usize| "   ".repeat(depth.min(20));
         for (depth, at) in chain.iter().skip(1).take(most).enumerate() {
-            let blanks = "   ".repeat(depth.min(20));
-            line(out, &format!("  {blanks}└─ {}", self.sentence(*at)));
-            self.stack(out, *at, 5 + 3 * depth.min(20));
+            line(out, &format!("  {}└─ {}", blanks(depth), self.sentence(*at)));
+            self.stack(out, *at, 5 + blanks(depth).len());
         }
         if chain.len() > most + 1 {
             line(out, &format!("  and {} more in the chain", chain.len() - 1 - most));
         }
-        let last = chain[chain.len() - 1];
-        if let Some(back) = self.graph.next(last) {
-            let blanks = "   ".repeat((chain.len() - 1).min(20));
-            line(out, &format!("  {blanks}└─ {}: DEADLOCK", self.who(back)));
+        if let Some(back) = back {
+            let depth = (chain.len() - 1).min(most);
+            line(out, &format!("  {}└─ {}: DEADLOCK", blanks(depth), self.who(back)));
         }
     }
 
@@ -132,62 +130,54 @@ impl Report<'_> {
     }
 }
 
-/// The named processes and threads.
+/// The named processes and threads. Threads that wait alike for the same holder are one item.
 pub fn named(out: &mut Vec<u8>, report: &Report<'_>) {
     let all = report.waits.all();
-    let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut alike: BTreeMap<(bool, Option<usize>, String, usize), Vec<usize>> = BTreeMap::new();
     let mut runs = 0;
-    let mut blocks = 0;
-    let most = report.most(ITEMS * 5);
     for at in (0..all.len()).filter(|at| report.chosen[*at]) {
-        let wait = &all[at];
-        // Without a reason to say more, threads that wait alike are one line.
-        if report.graph.next(at).is_none() && !report.args.threads && !report.args.stack {
-            match wait.is_waiting() || wait.kind.is_none() {
-                true => alike.entry(without_time(report, wait)).or_default().push(at),
-                false => runs += 1,
-            }
+        let (wait, next) = (&all[at], report.graph.next(at));
+        if !wait.is_waiting() && wait.kind.is_some() {
+            runs += 1;
             continue;
         }
-        blocks += 1;
-        if blocks <= most && (!report.args.stack || blocks <= STACKS) {
-            report.chain(out, at);
-        }
+        // A member of a deadlock has its own place in the circle.
+        let is_alone = report.args.threads || report.args.stack || report.graph.is_in_cycle(at);
+        let number = if is_alone { at } else { 0 };
+        let key = (next.is_none(), next, without_time(report, wait), number);
+        alike.entry(key).or_default().push(at);
     }
-    if blocks > most {
-        line(out, &format!("and {} more; --threads shows all", blocks - most));
-    } else if report.args.stack && blocks > STACKS {
-        line(out, &format!("and {} more without their stacks; name fewer", blocks - STACKS));
-    }
-    for same in alike.values() {
-        match same[..] {
-            [one] => line(out, &report.sentence(one)),
+    let most = report.most(ITEMS * 5);
+    let most = if report.args.stack { most.min(STACKS) } else { most };
+    for ((_, _, text, _), same) in alike.iter().take(most) {
+        let sentence = match same[..] {
+            [one] => report.sentence(one),
             _ => {
-                let longest = same.iter().filter_map(|at| all[*at].waited_ns).max();
-                let longest =
-                    longest.map_or(String::new(), |ns| format!(", the longest for {}", time(ns)));
-                let (first, text) = (&all[same[0]], without_time(report, &all[same[0]]));
-                let n = same.len();
-                let of = first.tgid;
+                let of = all[same[0]].tgid;
                 let is_one = same.iter().all(|at| all[*at].tgid == of);
                 let of = if is_one { format!(" of process {of}") } else { String::new() };
-                line(out, &format!("{n} threads{of}: each {text}{longest}"));
+                let longest = longest(report, same);
+                format!("{} threads{of}: each {text}{longest}", same.len())
             }
-        }
+        };
+        report.chain(out, same[0], &sentence);
+    }
+    if alike.len() > most {
+        let what = match report.args.stack {
+            true => "name fewer for their stacks",
+            false => "--threads shows all",
+        };
+        line(out, &format!("and {} more; {what}", alike.len() - most));
     }
     if runs > 0 {
-        line(
-            out,
-            &format!(
-                "{} no wait",
-                count(
-                    runs,
-                    "thread runs or is ready, and has",
-                    "threads run or are ready, and have"
-                )
-            ),
-        );
+        line(out, &count(runs, "thread runs or is ready", "threads run or are ready"));
     }
+}
+
+/// The longest time of some waits.
+fn longest(report: &Report<'_>, of: &[usize]) -> String {
+    let longest = of.iter().filter_map(|at| report.waits.all()[*at].waited()).max();
+    longest.map_or(String::new(), |ns| format!(", the longest for {}", time(ns)))
 }
 
 /// What a thread does, for all that do the same.
@@ -270,14 +260,15 @@ fn heads(out: &mut Vec<u8>, report: &Report<'_>) {
 /// Stuck tasks that nobody waits for, those that are stuck alike together.
 fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
     let all = report.waits.all();
-    let mut alike: BTreeMap<(Option<WaitKind>, Vec<u8>, Option<u32>), Vec<usize>> = BTreeMap::new();
+    type Alike = (Option<WaitKind>, Vec<u8>, Option<u32>);
+    let mut alike: BTreeMap<Alike, Vec<usize>> = BTreeMap::new();
     for at in report.stuck() {
         let wait = &all[at];
         let parent = match wait.holder {
             Ok(Holder { tid, .. }) if wait.kind == ENDED => Some(tid),
             _ => None,
         };
-        // Zombies are told apart by their parents, and others by where they are.
+        // Zombies are grouped by their parents, and others by where they are.
         let function = if wait.kind == ENDED { Vec::new() } else { wait.function.clone() };
         alike.entry((wait.kind, function, parent)).or_default().push(at);
     }
@@ -292,8 +283,7 @@ fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
             }
             continue;
         }
-        let longest = group.iter().filter_map(|at| all[*at].waited_ns).max();
-        let longest = longest.map_or(String::new(), |ns| format!(", the longest for {}", time(ns)));
+        let longest = longest(report, group);
         let text = without_time(report, &all[group[0]]);
         let names: Vec<String> = group.iter().take(5).map(|at| report.short(*at)).collect();
         let dots = if group.len() > 5 { ", ..." } else { "" };

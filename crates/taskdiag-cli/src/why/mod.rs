@@ -118,7 +118,7 @@ impl Report<'_> {
             let behind = self.graph.behind(*at);
             let wait = &self.waits.all()[self.graph.node(*at).wait];
             let is_odd = behind.odd > 0 && self.is_long(Some(behind.longest_ns));
-            let is_stuck = wait.is_odd() && self.is_long(wait.waited_ns);
+            let is_stuck = wait.is_odd() && self.is_long(wait.waited());
             self.concerns[*at] && (is_odd || is_stuck)
         };
         self.graph.heads().into_iter().filter(is_worth).collect()
@@ -131,7 +131,7 @@ impl Report<'_> {
             let (wait, node) = (&all[*at], *at);
             let is_alone = self.graph.next(node).is_none_or(|_| wait.kind == ENDED)
                 && self.graph.behind(node).tasks == 0;
-            self.chosen[node] && is_alone && wait.is_odd() && self.is_long(wait.waited_ns)
+            self.chosen[node] && is_alone && wait.is_odd() && self.is_long(wait.waited())
         };
         (0..all.len()).filter(is_stuck).collect()
     }
@@ -155,16 +155,17 @@ fn end(report: &Report<'_>, snapshot: &Snapshot, missing: &[u32]) -> Result<(), 
     if denied > 0 {
         let line =
             format!("what {} for, and who holds it, is not shown: run as root", what(denied));
-        lacks.push(Lack { line, from: Asked::Pids });
+        lacks.push(Lack { line, from: Asked::Named });
     }
     if unknown > 0 {
         let line = format!(
             "what {} for is not known: the engine does not show it, or it did not come in time",
             what(unknown)
         );
-        lacks.push(Lack { line, from: Asked::Pids });
+        lacks.push(Lack { line, from: Asked::Named });
     }
-    let asked = if report.args.pids.is_empty() { Asked::All } else { Asked::Pids };
+    // Another process that the engine does not see is nothing that was named.
+    let asked = if report.args.pids.is_empty() { Asked::All } else { Asked::Named };
     let verdict = answer::verdict_of(snapshot, false, lacks, asked);
     let has_deadlock = report.cycles().next().is_some();
     match verdict {

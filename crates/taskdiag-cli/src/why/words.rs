@@ -23,6 +23,7 @@ pub fn who(waits: &Waits, wait: &Wait, is_process: bool) -> String {
 pub fn time(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
+        0 if ns < 1_000_000 => String::from("less than 1 ms"),
         0 => format!("{} ms", ns / 1_000_000),
         1..10 => format!("{:.1} s", ns as f64 / 1e9),
         10..120 => format!("{seconds} s"),
@@ -37,8 +38,11 @@ pub fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-/// What it waits for, where the holder is named, too.
-fn held(wait: &Wait, how: How, holder: &str) -> String {
+/// Said where not all processes can be seen.
+const UNSEEN: &str = " (and maybe one that you may not see)";
+
+/// The object of a wait whose holder is known.
+fn held(wait: &Wait, how: How, is_sure: bool, holder: &str) -> String {
     let file = wait.file.as_deref().map_or(String::from("a file"), shown);
     match how {
         How::Kernel => format!("{} that {holder} holds", object(wait)),
@@ -49,13 +53,19 @@ fn held(wait: &Wait, how: How, holder: &str) -> String {
         How::PosixLock | How::OpenFileLock | How::Flock => {
             format!("a lock on {file} that {holder} holds")
         }
-        How::OnlyWriter => format!("data in {}, which only {holder} can write", pipe(wait)),
-        How::OnlyReader => format!("room in {}, which only {holder} reads", pipe(wait)),
+        How::Writer if is_sure => format!("data in {}, which only {holder} can write", pipe(wait)),
+        How::Reader if is_sure => format!("room in {}, which only {holder} reads", pipe(wait)),
+        How::Writer => format!("data in {}, which {holder} can write{UNSEEN}", pipe(wait)),
+        How::Reader => format!("room in {}, which {holder} reads{UNSEEN}", pipe(wait)),
         How::Child => format!("its child, {holder}"),
         How::Tracer => format!("{holder}, which traces it"),
         How::Parent => format!("{holder}, its parent, to reap it"),
         _ => format!("{holder} ({})", how.name()),
     }
+}
+
+fn of_file(wait: &Wait) -> String {
+    wait.file.as_deref().map_or(String::new(), |file| format!(", for {}", shown(file)))
 }
 
 fn pipe(wait: &Wait) -> String {
@@ -65,7 +75,7 @@ fn pipe(wait: &Wait) -> String {
     }
 }
 
-/// What it waits for.
+/// The object of a wait.
 pub fn object(wait: &Wait) -> String {
     use WaitKind::*;
     let Some(kind) = wait.kind else { return String::from("something unknown") };
@@ -105,8 +115,8 @@ pub fn object(wait: &Wait) -> String {
         BlockIo => "the disk",
         Writeback => "dirty pages to be written",
         Journal => "the journal of a file system",
-        Fuse => "the server of a FUSE file system",
-        Netfs => "the server of a network file system",
+        Fuse => return format!("the server of a FUSE file system{}", of_file(wait)),
+        Netfs => return format!("the server of a network file system{}", of_file(wait)),
         PageFault => "a page of its memory",
         Userfaultfd => "the handler of a userfaultfd",
         Child => "a child",
@@ -179,7 +189,7 @@ fn why_none(wait: &Wait) -> String {
 /// What a task does now, after its name: `has waited 92 s for ...`, `runs`.
 pub fn does(waits: &Waits, wait: &Wait) -> String {
     use WaitKind::*;
-    let since = wait.waited_ns.map(time);
+    let since = wait.waited().map(time);
     let for_so_long = since.as_ref().map_or(String::new(), |s| format!(" for {s}"));
     match wait.kind {
         Some(Runnable | OnCpu) => return String::from("runs"),
@@ -206,7 +216,7 @@ pub fn does(waits: &Waits, wait: &Wait) -> String {
                 Some(at) => who(waits, &waits.all()[at], holder.is_process),
                 None => format!("thread {}", holder.tid),
             };
-            held(wait, holder.how, &name)
+            held(wait, holder.how, holder.is_sure, &name)
         }
         Err(_) => object(wait) + &why_none(wait),
     };

@@ -43,6 +43,20 @@ impl Call {
         self.is_native() && i64::from(self.number) == number
     }
 
+    /// The address of the path that it is about, if it is a call that has one.
+    pub fn path(&self) -> Option<u64> {
+        let after_directory =
+            [libc::SYS_openat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_readlinkat];
+        if after_directory.iter().any(|n| self.is(*n)) {
+            return Some(self.args[1]);
+        }
+        #[cfg(target_arch = "x86_64")]
+        let first = [libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access];
+        #[cfg(not(target_arch = "x86_64"))]
+        let first = [libc::SYS_chdir, libc::SYS_statfs];
+        first.iter().any(|n| self.is(*n)).then_some(self.args[0])
+    }
+
     /// The descriptor that it waits for, if it is a call that has one as its first argument.
     pub fn descriptor(&self) -> Option<u32> {
         let all = [

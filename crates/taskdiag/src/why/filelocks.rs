@@ -1,8 +1,8 @@
 //! Who has the lock on a file that others wait for, by `/proc/locks`.
 //!
 //! A line for a request that waits comes after the lock that it waits for, with `->` before its
-//! kind. A request may wait for another one that waits, which is indented more. All requests below a
-//! lock conflict with it, because each was tried against that lock first.
+//! kind. A request may wait for another one that waits, which is indented more. All requests below
+//! a lock conflict with it, because each was tried against that lock first.
 
 /// What kind of lock it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Joins waits and holders to chains and cycles. A thread has at most one holder, so each chain has
-//! one end, which is its head, or leads into a cycle, which is a deadlock. All of this takes time and
-//! memory in proportion to the number of threads.
+//! one end, which is its head, or leads into a cycle, which is a deadlock. All of this takes time
+//! and memory in proportion to the number of threads.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::wait::{How, Wait, Waits};
 pub struct Node {
     /// The thread, as an index into [`Waits::all`]; of a process, one of its threads.
     pub wait: usize,
-    /// Whether it is a process with several threads. Each of them can end the wait of others, so the
+    /// Whether it is a process of which not one thread alone can end the wait of others, so the
     /// chain ends there.
     pub is_process: bool,
 }
@@ -53,7 +53,7 @@ impl Graph {
         for wait in all {
             let holder = wait.holder.as_ref().ok().filter(|_| wait.is_waiting());
             let to = holder.and_then(|holder| {
-                if holder.is_process && waits.threads_of(holder.tgid) > 1 {
+                if !waits.is_alone(holder) {
                     let at = waits.find(holder.tgid)?;
                     return Some(*processes.entry(holder.tgid).or_insert_with(|| {
                         nodes.push(Node { wait: at, is_process: true });
@@ -113,7 +113,7 @@ impl Graph {
         let Behind { tasks, odd, longest_ns } = self.behind[node];
         let wait = &all[self.nodes[node].wait];
         let is_odd = wait.holder.as_ref().is_ok_and(|h| !How::is_usual(h.how));
-        let own_ns = if is_odd { wait.waited_ns.unwrap_or(0) } else { 0 };
+        let own_ns = if is_odd { wait.waited().unwrap_or(0) } else { 0 };
         let sum = &mut self.behind[to];
         sum.tasks += tasks + 1;
         sum.odd += odd + u32::from(is_odd);
@@ -153,8 +153,8 @@ impl Graph {
         self.waiting[from..to].iter().map(|(_, from)| *from as usize)
     }
 
-    /// Who is kept waiting by this node. For a node of a cycle, these are only those that are not in
-    /// the cycle.
+    /// Who is kept waiting by this node. For a node of a cycle, these are only those that are not
+    /// in the cycle.
     pub fn behind(&self, at: usize) -> Behind {
         self.behind[at]
     }
@@ -228,13 +228,20 @@ mod tests {
             kind: Some(WaitKind::Futex),
             is_uninterruptible: false,
             waited_ns: Some(u64::from(tid)),
+            waited_error_ns: None,
             object: None,
             call: None,
             function: Vec::new(),
             file: None,
             holder: match to {
                 0 => Err(NoHolder::NotKept),
-                to => Ok(Holder { tid: to, tgid: to, is_process: how != How::Mutex, how }),
+                to => Ok(Holder {
+                    tid: to,
+                    tgid: to,
+                    is_process: how != How::Mutex,
+                    is_sure: true,
+                    how,
+                }),
             },
         };
         Waits::new(all.map(wait).collect())
@@ -288,8 +295,7 @@ mod tests {
     #[test]
     fn a_process_with_several_threads_ends_a_chain() {
         let waits =
-            of([(1, 1, 2, How::OnlyReader), (2, 2, 1, How::OnlyReader), (3, 2, 0, How::Mutex)]
-                .into_iter());
+            of([(1, 1, 2, How::Reader), (2, 2, 1, How::Reader), (3, 2, 0, How::Mutex)].into_iter());
         let graph = Graph::new(&waits);
         assert!(graph.cycles().is_empty());
         let chain = graph.chain(1);

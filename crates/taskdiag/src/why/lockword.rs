@@ -1,9 +1,9 @@
 //! Who holds a lock in the memory of a program, decided from its bytes. This module does no I/O.
 //!
 //! The kernel defines the word of a priority-inheriting futex. All other words mean what a library
-//! makes of them, so a lock counts as one of the GNU C library only if the call is made the way this
-//! library makes it, and each member of the struct has a value that it can have. A futex of Rust, Go
-//! or Java with the same value in its word fails at one of these.
+//! makes of them, so a lock counts as one of the GNU C library only if the call is made the way
+//! this library makes it, and each member of the struct has a value that it can have. A futex of
+//! Rust, Go or Java with the same value in its word fails at one of these.
 
 /// `FUTEX_TID_MASK`.
 const TID: u32 = 0x3fff_ffff;
@@ -46,7 +46,7 @@ pub(super) enum Futex {
 pub(super) struct Wanted {
     /// The address of the word.
     pub(super) address: u64,
-    /// What it may be.
+    /// The kind of lock that it may be.
     pub(super) what: Futex,
     /// Only threads of the same memory use it.
     pub(super) is_private: bool,
@@ -74,6 +74,15 @@ pub(super) fn of_call(args: &[u64; 6]) -> Option<Wanted> {
     Some(Wanted { address, what, is_private })
 }
 
+/// How the function `syscall()` of the C library ends, before the address at which the program
+/// continues. The library's own locks do not call it, and locks of Rust and C++ do.
+#[cfg(target_arch = "x86_64")]
+pub(super) const SYSCALL: &[u8] = &[0x4c, 0x8b, 0x4c, 0x24, 0x08, 0x0f, 0x05];
+#[cfg(target_arch = "aarch64")]
+pub(super) const SYSCALL: &[u8] = &[0xe6, 0x03, 0x07, 0xaa, 0x01, 0x00, 0x00, 0xd4];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) const SYSCALL: &[u8] = &[];
+
 impl Wanted {
     /// The first address to read and the number of bytes. `None`: there cannot be such a lock.
     pub(super) fn window(&self) -> Option<(u64, usize)> {
@@ -99,19 +108,22 @@ impl Wanted {
             }
             Futex::Thread => word(0).filter(|word| *word == val),
             Futex::Mutex => {
-                let tid = mutex(&word, 2)?;
+                let (tid, count) = mutex(&word, 2)?;
                 let kind = word(16)?;
+                let counts = kind & KIND_TYPE == KIND_RECURSIVE;
                 // An ordinary mutex has no list, which only robust ones use.
                 let has_no_list = (24..40).step_by(4).all(|at| word(at) == Some(0));
                 let is_it = kind & !(KIND_TYPE | KIND_SHARED | KIND_ELISION) == 0
                     && (kind & KIND_SHARED == 0) == self.is_private
+                    && (count > 0) == counts
                     && has_no_list;
                 is_it.then_some(tid)
             }
             Futex::Robust => {
-                let tid = mutex(&word, val)?;
-                let kind = word(16)?;
-                let is_it = kind & !(KIND_TYPE | KIND_SHARED) == KIND_ROBUST && tid == val & TID;
+                // It counts, whatever its type is.
+                let (tid, count) = mutex(&word, val)?;
+                let kind = word(16)? & !(KIND_TYPE | KIND_SHARED | KIND_ELISION);
+                let is_it = kind == KIND_ROBUST && tid == val & TID && count > 0;
                 is_it.then_some(tid)
             }
             Futex::Rwlock => {
@@ -126,16 +138,13 @@ impl Wanted {
     }
 }
 
-/// The members that all mutexes share: `__lock`, `__count`, `__owner`, `__nusers`, `__kind`.
-fn mutex(word: &impl Fn(usize) -> Option<u32>, lock: u32) -> Option<u32> {
-    let (count, owner, users, kind) = (word(4)?, word(8)?, word(12)?, word(16)?);
-    let counts = kind & KIND_TYPE == KIND_RECURSIVE;
-    let is_it = word(0)? == lock
-        && (count > 0) == counts
-        && owner & !TID == 0
-        && owner != 0
-        && (1..USERS_MAX).contains(&users);
-    is_it.then_some(owner)
+/// `__owner` and `__count` of a mutex, whose first members are `__lock`, `__count`, `__owner` and
+/// `__nusers`.
+fn mutex(word: &impl Fn(usize) -> Option<u32>, lock: u32) -> Option<(u32, u32)> {
+    let (count, owner, users) = (word(4)?, word(8)?, word(12)?);
+    let is_it =
+        word(0)? == lock && owner & !TID == 0 && owner != 0 && (1..USERS_MAX).contains(&users);
+    is_it.then_some((owner, count))
 }
 
 /// `__readers`, `__writers`, `__wrphase_futex`, `__writers_futex`, two words that are 0,
@@ -210,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_mutex_has_no_owner() {
+    fn a_lookalike_of_a_mutex_has_no_owner() {
         for (why, words) in [
             ("it is free now", [0, 0, 4711, 1, 0, 0, 0, 0, 0, 0]),
             ("it was taken this moment", [2, 0, 0, 1, 0, 0, 0, 0, 0, 0]),
@@ -230,8 +239,8 @@ mod tests {
     #[test]
     fn a_robust_mutex_has_its_owner_twice() {
         let val = WAITERS | 4711;
-        assert_eq!(holder(0, val, &[val, 0, 4711, 1, 16, 0, 8, 0, 8, 0]), Some(4711));
-        assert_eq!(holder(0, val, &[val, 0, 4712, 1, 16, 0, 8, 0, 8, 0]), None);
+        assert_eq!(holder(0, val, &[val, 1, 4711, 1, 0x290, 0, 8, 0, 8, 0]), Some(4711));
+        assert_eq!(holder(0, val, &[val, 1, 4712, 1, 0x290, 0, 8, 0, 8, 0]), None);
         // A mutex of musl has its word second, and such a word for an ordinary mutex, too.
         assert_eq!(holder(0, val, &[val, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }

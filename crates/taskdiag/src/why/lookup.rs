@@ -1,5 +1,5 @@
-//! Finds holders that an answer does not name: in the memory of the waiting process, in the kernel's
-//! list of file locks, among the open files, and among the children.
+//! Finds holders that an answer does not name: in the memory of the waiting process, in the
+//! kernel's list of file locks, among the open files, and among the children.
 //!
 //! Each look begins and ends with the place of the waiting thread. Only if it has not run in
 //! between, the holder is the one of this very wait.
@@ -102,8 +102,7 @@ impl<'w> Look<'w> {
     /// The thread to look at after this one: the holder, if it alone can end the wait.
     fn onward(&self, at: usize) -> Option<usize> {
         let holder = self.waits.all[at].holder.ok()?;
-        let is_alone = !holder.is_process || self.waits.threads_of(holder.tgid) == 1;
-        self.waits.find(holder.tid).filter(|_| is_alone)
+        self.waits.find(holder.tid).filter(|_| self.waits.is_alone(&holder))
     }
 
     /// Does something that may wait for this process.
@@ -161,6 +160,7 @@ impl<'w> Look<'w> {
             Child | Vfork => self.child(at),
             Traced => self.tracer(at),
             Ended => self.parent(at),
+            Fuse | Netfs => return self.name_file(at),
             _ => return,
         };
         self.waits.all[at].holder = found;
@@ -179,7 +179,12 @@ impl<'w> Look<'w> {
             return Err(NoHolder::NotKept);
         }
         let shared = process.shared(wanted.address).filter(|_| !wanted.is_private);
-        let id = self.within(place.tgid, move || holder_id(place, &wanted, &call))?;
+        let id = self.within(place.tgid, move || {
+            if !is_defined_by_kernel && is_by_hand(place, &call)? {
+                return Err(NoHolder::NotKept);
+            }
+            holder_id(place, &wanted, &call)
+        })?;
         // Whose thread is it? One of the same process, unless others have this memory, too.
         let owner = match (shared, process.has_our_numbers) {
             (None, true) => Place { tgid: place.tgid, tid: id },
@@ -216,14 +221,14 @@ impl<'w> Look<'w> {
             Futex::Rwlock => How::RwlockWriter,
             Futex::Thread => How::Thread,
         };
-        Ok(Holder { tid: owner.tid, tgid: owner.tgid, is_process: false, how })
+        Ok(Holder { tid: owner.tid, tgid: owner.tgid, is_process: false, is_sure: true, how })
     }
 
     fn tracer(&mut self, at: usize) -> Result<Holder, NoHolder> {
         let (place, _) = self.wait(at);
         let tracer = self.within(place.tgid, move || Ok(place.tracer()))?;
         let Place { tgid, tid } = tracer.ok_or(NoHolder::NotKnown)?;
-        Ok(Holder { tid, tgid, is_process: false, how: How::Tracer })
+        Ok(Holder { tid, tgid, is_process: false, is_sure: true, how: How::Tracer })
     }
 
     fn parent(&self, at: usize) -> Result<Holder, NoHolder> {
@@ -234,7 +239,7 @@ impl<'w> Look<'w> {
         if !is_whole || self.waits.find(parent).is_none() {
             return Err(NoHolder::Nobody);
         }
-        Ok(Holder { tid: parent, tgid: parent, is_process: true, how: How::Parent })
+        Ok(Holder { tid: parent, tgid: parent, is_process: true, is_sure: true, how: How::Parent })
     }
 
     /// The child that a process waits for.
@@ -267,7 +272,7 @@ impl<'w> Look<'w> {
             Ok(stand)
         })?;
         self.stands.insert(at, stand);
-        Ok(Holder { tid: child, tgid: child, is_process: true, how: How::Child })
+        Ok(Holder { tid: child, tgid: child, is_process: true, is_sure: true, how: How::Child })
     }
 
     fn wanted_child(&mut self, at: usize) -> Result<WantedChild, NoHolder> {
@@ -299,8 +304,8 @@ impl<'w> Look<'w> {
         Ok(WantedChild::Any)
     }
 
-    /// All waits for pipes and for locks on files, together, because the open files of all processes
-    /// and the list of locks are read once.
+    /// All waits for pipes and for locks on files, together, because the open files of all
+    /// processes and the list of locks are read once.
     fn by_files(&mut self) {
         use WaitKind::{Flock, OfdLock, PipeRead, PipeWrite, PosixLock};
         let mut pipes = Vec::new();
@@ -340,13 +345,19 @@ impl<'w> Look<'w> {
         }
         let holders = match (&blocked, &files) {
             (Ok(blocked), Some(files)) => self.lock_holders(files, blocked),
-            _ => HashMap::new(),
+            _ => LockHolders::new(),
         };
+        let held = blocked.map(|all| self.held_by(&all, &holders));
         for (at, class, inode) in locks {
-            let found = blocked
-                .as_ref()
-                .map_err(|why| *why)
-                .and_then(|all| self.file_lock(at, class, inode, all, &holders));
+            let tgid = self.waits.all[at].tgid;
+            let by = Some(tgid).filter(|_| class != Class::OpenFile);
+            let found = match (&held, inode) {
+                (Err(why), _) => Err(*why),
+                (_, None) => Err(NoHolder::NotKnown),
+                (Ok(held), Some(inode)) => {
+                    *held.get(&(class, inode, by)).unwrap_or(&Err(NoHolder::Changed))
+                }
+            };
             self.settle(at, found);
         }
     }
@@ -376,14 +387,28 @@ impl<'w> Look<'w> {
         Ok(OpenFile { fd, inode })
     }
 
+    /// Finds the name of the file that a call waits for, by its descriptor or its path.
+    fn name_file(&mut self, at: usize) {
+        let (place, call) = self.wait(at);
+        let Some(call) = call else { return };
+        let name = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call)?;
+            let by_path = || place.text(call.path()?);
+            let name = call.descriptor().and_then(|fd| place.link(fd)).or_else(by_path);
+            place.is_still(&stand)?;
+            Ok(name)
+        });
+        self.waits.all[at].file = name.ok().flatten();
+    }
+
     fn pipe(&self, files: &Files<'_>, at: usize, fd: u32) -> Result<Holder, NoHolder> {
         let wait = &self.waits.all[at];
         let is_unseen = |reason| matches!(reason, Reason::Denied | Reason::Blocked);
-        if files.gaps().iter().any(|g| is_unseen(g.reason)) {
-            // One of these processes may have the pipe open, too.
-            return Err(NoHolder::NoRight);
-        }
-        let owner = files.owners().iter().find(|o| o.row.view.tgid() == wait.tgid);
+        // One of these processes may have the pipe open, too.
+        let is_sure = !files.gaps().iter().any(|g| is_unseen(g.reason));
+        let all = files.owners();
+        let first = all.partition_point(|o| o.row.view.tgid() < wait.tgid);
+        let owner = all.get(first).filter(|o| o.row.view.tgid() == wait.tgid);
         let table = owner.and_then(|o| o.table.as_ref()).ok_or(NoHolder::Changed)?;
         let mut all = table.owner.list::<Fd>().ok_or(NoHolder::NotKnown)?;
         let entry = all.find(|e| e.raw.fd == fd).ok_or(NoHolder::Changed)?;
@@ -405,9 +430,10 @@ impl<'w> Look<'w> {
         match processes[..] {
             // A signal handler of the process itself may use the other end.
             [tgid] if tgid != wait.tgid => {
-                let how = if reads { How::OnlyWriter } else { How::OnlyReader };
-                Ok(Holder { tid: tgid, tgid, is_process: true, how })
+                let how = if reads { How::Writer } else { How::Reader };
+                Ok(Holder { tid: tgid, tgid, is_process: true, is_sure, how })
             }
+            [] if !is_sure => Err(NoHolder::NoRight),
             [] | [_] => Err(NoHolder::NotKept),
             _ => Err(NoHolder::Several(processes.len() as u32)),
         }
@@ -438,43 +464,42 @@ impl<'w> Look<'w> {
         holders
     }
 
-    fn file_lock(
-        &self,
-        at: usize,
-        class: Class,
-        inode: Option<u64>,
-        blocked: &[Blocked],
-        holders: &LockHolders,
-    ) -> Result<Holder, NoHolder> {
-        let tgid = self.waits.all[at].tgid;
-        let inode = inode.ok_or(NoHolder::NotKnown)?;
-        let mine = blocked.iter().filter(|b| {
-            let by = b.by.is_none_or(|pid| pid == tgid);
-            b.class == class && b.inode == inode && by
-        });
-        let mut found: Vec<Holder> = Vec::new();
-        for b in mine {
-            let (pid, how) = match b.held {
-                Class::Posix => (b.holder.ok_or(NoHolder::OtherNumbers)?, How::PosixLock),
-                class => {
-                    let all = holders.get(&(class, inode)).map_or(&[][..], Vec::as_slice);
-                    match (b.holder.filter(|pid| all.contains(pid)), all) {
-                        (Some(pid), _) if class == Class::Flock => (pid, How::Flock),
-                        (_, [pid]) => (*pid, How::OpenFileLock),
-                        (_, []) => return Err(NoHolder::NotKnown),
-                        (_, all) => return Err(NoHolder::Several(all.len() as u32)),
+    /// The holder for each kind of request. If some of them wait for different holders, it is not
+    /// known which one of them a thread has made.
+    fn held_by(&self, blocked: &[Blocked], holders: &LockHolders) -> HeldBy {
+        let mut held = HeldBy::new();
+        for b in blocked {
+            let found = self.lock_holder(b, holders);
+            held.entry((b.class, b.inode, b.by))
+                .and_modify(|before| {
+                    if *before != found {
+                        *before = Err(NoHolder::Several(2));
                     }
+                })
+                .or_insert(found);
+        }
+        held
+    }
+
+    fn lock_holder(&self, b: &Blocked, holders: &LockHolders) -> Result<Holder, NoHolder> {
+        let (pid, how) = match b.held {
+            Class::Posix => (b.holder.ok_or(NoHolder::OtherNumbers)?, How::PosixLock),
+            class => {
+                let all = holders.get(&(class, b.inode)).map_or(&[][..], Vec::as_slice);
+                // They are in order, as the processes are.
+                let took_it = b.holder.filter(|pid| all.binary_search(pid).is_ok());
+                match (took_it, all) {
+                    (Some(pid), _) if class == Class::Flock => (pid, How::Flock),
+                    (_, [pid]) => (*pid, How::OpenFileLock),
+                    (_, []) => return Err(NoHolder::NotKnown),
+                    (_, all) => return Err(NoHolder::Several(all.len() as u32)),
                 }
-            };
-            found.push(Holder { tid: pid, tgid: pid, is_process: true, how });
+            }
+        };
+        if self.waits.find(pid).is_none() {
+            return Err(NoHolder::Changed);
         }
-        found.dedup_by_key(|holder| holder.tgid);
-        match found[..] {
-            [] => Err(NoHolder::Changed),
-            [holder] if self.waits.find(holder.tid).is_some() => Ok(holder),
-            [_] => Err(NoHolder::Changed),
-            _ => Err(NoHolder::Several(found.len() as u32)),
-        }
+        Ok(Holder { tid: pid, tgid: pid, is_process: true, is_sure: true, how })
     }
 
     /// The waits of a cycle were looked at one after another. It is a deadlock only if they were
@@ -508,6 +533,9 @@ impl<'w> Look<'w> {
 /// For a kind of lock and an inode, the processes with an open file that has it.
 type LockHolders = HashMap<(Class, u64), Vec<u32>>;
 
+/// For a kind of lock, an inode and who asks, the holder of the lock that is asked for.
+type HeldBy = HashMap<(Class, u64, Option<u32>), Result<Holder, NoHolder>>;
+
 struct OpenFile {
     fd: u32,
     inode: Option<u64>,
@@ -528,6 +556,13 @@ impl WantedChild {
             WantedChild::Group(pgid) => child.pgid == *pgid,
         }
     }
+}
+
+/// Whether the program made the call itself, by the function `syscall()`.
+fn is_by_hand(place: Place, call: &Call) -> Result<bool, NoHolder> {
+    let ours = lockword::SYSCALL;
+    let Some(begin) = call.code.checked_sub(ours.len() as u64) else { return Ok(true) };
+    Ok(ours.is_empty() || place.memory(begin, ours.len())? == ours)
 }
 
 /// The id in the lock, as the process has it.

@@ -1,8 +1,8 @@
 //! Runs something that may wait for a file system or for the memory of another process, and gives
 //! it up if it takes too long.
 //!
-//! A thread that waits is left behind, as the engine for /proc does it: such a wait ends at SIGKILL,
-//! so the program still ends at once. There are never more than a few of them.
+//! A thread that waits is left behind, as the engine for /proc does it: such a wait ends at
+//! SIGKILL, so the program still ends at once. There are never more than a few of them.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_is_left_behind_and_the_next_is_done() {
+    fn a_call_that_takes_too_long_is_left_behind_and_the_next_is_done() {
         let mut patience = Patience::default();
         let long = Duration::from_secs(60);
         assert_eq!(patience.within(long, || 1), Some(1));

@@ -16,6 +16,8 @@ use crate::engine::procfs::parse;
 const SMALL: u64 = 64 << 10;
 /// The most that is read of a list of mappings.
 const MAPS: u64 = 64 << 20;
+/// The longest path, which is no longer than a page.
+const PATH: u64 = 4096;
 /// The most threads that are looked at to find one by its id in another pid namespace.
 const NUMBERS: usize = 512;
 
@@ -148,6 +150,15 @@ impl Place {
             (own.parse() == Ok(id)).then_some(tid)
         });
         found.next()
+    }
+
+    /// The absolute path at this address in its memory, as far as its page.
+    pub(super) fn text(self, address: u64) -> Option<Vec<u8>> {
+        let len = (PATH - address % PATH).min(PATH) as usize;
+        let mut bytes = self.memory(address, len).ok()?;
+        let end = bytes.iter().position(|b| *b == 0)?;
+        bytes.truncate(end);
+        Some(bytes).filter(|path| path.starts_with(b"/"))
     }
 
     /// Bytes of its memory, as many as there are.

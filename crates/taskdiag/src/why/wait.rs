@@ -28,12 +28,14 @@ pub struct Wait {
     pub state: u8,
     /// Whether it is a thread of the kernel.
     pub is_kthread: bool,
-    /// What it waits for. `None`: not known, and `holder` has the reason.
+    /// The kind of the wait. `None`: not known, and `holder` has the reason.
     pub kind: Option<WaitKind>,
     /// Whether signals do not end the wait.
     pub is_uninterruptible: bool,
     /// For how long it has not run, ns.
     pub waited_ns: Option<u64>,
+    /// By how much that may be wrong, either way, ns.
+    pub waited_error_ns: Option<u64>,
     /// The same number in tasks that wait for the same object of the kernel.
     pub object: Option<u64>,
     /// The system call that it is in.
@@ -57,6 +59,9 @@ pub struct Holder {
     pub tgid: u32,
     /// Whether it is the process as a whole.
     pub is_process: bool,
+    /// Whether nobody else can end the wait. Of a pipe, another process may have the same end,
+    /// which the reader has no right to see.
+    pub is_sure: bool,
     /// How this is known.
     pub how: How,
 }
@@ -81,10 +86,10 @@ pub enum How {
     OpenFileLock,
     /// It took the lock by `flock(2)`, and still has the open file with the lock.
     Flock,
-    /// It is the only process that can write to the pipe.
-    OnlyWriter,
-    /// It is the only process that can read from the pipe.
-    OnlyReader,
+    /// It is the process that can write to the pipe.
+    Writer,
+    /// It is the process that can read from the pipe.
+    Reader,
     /// It is the child that is waited for.
     Child,
     /// It traces the thread.
@@ -105,17 +110,17 @@ impl How {
             How::PosixLock => "posix_lock",
             How::OpenFileLock => "ofd_lock",
             How::Flock => "flock",
-            How::OnlyWriter => "only_writer",
-            How::OnlyReader => "only_reader",
+            How::Writer => "writer",
+            How::Reader => "reader",
             How::Child => "child",
             How::Tracer => "tracer",
             How::Parent => "parent",
         }
     }
-    /// Whether such waits are usual where nothing is wrong: a shell waits for its child, and the end
-    /// of a pipeline for its beginning.
+    /// Whether such waits are usual where nothing is wrong: a shell waits for its child, and the
+    /// end of a pipeline for its beginning.
     pub fn is_usual(self) -> bool {
-        matches!(self, How::Child | How::OnlyWriter | How::Parent | How::Thread)
+        matches!(self, How::Child | How::Writer | How::Parent | How::Thread)
     }
 }
 
@@ -181,6 +186,11 @@ impl Wait {
             )
         ) || self.state == b'D' && !matches!(self.kind, Some(Idle | Vfork))
     }
+    /// For how long it has not run, ns. `None`: it is not known, or not better than its error.
+    pub fn waited(&self) -> Option<u64> {
+        let is_close = |ns: &u64| self.waited_error_ns.is_none_or(|e| e <= (*ns).max(ERROR_NS));
+        self.waited_ns.filter(is_close)
+    }
     /// Whether it is not known what it waits for, or the reader has no right to see who holds it.
     pub fn is_unseen(&self) -> bool {
         self.kind.is_none() || self.holder == Err(NoHolder::NoRight)
@@ -233,11 +243,19 @@ impl Waits {
         self.by_tid.get(&tid).map(|i| *i as usize)
     }
 
+    /// Whether this thread alone can end the wait: it is a thread, or the only one of its process.
+    pub fn is_alone(&self, holder: &Holder) -> bool {
+        holder.is_sure && (!holder.is_process || self.threads_of(holder.tgid) == 1)
+    }
+
     /// The number of threads of a process in the answer.
     pub fn threads_of(&self, tgid: u32) -> u32 {
         self.threads.get(&tgid).copied().unwrap_or(0)
     }
 }
+
+/// An error that does not matter, even for a short time.
+const ERROR_NS: u64 = 100_000_000;
 
 fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
     let base = task.record::<Base>();
@@ -261,6 +279,8 @@ fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
         Some(w) => holder(w.owner_how(), w.owner_tid(), w.owner_tgid(), kind),
     };
     let last_ran = known.and_then(|w| w.last_ran_ns());
+    let error_ns = known.and_then(|w| w.ran_error_ns());
+    let waited_ns = last_ran.map(|at| now_ns.saturating_sub(at));
     Wait {
         tid: task.pid(),
         tgid: task.tgid(),
@@ -271,7 +291,8 @@ fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
         is_kthread: base.and_then(|b| b.flags()).is_some_and(|f| f & TASK_KTHREAD != 0),
         kind,
         is_uninterruptible: flags & WAIT_UNINTERRUPTIBLE != 0,
-        waited_ns: last_ran.map(|at| now_ns.saturating_sub(at)),
+        waited_ns,
+        waited_error_ns: error_ns,
         object: known.and_then(|w| w.object()),
         call,
         function: known.and_then(|w| w.function()).map_or(Vec::new(), |f| text(&f)),
@@ -303,8 +324,8 @@ fn holder(
         Some(OwnerHow::Pthread) => Some(How::Mutex),
         Some(OwnerHow::FileLock) => Some(How::PosixLock),
         Some(OwnerHow::OtherEnd) => match kind {
-            Some(WaitKind::PipeWrite) => Some(How::OnlyReader),
-            _ => Some(How::OnlyWriter),
+            Some(WaitKind::PipeWrite) => Some(How::Reader),
+            _ => Some(How::Writer),
         },
         _ => None,
     };
@@ -313,9 +334,9 @@ fn holder(
         (Some(how), Some((tid, tgid))) => {
             let is_process = matches!(
                 how,
-                How::Child | How::PosixLock | How::OnlyReader | How::OnlyWriter | How::Parent
+                How::Child | How::PosixLock | How::Reader | How::Writer | How::Parent
             );
-            Ok(Holder { tid, tgid, is_process, how })
+            Ok(Holder { tid, tgid, is_process, is_sure: true, how })
         }
         _ if matches!(kind, Some(Cpu | Idle | OnCpu | Runnable)) => Err(NoHolder::Nobody),
         // The kernel keeps the owner, and /proc does not show it.
