@@ -271,7 +271,56 @@ static void stuck_mount(int argc, char **argv)
 	hold();
 }
 
+/* Waits until a process waits for an answer of the server. A signal ends such a wait at first. */
+static void await_answer(pid_t pid)
+{
+	char path[64], text[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/wchan", pid);
+	for (int i = 0; i < 10000; i++) {
+		int fd = must(open(path, O_RDONLY | O_CLOEXEC));
+		ssize_t n = read(fd, text, sizeof(text) - 1);
+
+		close(fd);
+		text[n > 0 ? n : 0] = 0;
+		if (!strcmp(text, "request_wait_answer"))
+			return;
+		usleep(1000);
+	}
+	die("process %d is in %s", pid, text);
+}
+
+/*
+ * A process makes a directory with a name that the server does not answer about, and holds the lock of
+ * the parent directory meanwhile. Another one waits for that lock.
+ */
+static void stuck_lock(int argc, char **argv)
+{
+	pid_t holder, waiter;
+
+	if (argc < 2)
+		die("usage: stuck-lock DIRECTORY");
+	mount_there(argv[1]);
+	holder = spawn();
+	if (holder == 0) {
+		mkdir(in_dir(argv[1], "lost"), 0700);
+		_exit(0);
+	}
+	await_answer(holder);
+	waiter = spawn();
+	if (waiter == 0) {
+		mkdir(in_dir(argv[1], "other"), 0700);
+		_exit(0);
+	}
+	await_state(waiter, waiter, 'D');
+	fact("pid", "%d", waiter);
+	fact("ppid", "%d", getpid());
+	fact("holder", "%d", holder);
+	hold();
+}
+
 const struct state held_states[] = {
+	{ "stuck-lock", stuck_lock, "DIRECTORY: the lock of a directory there is held" },
 	{ "stuck-mount", stuck_mount, "DIRECTORY: a file system there that does not answer" },
 	{ "held-lock", held_lock, "DIRECTORY: the lock of its memory is held" },
 	{ "uffd-arguments", uffd_arguments, "arguments that never come" },

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use taskdiag::wire::FdDetailKind;
-use taskdiag::{Group, Reason};
+use taskdiag::{Group, Reason, WaitKind};
 
 use crate::rows::{Row, differences};
 use crate::{Task, Value};
@@ -19,6 +19,14 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     // tests/usage.rs has where they must be known.
     ("sched.nvcsw", "/proc has none of threads that have ended"),
     ("sched.nivcsw", "/proc has none of threads that have ended"),
+    // tests/waits.rs has where they must be known.
+    ("wait.ready_ns", "not in /proc"),
+    ("wait.object", "/proc does not know the locks of the kernel"),
+    ("wait.owner_tid", "/proc does not know the locks of the kernel"),
+    ("wait.owner_tgid", "not in /proc"),
+    ("wait.last_ran_ns", "the kernel notes 0 when it moves a task, and may note another time, too"),
+    ("wait.ran_error_ns", "as the time"),
+    ("wait.ran_by", "as the time"),
 ];
 
 /// The same for members of list entries.
@@ -88,10 +96,33 @@ fn common(key: &str, v: &Value) -> Value {
             let end = name.iter().position(|b| matches!(b, b'-' | b'+')).unwrap_or(name.len());
             Value::Bytes(name[..end].to_vec())
         }
+        // A CPU or no CPU, and a lock of the kernel, are not in /proc.
+        Value::Num(n) if key == "wait.kind" && is_of_bpf(*n) => Value::Num(-1),
         Value::Num(n) if is_time(key) => Value::Num(n.div_euclid(10_000_000)),
         Value::Num(n) if is_share(key) => Value::Num(n.div_euclid(1024)),
         v => v.clone(),
     }
+}
+
+/// Is this a kind of wait for which /proc has another one?
+fn is_of_bpf(kind: i128) -> bool {
+    let known = u32::try_from(kind).ok().and_then(WaitKind::from_number);
+    known.is_some_and(|kind| {
+        matches!(kind, WaitKind::Runnable | WaitKind::OnCpu | WaitKind::Cpu | WaitKind::Throttled)
+            || matches!(
+                kind,
+                WaitKind::Mutex | WaitKind::RwsemRead | WaitKind::RwsemWrite | WaitKind::Semaphore
+            )
+            || matches!(kind, WaitKind::RtMutex | WaitKind::Other)
+    })
+}
+
+/// A time that each engine finds out in its own way: `tests/waits.rs` compares it.
+fn is_of_its_own(key: &str) -> bool {
+    matches!(
+        key,
+        "wait.last_ran_ns" | "wait.ran_error_ns" | "wait.ran_by" | "wait.owner_how" | "wait.object"
+    )
 }
 
 /// The result of a comparison.
@@ -154,6 +185,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
         if one_only && NOT_EVERYWHERE.iter().any(|n| n.0 == key)
             || fewer_threads_counted(key, a1, b)
             || is_unread_text(key, a1, b)
+            || is_of_its_own(key)
         {
             continue;
         }

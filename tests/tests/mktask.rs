@@ -76,6 +76,8 @@ fn every_state_is_reached_and_ends() {
     cases.push((vec!["mappings".into(), path("mappings")], 'S'));
     cases.push((vec!["files".into(), path("files")], 'S'));
     cases.push((vec!["held-lock".into(), path("held")], 'S'));
+    cases.push((vec!["stuck-lock".into(), path("stuck")], 'D'));
+    cases.push((vec!["waits".into(), path("waits")], 'S'));
     cases.push((vec!["uffd-arguments".into()], 'S'));
     cases.push((vec!["cwd-deleted".into(), path("gone")], 'S'));
     cases.push((vec!["root".into(), path("root")], 'S'));

@@ -1,0 +1,292 @@
+//! What threads wait for: WAIT of every engine that has it, against the threads that mktask has
+//! made, against the files of /proc, and against each other.
+
+use std::fs;
+use std::time::Duration;
+
+use taskdiag::syscalls::Machine;
+use taskdiag::wire::WAIT_UNINTERRUPTIBLE;
+use taskdiag::{EngineId, Group, Groups, OwnerHow, Record, Request, TaskView, Wait, WaitKind};
+use taskdiag_tests::answer::engines_with;
+use taskdiag_tests::{Answer, Mktask, Source, plain_dir, read, skip};
+
+/// Kinds of waits that the state `waits` has.
+const KINDS: [&str; 23] = [
+    "futex",
+    "futex-pi",
+    "pipe-read",
+    "pipe-write",
+    "fifo-open",
+    "tty-read",
+    "accept",
+    "receive",
+    "send",
+    "epoll",
+    "poll",
+    "select",
+    "eventfd",
+    "inotify",
+    "timerfd",
+    "sleep",
+    "signal",
+    "child",
+    "flock",
+    "ofd-lock",
+    "posix-lock",
+    "sysv-sem",
+    "sysv-msg",
+];
+
+/// The answer about the threads of a process.
+fn threads(engine: Source, pid: u32) -> Answer {
+    let req = Request::threads(pid, Groups::BASE | Groups::WAIT);
+    read(engine, &req).unwrap_or_else(|e| panic!("{engine}: {e}"))
+}
+
+fn task(a: &Answer, tid: u32) -> TaskView<'_> {
+    let found = a.snapshot.tasks().find(|t| t.pid() == tid);
+    found.unwrap_or_else(|| panic!("{a} does not have {tid}"))
+}
+
+fn wait(a: &Answer, tid: u32) -> Record<'_, Wait> {
+    let task = task(a, tid);
+    task.record().unwrap_or_else(|| panic!("{a}: WAIT of {tid}: {:?}", task.reason(Group::Wait)))
+}
+
+fn kind(w: Record<'_, Wait>) -> &'static str {
+    w.kind().and_then(WaitKind::from_number).map_or("unknown", WaitKind::name)
+}
+
+fn owner_how(w: Record<'_, Wait>) -> Option<OwnerHow> {
+    w.owner_how().and_then(OwnerHow::from_number)
+}
+
+fn function(w: Record<'_, Wait>) -> Vec<u8> {
+    let name = w.function().unwrap_or([0; 40]);
+    name.split(|b| *b == 0).next().unwrap_or_default().to_vec()
+}
+
+/// Makes the state, or says why not.
+fn waits(test: &str) -> Option<(Mktask, tempfile::TempDir)> {
+    let (dir, path) = plain_dir();
+    Some((Mktask::or_skip(test, &["waits", &path])?, dir))
+}
+
+#[test]
+fn each_kind_of_wait_is_named_with_its_system_call() {
+    let Some((m, _dir)) = waits("kinds of waits") else { return };
+    let engines = engines_with(Group::Wait);
+    assert!(engines.len() > 1, "only {engines:?}");
+    for engine in engines {
+        let a = threads(engine, m.pid());
+        for want in KINDS {
+            let w = wait(&a, m.num(&format!("wait-{want}")));
+            let what = format!("{a}: {want} in {:?}", String::from_utf8_lossy(&function(w)));
+            // These functions wait for anything that can be read.
+            let is_any = function(w) == b"wait_woken" || function(w) == b"do_wait_intr_irq";
+            let is_read = ["tty-read", "eventfd", "timerfd", "inotify"].contains(&want);
+            assert_eq!(kind(w), if is_any && is_read { "read" } else { want }, "{what}");
+            assert_eq!(w.state(), Some(b'S'), "{what}");
+            assert_eq!(w.flags().map(|f| f & WAIT_UNINTERRUPTIBLE), Some(0), "{what}");
+            let call = Machine::own().zip(w.syscall_nr()).and_then(|(m, nr)| m.syscall(nr, false));
+            // arm64 lacks the older forms of some calls.
+            let is_same = |call: &str| {
+                let (call, fact) = (call, m.text(&format!("call-{want}")));
+                call == fact
+                    || call.trim_end_matches(char::is_numeric).contains(fact)
+                    || matches!(
+                        (call, fact),
+                        ("ppoll", "poll") | ("pselect6", "select") | ("epoll_pwait", "epoll_wait")
+                    )
+            };
+            assert!(call.is_some_and(is_same), "{what}: {call:?}");
+        }
+        let args = wait(&a, m.num("wait-futex")).args().expect("it is in a call");
+        assert_eq!(args[0], m.num::<u64>("futex_word"), "{a}");
+        let args = wait(&a, m.num("wait-pipe-read")).args().expect("it is in a call");
+        assert_eq!(args[0], m.num::<u64>("pipe_read_fd"), "{a}");
+    }
+}
+
+/// The kernel's own text of the system call, the stack and the program, and of the function.
+#[test]
+fn system_calls_are_those_of_proc() {
+    let Some((m, _dir)) = waits("system calls") else { return };
+    for engine in engines_with(Group::Wait) {
+        let a = threads(engine, m.pid());
+        let mut compared = 0;
+        for want in KINDS {
+            let tid: u32 = m.num(&format!("wait-{want}"));
+            let w = wait(&a, tid);
+            let file = |name: &str| {
+                fs::read_to_string(format!("/proc/{}/task/{tid}/{name}", m.pid())).expect(name)
+            };
+            let mut text = w.syscall_nr().expect("a number").to_string();
+            for arg in w.args().expect("arguments") {
+                text += &format!(" {arg:#x}");
+            }
+            let at = [w.user_sp(), w.user_pc()].map(|n| n.expect("it has user space"));
+            text += &format!(" {:#x} {:#x}\n", at[0], at[1]);
+            assert_eq!(text, file("syscall"), "{a}: {want}");
+            let wchan = file("wchan");
+            let known = function(w);
+            assert!(wchan.as_bytes().starts_with(&known) && !known.is_empty(), "{a}: {wchan}");
+            compared += 1;
+        }
+        assert_eq!(compared, KINDS.len());
+    }
+}
+
+/// The time does not move while a thread sleeps, and is not before the thread began or after it was
+/// seen asleep, but for the error that is said.
+#[test]
+fn the_time_of_a_wait_is_when_it_began() {
+    let Some((m, _dir)) = waits("times of waits") else { return };
+    let asleep: u64 = m.num("asleep_ns");
+    for engine in engines_with(Group::Wait) {
+        let first = threads(engine, m.pid());
+        std::thread::sleep(Duration::from_millis(200));
+        let second = threads(engine, m.pid());
+        let mut known = 0;
+        for want in KINDS {
+            let tid = m.num(&format!("wait-{want}"));
+            let base = task(&first, tid).record::<taskdiag::Base>().expect("asked for");
+            let begun = base.start_time_ns().expect("asked for");
+            let times = [&first, &second].map(|a| {
+                let w = wait(a, tid);
+                w.last_ran_ns().zip(w.ran_error_ns())
+            });
+            // The kernel forgets it if it moves a thread that is about to sleep.
+            let [Some((ns, error)), Some((later, _))] = times else { continue };
+            known += 1;
+            assert!(ns + error >= begun, "{first}: {want} {ns} ± {error}, begun {begun}");
+            assert!(ns <= asleep + error, "{first}: {want} {ns} ± {error}, asleep at {asleep}");
+            // Each answer looks at the clock of the scheduler, which is set once in a tick. In /proc, it
+            // is one that stops while a hypervisor takes the CPU away.
+            let most = if engine.id() == EngineId::Bpf { 60_000_000 } else { error };
+            let moved = ns.abs_diff(later);
+            assert!(moved < most, "{first}: {want} from {ns} to {later}");
+        }
+        assert!(known > KINDS.len() / 2, "{first}: only {known} times are known");
+    }
+}
+
+#[test]
+fn engines_agree_when_a_thread_last_ran() {
+    let Some((m, _dir)) = waits("times of engines") else { return };
+    let engines = engines_with(Group::Wait);
+    for pair in engines.windows(2) {
+        let answers = [pair[0], pair[1]].map(|engine| threads(engine, m.pid()));
+        let mut compared = 0;
+        for want in KINDS {
+            let times = [&answers[0], &answers[1]].map(|a| {
+                let w = wait(a, m.num(&format!("wait-{want}")));
+                w.last_ran_ns().zip(w.ran_error_ns())
+            });
+            let [Some((a, a_error)), Some((b, b_error))] = times else { continue };
+            compared += 1;
+            let apart = a.abs_diff(b);
+            assert!(apart <= a_error + b_error, "{want}: {a} ± {a_error} and {b} ± {b_error}");
+        }
+        assert!(compared > KINDS.len() / 2, "only {compared} were compared");
+    }
+}
+
+/// The kernel keeps the owner of such a lock. /proc does not show it.
+#[test]
+fn a_lock_with_priority_inheritance_names_its_owner() {
+    let Some((m, _dir)) = waits("owner of a PI lock") else { return };
+    for engine in engines_with(Group::Wait) {
+        let a = threads(engine, m.pid());
+        let w = wait(&a, m.num("wait-futex-pi"));
+        match engine.id() {
+            EngineId::Bpf => {
+                assert_eq!(owner_how(w), Some(OwnerHow::Lock), "{a}");
+                assert_eq!(w.owner_tid(), Some(m.num("pi_holder")), "{a}");
+                assert_eq!(w.owner_tgid(), Some(m.pid()), "{a}");
+            }
+            _ => assert_eq!((owner_how(w), w.owner_tid()), (Some(OwnerHow::NotLookedUp), None)),
+        }
+        // Nobody has this one.
+        let w = wait(&a, m.num("wait-futex"));
+        assert_eq!((owner_how(w), w.owner_tid()), (Some(OwnerHow::NotLookedUp), None), "{a}");
+    }
+}
+
+/// A process that makes a directory holds the lock of the parent directory, and another one waits
+/// for it. Linux notes the lock since 6.17.
+#[test]
+fn a_lock_of_the_kernel_names_its_owner() {
+    let (_dir, path) = plain_dir();
+    let Some(m) = Mktask::or_skip("owner of a lock", &["stuck-lock", &path]) else { return };
+    for engine in engines_with(Group::Wait) {
+        let holder: u32 = m.num("holder");
+        let a = threads(engine, holder);
+        let w = wait(&a, holder);
+        assert_eq!((kind(w), w.state()), ("fuse", Some(b'S')), "{a}");
+        let a = threads(engine, m.pid());
+        let w = wait(&a, m.pid());
+        assert_eq!(w.state(), Some(b'D'), "{a}");
+        assert_eq!(w.flags().map(|f| f & WAIT_UNINTERRUPTIBLE), Some(WAIT_UNINTERRUPTIBLE), "{a}");
+        if kind(w) == "other" {
+            assert_eq!((owner_how(w), w.owner_tid()), (Some(OwnerHow::NotLookedUp), None), "{a}");
+            if engine.id() == EngineId::Bpf {
+                skip("owner of a lock of the kernel", "this kernel does not note it");
+            }
+            continue;
+        }
+        assert_eq!((kind(w), engine.id()), ("rwsem-write", EngineId::Bpf), "{a}");
+        assert_eq!(owner_how(w), Some(OwnerHow::Lock), "{a}");
+        assert_eq!((w.owner_tid(), w.owner_tgid()), (Some(holder), Some(holder)), "{a}");
+        assert!(w.object().is_some_and(|n| n != 0), "{a}: the lock has a number");
+    }
+}
+
+#[test]
+fn what_does_not_sleep_is_in_no_wait() {
+    let states = [
+        ("zombie", "ended", None),
+        ("stopped", "stopped", None),
+        ("traced-stopped", "traced", Some(OwnerHow::Tracer)),
+        ("vfork", "vfork", None),
+        ("idle", "", None),
+    ];
+    for (state, want, owner) in states {
+        let Some(m) = Mktask::or_skip(&format!("wait of {state}"), &[state]) else { continue };
+        for engine in engines_with(Group::Wait) {
+            let a = threads(engine, m.pid());
+            let w = wait(&a, m.pid());
+            if !want.is_empty() {
+                assert_eq!(kind(w), want, "{a}");
+            }
+            assert_eq!(owner_how(w), owner.or(Some(OwnerHow::NotLookedUp)), "{a}: {state}");
+            if owner == Some(OwnerHow::Tracer) {
+                assert_eq!(w.owner_tid(), Some(m.num("tracer")), "{a}");
+            }
+        }
+    }
+    // This thread runs: it asks.
+    let me = std::process::id();
+    // SAFETY: it has no arguments and cannot fail.
+    let tid = unsafe { libc::gettid() as u32 };
+    for engine in engines_with(Group::Wait) {
+        let a = threads(engine, me);
+        let w = wait(&a, tid);
+        assert!(matches!(kind(w), "on-cpu" | "runnable" | "cpu" | "futex"), "{a}: {}", kind(w));
+    }
+}
+
+/// An answer without the group opens no file of it.
+#[test]
+fn other_columns_cost_nothing_more() {
+    let Some(m) = Mktask::or_skip("cost of other columns", &["idle"]) else { return };
+    let engine = Source::Engine(EngineId::Procfs);
+    let calls = |groups| {
+        let req = Request::threads(m.pid(), groups);
+        engine.query(&req).expect("an answer").served().iter().map(|s| s.cost.syscalls).sum::<u64>()
+    };
+    let (base, with) = (calls(Groups::BASE), calls(Groups::BASE | Groups::WAIT));
+    assert_eq!(calls(Groups::BASE), base);
+    // Four files of the thread, and two for the clock, with three calls each.
+    assert_eq!(with - base, 6 * 3, "{base} and {with}");
+}
