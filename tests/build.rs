@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCES: [&str; 12] = [
-    "mktask.c", "life.c", "name.c", "who.c", "use.c", "held.c", "have.c", "link.c", "odd.c",
-    "walk.c", "walkfd.c", "wait.c",
+const SOURCES: [&str; 13] = [
+    "mktask.c", "life.c", "name.c", "who.c", "use.c", "held.c", "have.c", "link.c", "lock.c",
+    "odd.c", "walk.c", "walkfd.c", "wait.c",
 ];
 
 fn main() {

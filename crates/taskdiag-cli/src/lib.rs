@@ -31,6 +31,7 @@ mod subcommands;
 mod top;
 mod tree;
 mod units;
+mod why;
 mod with_threads;
 
 use std::ffi::OsString;

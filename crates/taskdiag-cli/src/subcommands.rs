@@ -70,6 +70,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     row!("top", args::top::command, matches args::top::TopArgs::from_matches, crate::top::run),
     #[cfg(feature = "export")]
     row!("export", taskdiag_export::command, matches taskdiag_export::ExportArgs::from_matches, taskdiag_export::run),
+    row!("why", args::why::command, matches args::why::WhyArgs::from_matches, crate::why::run),
     row!("report", args::report::command, matches args::report::ReportArgs::from_matches, crate::report::run),
     row!("fields", fields::command, matches fields::from_matches, fields::run),
     row!("engines", engines::command, matches args::json_flag, |json: &bool| engines::run(*json)),
@@ -135,7 +136,7 @@ pub fn command() -> Command {
 
 /// The commands in the groups of the help, by what they are for.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("Look", &["ps", "tree", "top", "files", "maps", "memory", "cgroups"]),
+    ("Look", &["ps", "tree", "top", "files", "maps", "memory", "cgroups", "why"]),
     ("Keep and send", &["record", "dump", "report", "export", "convert"]),
     ("Find out", &["fields", "engines", "wait"]),
     ("Make procps faster", &["run", "dropin"]),

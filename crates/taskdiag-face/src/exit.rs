@@ -53,6 +53,8 @@ pub enum Exit {
     Code(u8),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
+    /// There are tasks that wait for each other, and that is shown.
+    Deadlock,
     /// The output could not be written.
     Output(std::io::Error),
     /// The reader of the output is gone, as head is after its last line.
@@ -178,6 +180,7 @@ pub const CODES: &[(u8, &str)] = &[
         "there is no answer: no engine works, a saved answer or recording cannot be read, or a directory or port that \
          the command needs cannot be used",
     ),
+    (5, "why: there is a deadlock"),
     (
         126,
         "run: the program cannot be executed; otherwise, the exit code of run is that of the program",
@@ -345,6 +348,7 @@ pub fn report(result: Result<(), Exit>) -> u8 {
         }
         Exit::Code(code) => code,
         Exit::NoMatch => 1,
+        Exit::Deadlock => 5,
         Exit::Output(e) => {
             remark(&format!("the output could not be written: {e}"));
             1

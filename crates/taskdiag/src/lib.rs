@@ -85,6 +85,7 @@ mod task_id;
 pub mod view;
 mod waiter;
 mod watch;
+pub mod why;
 
 pub use bytes::Bytes;
 pub use changes::{Changes, Stayed};

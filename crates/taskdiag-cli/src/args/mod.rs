@@ -23,6 +23,7 @@ pub mod top;
 pub mod tree;
 pub mod version;
 pub mod wait;
+pub mod why;
 
 use std::ffi::OsString;
 

@@ -25,6 +25,14 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// Text that others have chosen, for a cell of its own.
+pub fn foreign_text(bytes: &[u8]) -> Vec<u8> {
+    let mut cell = Vec::new();
+    text(&mut cell, bytes);
+    disarm(&mut cell);
+    cell
+}
+
 /// Append a list of texts.
 fn list<'a>(out: &mut Vec<u8>, texts: impl Iterator<Item = &'a [u8]>) {
     for (i, one) in texts.enumerate() {

@@ -1,0 +1,116 @@
+//! The options of `taskdiag why`.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use taskdiag::Choice;
+use taskdiag::field::TASKS;
+use taskdiag::view::Filter;
+
+use super::{engine, lists, table};
+use crate::exit::{self, Exit};
+use crate::limits;
+
+/// Parsed options of `taskdiag why`.
+#[derive(Clone, Debug)]
+pub struct WhyArgs {
+    /// The processes or threads, each once. Empty: the whole machine.
+    pub pids: Vec<u32>,
+    /// The conditions of `--where`.
+    pub filter: Option<Filter>,
+    /// A line for each thread, instead of one for threads that wait alike?
+    pub threads: bool,
+    /// The kernel's stacks, too?
+    pub stack: bool,
+    /// Waits of the whole machine that are shorter are left out.
+    pub longer: Duration,
+    /// One JSON document?
+    pub json: bool,
+    /// CSV?
+    pub csv: bool,
+    /// Which engine answers.
+    pub engine: Choice,
+}
+
+/// How long a wait must be to count for the whole machine, in text.
+const LONGER: &str = "1s";
+
+/// The options.
+pub fn command() -> Command {
+    Command::new("why")
+        .about("Say what tasks wait for, since when, and who holds it")
+        .before_help(
+            "For each thread that waits: what for, since when, who holds it, and who is at the head of the queue. Without a PID, the \
+             deadlocks of the whole machine, then those who keep others waiting, and then tasks that are stuck. It needs no tracing, \
+             and stops nobody. A holder is named only if somebody keeps it; condition variables, semaphores and the locks of Go, \
+             Java and Rust have none. It needs the rights to trace a process: use it as root.",
+        )
+        .help_template(table::TEMPLATE)
+        .args_override_self(true)
+        .arg(
+            Arg::new("pids")
+                .value_name("PID")
+                .action(ArgAction::Append)
+                .help("Explain the threads of these processes, or these threads"),
+        )
+        .next_help_heading("Selection")
+        .arg(table::filter())
+        .arg(
+            Arg::new("longer")
+                .long("longer")
+                .value_name("TIME")
+                .value_parser(limits::duration)
+                .default_value(LONGER)
+                .help("Without a PID, leave out waits that are shorter, unless they are deadlocks"),
+        )
+        .next_help_heading("Output")
+        .arg(table::flag("threads", "Show each thread, even if many wait alike"))
+        .arg(table::flag("stack", "Show the kernel's stack of each thread that is explained"))
+        .arg(super::json())
+        .arg(
+            table::flag("csv", "Print CSV, with a row for each thread and its holder")
+                .conflicts_with("json"),
+        )
+        .next_help_heading("Source")
+        .arg(engine())
+        .after_help(exit::examples(&[
+            ("taskdiag why", "find deadlocks and those who keep others waiting"),
+            ("taskdiag why 4242", "explain what the threads of a process wait for"),
+            ("taskdiag why --where 'user == web'", "only where tasks of this user wait"),
+            ("taskdiag why --json 4242", "print waits, holders and chains for a program"),
+        ]))
+}
+
+impl WhyArgs {
+    /// From parsed options.
+    pub fn from_matches(m: &ArgMatches) -> Result<WhyArgs, Exit> {
+        let mut pids = Vec::new();
+        for item in lists::items(m.get_many::<String>("pids").into_iter().flatten()) {
+            match lists::pid("why", item)? {
+                0 => return Err(Exit::Usage(String::from("why: there is no process 0"))),
+                pid => pids.push(pid),
+            }
+        }
+        if pids.is_empty() && m.contains_id("pids") {
+            return Err(Exit::Usage(String::from("PID needs at least one value")));
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        let flag = |id: &str| m.get_flag(id);
+        let longer = m.get_one::<Duration>("longer").copied().unwrap_or_default();
+        if flag("stack") && (flag("json") || flag("csv")) {
+            let text = "--stack is for text: 'taskdiag ps --threads --json -o tid,kstack' has the stacks for programs";
+            return Err(Exit::Usage(text.to_owned()));
+        }
+        Ok(WhyArgs {
+            pids,
+            filter: table::filter_from(m, &TASKS, &[])?,
+            threads: flag("threads"),
+            stack: flag("stack"),
+            longer,
+            json: flag("json"),
+            csv: flag("csv"),
+            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+        })
+    }
+}

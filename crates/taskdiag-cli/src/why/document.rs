@@ -1,0 +1,178 @@
+//! The report for programs. `docs/reference/why.md` has its members.
+
+use std::io::Write as _;
+
+use taskdiag::why::Wait;
+
+use super::Report;
+use crate::output::{csv as cells, json};
+
+/// The threads that are explained, those of the chains to their heads, and those of deadlocks, and,
+/// for the whole machine, all that wait for them.
+fn shown(report: &Report<'_>) -> Vec<usize> {
+    let all = report.waits.all().len();
+    if !report.args.pids.is_empty() {
+        return (0..all).filter(|at| report.concerns[*at]).collect();
+    }
+    let mut is_shown = vec![false; report.graph.len()];
+    let mut todo = report.heads();
+    todo.extend(report.cycles().flatten());
+    todo.extend(report.stuck());
+    while let Some(at) = todo.pop() {
+        if !std::mem::replace(&mut is_shown[at], true) {
+            todo.extend(report.graph.waiting(at));
+            todo.extend(report.graph.next(at));
+        }
+    }
+    (0..all).filter(|at| is_shown[*at]).collect()
+}
+
+fn key(out: &mut Vec<u8>, name: &str) {
+    if !out.ends_with(b"{") {
+        out.push(b',');
+    }
+    json::text(out, name.as_bytes());
+    out.push(b':');
+}
+
+fn number(out: &mut Vec<u8>, name: &str, n: impl std::fmt::Display) {
+    key(out, name);
+    write!(out, "{n}").expect("a vector takes all");
+}
+
+fn text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    key(out, name);
+    json::text(out, value);
+}
+
+fn seconds(out: &mut Vec<u8>, name: &str, ns: Option<u64>) {
+    key(out, name);
+    match ns {
+        Some(ns) => json::seconds(out, i128::from(ns)),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn wait(out: &mut Vec<u8>, wait: &Wait) {
+    out.push(b'{');
+    number(out, "tid", wait.tid);
+    number(out, "pid", wait.tgid);
+    text(out, "comm", &wait.comm);
+    text(out, "s", &[wait.state]);
+    key(out, "waits_on");
+    match wait.kind {
+        Some(kind) => json::text(out, kind.name().as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
+    seconds(out, "waited", wait.waited_ns);
+    if let Some(ns) = wait.waited_error_ns {
+        seconds(out, "waited_error", Some(ns));
+    }
+    if !wait.function.is_empty() {
+        text(out, "function", &wait.function);
+    }
+    if let Some(call) = wait.call {
+        number(out, "syscall_nr", call.number);
+        key(out, "args");
+        json::list(out, call.args.iter(), |out, arg| {
+            json::text(out, format!("{arg:016x}").as_bytes());
+        });
+    }
+    if let Some(file) = &wait.file {
+        text(out, "file", file);
+    }
+    match wait.holder {
+        Ok(holder) => {
+            number(out, "waits_for", holder.tid);
+            number(out, "waits_for_pid", holder.tgid);
+            number(out, "waits_for_process", holder.is_process);
+            number(out, "is_sure", holder.is_sure);
+            text(out, "how", holder.how.name().as_bytes());
+        }
+        Err(why) => {
+            key(out, "waits_for");
+            out.extend_from_slice(b"null");
+            text(out, "why_none", why.name().as_bytes());
+        }
+    }
+    out.push(b'}');
+}
+
+/// One document.
+pub fn json(out: &mut Vec<u8>, report: &Report<'_>) {
+    let id = |at: usize| {
+        let node = report.graph.node(at);
+        let wait = &report.waits.all()[node.wait];
+        if node.is_process { wait.tgid } else { wait.tid }
+    };
+    out.extend_from_slice(b"{");
+    number(out, "version", 1);
+    key(out, "deadlocks");
+    json::list(out, report.cycles(), |out, cycle| {
+        json::list(out, cycle.iter(), |out, at| {
+            write!(out, "{}", id(*at)).expect("a vector takes all");
+        });
+    });
+    let mut heads = report.heads();
+    if !report.args.pids.is_empty() {
+        heads = report.graph.heads().into_iter().filter(|at| report.concerns[*at]).collect();
+    }
+    key(out, "heads");
+    json::list(out, heads.into_iter(), |out, at| {
+        let behind = report.graph.behind(at);
+        out.push(b'{');
+        number(out, "id", id(at));
+        number(out, "is_process", report.graph.node(at).is_process);
+        number(out, "behind", behind.tasks);
+        number(out, "behind_unusual", behind.odd);
+        seconds(out, "longest", Some(behind.longest_ns));
+        out.push(b'}');
+    });
+    key(out, "threads");
+    json::list(out, shown(report).into_iter(), |out, at| wait(out, &report.waits.all()[at]));
+    out.extend_from_slice(b"}\n");
+}
+
+const HEADER: &str = "tid,pid,comm,s,waits_on,waited,waited_error,function,file,waits_for,waits_for_pid,waits_for_comm,how,why_none";
+
+/// A row for each thread.
+pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
+    out.extend_from_slice(HEADER.as_bytes());
+    out.extend_from_slice(b"\n");
+    for at in shown(report) {
+        let wait = &report.waits.all()[at];
+        let mut row: Vec<Vec<u8>> = Vec::new();
+        let seconds = |ns: Option<u64>| {
+            let mut text = Vec::new();
+            if let Some(ns) = ns {
+                json::seconds(&mut text, i128::from(ns));
+            }
+            text
+        };
+        let number = |n: u32| n.to_string().into_bytes();
+        row.extend([number(wait.tid), number(wait.tgid), cells::foreign_text(&wait.comm)]);
+        row.extend([
+            vec![wait.state],
+            wait.kind.map_or("", |k| k.name()).into(),
+            seconds(wait.waited_ns),
+        ]);
+        row.push(seconds(wait.waited_error_ns));
+        row.push(cells::foreign_text(&wait.function));
+        row.push(cells::foreign_text(wait.file.as_deref().unwrap_or_default()));
+        match wait.holder {
+            Ok(h) => {
+                let comm = report.waits.find(h.tid).map(|i| &report.waits.all()[i].comm[..]);
+                row.extend([number(h.tid), number(h.tgid)]);
+                row.extend([cells::foreign_text(comm.unwrap_or_default()), h.how.name().into()]);
+                row.push(Vec::new());
+            }
+            Err(why) => {
+                row.extend(std::iter::repeat_n(Vec::new(), 4));
+                row.push(why.name().into());
+            }
+        }
+        let mut writer = ::csv::WriterBuilder::new().from_writer(&mut *out);
+        writer.write_record(&row).expect("a vector takes all");
+        writer.flush().expect("a vector takes all");
+    }
+}

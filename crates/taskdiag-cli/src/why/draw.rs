@@ -1,0 +1,294 @@
+//! The report as text. A sentence comes first, and then the chain as a tree.
+
+use std::collections::BTreeMap;
+
+use taskdiag::why::{Holder, Wait};
+use taskdiag::{Groups, Request, WaitKind};
+
+use super::words::{count, does, time, who};
+use super::{ENDED, Report};
+
+/// The most items of a section, and lines of a tree, unless `--threads` asks for all.
+const ITEMS: usize = 20;
+const LINES: usize = 12;
+/// The most lines of a tree with `--threads`.
+const ALL_LINES: usize = 100_000;
+/// The most threads whose stacks are shown.
+const STACKS: usize = 64;
+
+fn line(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'\n');
+}
+
+impl Report<'_> {
+    fn wait(&self, node: usize) -> &Wait {
+        &self.waits.all()[self.graph.node(node).wait]
+    }
+
+    fn who(&self, node: usize) -> String {
+        who(self.waits, self.wait(node), self.graph.node(node).is_process)
+    }
+
+    fn does(&self, node: usize) -> String {
+        let wait = self.wait(node);
+        match self.waits.threads_of(wait.tgid) {
+            n if n > 1 && self.graph.node(node).is_process => {
+                format!("has {n} threads, and each of them may end the wait")
+            }
+            _ => does(self.waits, wait),
+        }
+    }
+
+    fn sentence(&self, node: usize) -> String {
+        format!("{} {}", self.who(node), self.does(node))
+    }
+
+    fn most(&self, usual: usize) -> usize {
+        if self.args.threads { ALL_LINES } else { usual }
+    }
+
+    /// A node, and its chain to the head.
+    fn chain(&self, out: &mut Vec<u8>, node: usize, sentence: &str) {
+        let chain = self.graph.chain(node);
+        let most = self.most(LINES);
+        let next = chain.get(1);
+        let next = next.map(|at| format!("; {} {}", self.short(*at), self.does(*at)));
+        line(out, &format!("{sentence}{}", next.unwrap_or_default()));
+        self.stack(out, node, 2);
+        let back = self.graph.next(chain[chain.len() - 1]);
+        if chain.len() <= 2 && back.is_none() && !self.args.stack {
+            // The sentence has both.
+            return;
+        }
+        let blanks = |depth: usize| "   ".repeat(depth.min(20));
+        for (depth, at) in chain.iter().skip(1).take(most).enumerate() {
+            line(out, &format!("  {}└─ {}", blanks(depth), self.sentence(*at)));
+            self.stack(out, *at, 5 + blanks(depth).len());
+        }
+        if chain.len() > most + 1 {
+            line(out, &format!("  and {} more in the chain", chain.len() - 1 - most));
+        }
+        if let Some(back) = back {
+            let depth = (chain.len() - 1).min(most);
+            line(out, &format!("  {}└─ {}: DEADLOCK", blanks(depth), self.who(back)));
+        }
+    }
+
+    /// `4702`, where the name was just said.
+    fn short(&self, node: usize) -> String {
+        let wait = self.wait(node);
+        (if self.graph.node(node).is_process { wait.tgid } else { wait.tid }).to_string()
+    }
+
+    /// A node with all that wait for it, as far as there is room.
+    fn tree(&self, out: &mut Vec<u8>, node: usize, room: usize) {
+        let mut left = room;
+        let mut todo: Vec<(usize, usize)> = self.waiting(node).map(|n| (n, 0)).collect();
+        todo.reverse();
+        while let Some((at, depth)) = todo.pop() {
+            if left == 0 {
+                let shown = room as u32;
+                let more = self.graph.behind(node).tasks.saturating_sub(shown);
+                line(out, &format!("  and {more} more; --threads shows all"));
+                break;
+            }
+            left -= 1;
+            let blanks = "   ".repeat(depth.min(20));
+            line(out, &format!("  {blanks}└─ {}", self.sentence(at)));
+            self.stack(out, at, 5 + 3 * depth.min(20));
+            let mut next: Vec<(usize, usize)> =
+                self.waiting(at).map(|n| (n, depth + 1)).take(room + 1).collect();
+            next.reverse();
+            todo.append(&mut next);
+        }
+    }
+
+    /// Those that wait for a node and are not in a cycle with it.
+    fn waiting(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        self.graph.waiting(node).filter(|at| !self.graph.is_in_cycle(*at))
+    }
+
+    /// The kernel's stack, if that is asked for.
+    fn stack(&self, out: &mut Vec<u8>, node: usize, indent: usize) {
+        if !self.args.stack || self.graph.node(node).is_process {
+            return;
+        }
+        let (tid, blanks) = (self.wait(node).tid, " ".repeat(indent));
+        let answer = taskdiag::query_with(&Request::threads(tid, Groups::KSTACK), self.args.engine);
+        let answer = answer.ok();
+        let task = answer.as_ref().and_then(|a| a.task(tid));
+        let stack = task.as_ref().and_then(|t| t.kstack());
+        let Some(stack) = stack.filter(|s| s.reason.is_none()) else {
+            return line(out, &format!("{blanks}? (its stack is not shown: run as root)"));
+        };
+        for frame in stack.data.split(|b| *b == b'\n').filter(|f| !f.is_empty()) {
+            let mut text = Vec::new();
+            taskdiag::field::escape(&mut text, frame);
+            line(out, &format!("{blanks}{}", String::from_utf8_lossy(&text)));
+        }
+    }
+}
+
+/// The named processes and threads. Threads that wait alike for the same holder are one item.
+pub fn named(out: &mut Vec<u8>, report: &Report<'_>) {
+    let all = report.waits.all();
+    let mut alike: BTreeMap<(bool, Option<usize>, String, usize), Vec<usize>> = BTreeMap::new();
+    let mut runs = 0;
+    for at in (0..all.len()).filter(|at| report.chosen[*at]) {
+        let (wait, next) = (&all[at], report.graph.next(at));
+        if !wait.is_waiting() && wait.kind.is_some() {
+            runs += 1;
+            continue;
+        }
+        // A member of a deadlock has its own place in the circle.
+        let is_alone = report.args.threads || report.args.stack || report.graph.is_in_cycle(at);
+        let number = if is_alone { at } else { 0 };
+        let key = (next.is_none(), next, without_time(report, wait), number);
+        alike.entry(key).or_default().push(at);
+    }
+    let most = report.most(ITEMS * 5);
+    let most = if report.args.stack { most.min(STACKS) } else { most };
+    for ((_, _, text, _), same) in alike.iter().take(most) {
+        let sentence = match same[..] {
+            [one] => report.sentence(one),
+            _ => {
+                let of = all[same[0]].tgid;
+                let is_one = same.iter().all(|at| all[*at].tgid == of);
+                let of = if is_one { format!(" of process {of}") } else { String::new() };
+                let longest = longest(report, same);
+                format!("{} threads{of}: each {text}{longest}", same.len())
+            }
+        };
+        report.chain(out, same[0], &sentence);
+    }
+    if alike.len() > most {
+        let what = match report.args.stack {
+            true => "name fewer for their stacks",
+            false => "--threads shows all",
+        };
+        line(out, &format!("and {} more; {what}", alike.len() - most));
+    }
+    if runs > 0 {
+        line(out, &count(runs, "thread runs or is ready", "threads run or are ready"));
+    }
+}
+
+/// The longest time of some waits.
+fn longest(report: &Report<'_>, of: &[usize]) -> String {
+    let longest = of.iter().filter_map(|at| report.waits.all()[*at].waited()).max();
+    longest.map_or(String::new(), |ns| format!(", the longest for {}", time(ns)))
+}
+
+/// What a thread does, for all that do the same.
+fn without_time(report: &Report<'_>, wait: &Wait) -> String {
+    let mut wait = wait.clone();
+    wait.waited_ns = None;
+    does(report.waits, &wait)
+}
+
+/// The whole machine.
+pub fn machine(out: &mut Vec<u8>, report: &Report<'_>) {
+    let begin = out.len();
+    cycles(out, report);
+    heads(out, report);
+    stuck(out, report);
+    if out.len() == begin {
+        let longer = time(report.args.longer.as_nanos() as u64);
+        let all = report.waits.all().len();
+        let unseen = report.waits.all().iter().filter(|w| w.is_unseen()).count();
+        let seen = match unseen {
+            0 => count(all, "thread", "threads"),
+            n => format!("{} of {}", all - n, count(all, "thread", "threads")),
+        };
+        line(
+            out,
+            &format!(
+                "Nobody is stuck for {longer} or longer, and there is no deadlock: looked at {seen}."
+            ),
+        );
+    }
+}
+
+fn more(out: &mut Vec<u8>, all: usize, shown: usize) {
+    if all > shown {
+        line(out, &format!("and {} more; --threads shows all", all - shown));
+    }
+}
+
+fn cycles(out: &mut Vec<u8>, report: &Report<'_>) {
+    let all: Vec<&[usize]> = report.cycles().collect();
+    let most = report.most(ITEMS);
+    for cycle in all.iter().take(most) {
+        let behind = report.graph.behind_cycle(cycle).tasks as usize;
+        let behind = match behind {
+            0 => String::new(),
+            n => format!(", and {} behind them", count(n, "more waits", "more wait")),
+        };
+        let head = match cycle.len() {
+            1 => String::from("a thread waits for itself"),
+            n => format!("{n} threads wait for each other"),
+        };
+        line(out, &format!("DEADLOCK: {head}{behind}"));
+        for at in cycle.iter().take(report.most(LINES)) {
+            line(out, &format!("  {}", report.sentence(*at)));
+            report.stack(out, *at, 5);
+            report.tree(out, *at, report.most(LINES));
+        }
+        more(out, cycle.len(), report.most(LINES));
+    }
+    more(out, all.len(), most);
+}
+
+fn heads(out: &mut Vec<u8>, report: &Report<'_>) {
+    let heads = report.heads();
+    let most = report.most(ITEMS);
+    for at in heads.iter().take(most) {
+        let behind = report.graph.behind(*at);
+        let waiting = count(behind.tasks as usize, "task waits", "tasks wait");
+        let longest = match behind.longest_ns {
+            0 => String::new(),
+            ns => format!(", the longest for {}", time(ns)),
+        };
+        line(out, &format!("{waiting} for {}{longest}; it {}", report.who(*at), report.does(*at)));
+        report.stack(out, *at, 5);
+        report.tree(out, *at, report.most(LINES));
+    }
+    more(out, heads.len(), most);
+}
+
+/// Stuck tasks that nobody waits for, those that are stuck alike together.
+fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
+    let all = report.waits.all();
+    type Alike = (Option<WaitKind>, Vec<u8>, Option<u32>);
+    let mut alike: BTreeMap<Alike, Vec<usize>> = BTreeMap::new();
+    for at in report.stuck() {
+        let wait = &all[at];
+        let parent = match wait.holder {
+            Ok(Holder { tid, .. }) if wait.kind == ENDED => Some(tid),
+            _ => None,
+        };
+        // Zombies are grouped by their parents, and others by where they are.
+        let function = if wait.kind == ENDED { Vec::new() } else { wait.function.clone() };
+        alike.entry((wait.kind, function, parent)).or_default().push(at);
+    }
+    let mut groups: Vec<Vec<usize>> = alike.into_values().collect();
+    groups.sort_by_key(|g| std::cmp::Reverse(g.len()));
+    let most = report.most(ITEMS);
+    for group in groups.iter().take(most) {
+        if group.len() == 1 || report.args.threads {
+            for at in group {
+                line(out, &report.sentence(*at));
+                report.stack(out, *at, 2);
+            }
+            continue;
+        }
+        let longest = longest(report, group);
+        let text = without_time(report, &all[group[0]]);
+        let names: Vec<String> = group.iter().take(5).map(|at| report.short(*at)).collect();
+        let dots = if group.len() > 5 { ", ..." } else { "" };
+        let n = group.len();
+        line(out, &format!("{n} tasks: each {text}{longest} ({}{dots})", names.join(", ")));
+    }
+    more(out, groups.len(), most);
+}

@@ -1,0 +1,184 @@
+//! `taskdiag why`: what tasks wait for, since when, who holds it, and who is at the head.
+
+mod document;
+mod draw;
+mod words;
+
+use taskdiag::view::{Plan, Query, Selection};
+use taskdiag::why::{Graph, Limits, NoHolder, Waits};
+use taskdiag::{Groups, Members, Snapshot, field};
+
+use crate::answer::{self, Source};
+use crate::args::why::WhyArgs;
+use crate::exit::{Asked, Exit, Lack, Partial, say};
+use crate::output::Sink;
+
+/// Everything that is shown.
+struct Report<'a> {
+    args: &'a WhyArgs,
+    waits: &'a Waits,
+    graph: &'a Graph,
+    /// For each thread, whether it is to be explained: it is named, or `--where` is true for it.
+    chosen: Vec<bool>,
+    /// For each node, whether a chosen one waits for it, directly or not.
+    concerns: Vec<bool>,
+}
+
+/// Run it.
+pub fn run(args: &WhyArgs) -> Result<(), Exit> {
+    let source = Source { engine: args.engine, ..Source::default() };
+    let query = query(args);
+    let snapshot = source.ask(plan(args, &query))?;
+    let mut waits = Waits::of(&snapshot);
+    let chosen = chosen(args, &query, &snapshot);
+    let is_all = args.pids.is_empty();
+    let missing: Vec<u32> =
+        args.pids.iter().copied().filter(|p| waits.find(*p).is_none()).collect();
+    for pid in &missing {
+        say(format_args!("taskdiag: there is no process {pid}"));
+    }
+    let looked: Vec<usize> = (0..chosen.len()).filter(|at| is_all || chosen[*at]).collect();
+    waits.look_up(looked, args.engine, Limits::default());
+    let graph = Graph::new(&waits);
+    let concerns = concerns(&graph, &chosen);
+    let report = Report { args, waits: &waits, graph: &graph, chosen, concerns };
+    let mut sink = Sink::stdout();
+    match (args.json, args.csv) {
+        (true, _) => document::json(sink.buf(), &report),
+        (_, true) => document::csv(sink.buf(), &report),
+        _ if is_all => draw::machine(sink.buf(), &report),
+        _ => draw::named(sink.buf(), &report),
+    }
+    sink.finish()?;
+    end(&report, &snapshot, &missing)
+}
+
+/// The conditions of `--where`, which choose among threads.
+fn query(args: &WhyArgs) -> Query {
+    let mut query = Query::new(&field::TASKS, []);
+    query.filter = args.filter.clone();
+    query.threads = true;
+    query.groups = Waits::GROUPS;
+    query.members = Members::of(Groups::BASE, &[]);
+    query
+}
+
+/// All threads of the machine, because anybody may hold something.
+fn plan(args: &WhyArgs, query: &Query) -> Plan {
+    let mut plan = Plan::new(query.groups(), &Selection::default(), true);
+    plan.requests(|r| r.members = query.members());
+    match &args.filter {
+        Some(filter) => plan.looking_again(filter),
+        None => plan,
+    }
+}
+
+fn chosen(args: &WhyArgs, query: &Query, snapshot: &Snapshot) -> Vec<bool> {
+    let mut chosen = vec![false; snapshot.tasks().len()];
+    for at in query.view(snapshot).tasks() {
+        chosen[*at as usize] = true;
+    }
+    if !args.pids.is_empty() {
+        for (task, is) in snapshot.tasks().zip(&mut chosen) {
+            let is_named = |id: u32| args.pids.binary_search(&id).is_ok();
+            *is &= is_named(task.tgid()) || is_named(task.pid());
+        }
+    }
+    chosen
+}
+
+/// The chosen nodes, and all that lie between them and the heads of their chains.
+fn concerns(graph: &Graph, chosen: &[bool]) -> Vec<bool> {
+    let mut concerns = vec![false; graph.len()];
+    for at in (0..chosen.len()).filter(|at| chosen[*at]) {
+        let mut at = Some(at);
+        while let Some(node) = at.filter(|node| !std::mem::replace(&mut concerns[*node], true)) {
+            at = graph.next(node);
+        }
+    }
+    concerns
+}
+
+impl Report<'_> {
+    /// The deadlocks that concern a chosen thread.
+    fn cycles(&self) -> impl Iterator<Item = &[usize]> {
+        let concerns = |cycle: &&Vec<usize>| cycle.iter().any(|at| self.concerns[*at]);
+        self.graph.cycles().iter().filter(concerns).map(Vec::as_slice)
+    }
+
+    /// Whether a wait of the whole machine is long enough to count.
+    fn is_long(&self, waited_ns: Option<u64>) -> bool {
+        waited_ns.is_none_or(|ns| u128::from(ns) >= self.args.longer.as_nanos())
+    }
+
+    /// The heads of chains that are worth a report: somebody waits for them in a way that is not
+    /// usual, or they are stuck themselves.
+    fn heads(&self) -> Vec<usize> {
+        let is_worth = |at: &usize| {
+            let behind = self.graph.behind(*at);
+            let wait = &self.waits.all()[self.graph.node(*at).wait];
+            let is_odd = behind.odd > 0 && self.is_long(Some(behind.longest_ns));
+            let is_stuck = wait.is_odd() && self.is_long(wait.waited());
+            self.concerns[*at] && (is_odd || is_stuck)
+        };
+        self.graph.heads().into_iter().filter(is_worth).collect()
+    }
+
+    /// Threads that are stuck, and that nobody waits for.
+    fn stuck(&self) -> Vec<usize> {
+        let all = self.waits.all();
+        let is_stuck = |at: &usize| {
+            let (wait, node) = (&all[*at], *at);
+            let is_alone = self.graph.next(node).is_none_or(|_| wait.kind == ENDED)
+                && self.graph.behind(node).tasks == 0;
+            self.chosen[node] && is_alone && wait.is_odd() && self.is_long(wait.waited())
+        };
+        (0..all.len()).filter(is_stuck).collect()
+    }
+}
+
+/// A zombie.
+const ENDED: Option<taskdiag::WaitKind> = Some(taskdiag::WaitKind::Ended);
+
+/// How the program ends: a deadlock has a code of its own, because health checks ask for it.
+fn end(report: &Report<'_>, snapshot: &Snapshot, missing: &[u32]) -> Result<(), Exit> {
+    let mut lacks = Vec::new();
+    let chosen = report.waits.all().iter().zip(&report.chosen).filter(|(_, is)| **is);
+    let (mut denied, mut unknown) = (0, 0);
+    for (wait, _) in chosen.filter(|(wait, _)| wait.is_unseen()) {
+        match wait.holder {
+            Err(NoHolder::NoRight) => denied += 1,
+            _ => unknown += 1,
+        }
+    }
+    let what = |n| words::count(n, "thread waits", "threads wait");
+    if denied > 0 {
+        let line =
+            format!("what {} for, and who holds it, is not shown: run as root", what(denied));
+        lacks.push(Lack { line, from: Asked::Named });
+    }
+    if unknown > 0 {
+        let line = format!(
+            "what {} for is not known: the engine does not show it, or it did not come in time",
+            what(unknown)
+        );
+        lacks.push(Lack { line, from: Asked::Named });
+    }
+    // Another process that the engine does not see is nothing that was named.
+    let asked = if report.args.pids.is_empty() { Asked::All } else { Asked::Named };
+    let verdict = answer::verdict_of(snapshot, false, lacks, asked);
+    let has_deadlock = report.cycles().next().is_some();
+    match verdict {
+        Err(Exit::Partial(partial)) if has_deadlock => {
+            partial.say();
+            Err(Exit::Deadlock)
+        }
+        Err(Exit::Partial(partial)) if !partial.is_failure() => {
+            Partial::say(&partial);
+            if missing.is_empty() { Ok(()) } else { Err(Exit::NoMatch) }
+        }
+        Ok(()) if has_deadlock => Err(Exit::Deadlock),
+        Ok(()) if !missing.is_empty() => Err(Exit::NoMatch),
+        verdict => verdict,
+    }
+}

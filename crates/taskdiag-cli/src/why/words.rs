@@ -1,0 +1,247 @@
+//! Sentences about waits.
+
+use taskdiag::WaitKind;
+use taskdiag::field;
+use taskdiag::why::{How, NoHolder, Wait, Waits};
+
+/// A name that another user chose, with what a terminal would obey escaped.
+fn shown(name: &[u8]) -> String {
+    let mut out = Vec::new();
+    field::escape(&mut out, name);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// `thread 4711 (worker-3)`, or `process 4711 (sh)` if it has no other threads.
+pub fn who(waits: &Waits, wait: &Wait, is_process: bool) -> String {
+    let is_process = is_process || waits.threads_of(wait.tgid) == 1;
+    let (word, id) = if is_process { ("process", wait.tgid) } else { ("thread", wait.tid) };
+    let word = if wait.is_kthread { "kernel thread" } else { word };
+    format!("{word} {id} ({})", shown(&wait.comm))
+}
+
+/// `92 s`. From two minutes on, without the smaller unit.
+pub fn time(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0 if ns < 1_000_000 => String::from("less than 1 ms"),
+        0 => format!("{} ms", ns / 1_000_000),
+        1..10 => format!("{:.1} s", ns as f64 / 1e9),
+        10..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86400),
+    }
+}
+
+/// A number of things.
+pub fn count(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// Said where not all processes can be seen.
+const UNSEEN: &str = " (and maybe one that you may not see)";
+
+/// The object of a wait whose holder is known.
+fn held(wait: &Wait, how: How, is_sure: bool, holder: &str) -> String {
+    let file = wait.file.as_deref().map_or(String::from("a file"), shown);
+    match how {
+        How::Kernel => format!("{} that {holder} holds", object(wait)),
+        How::FutexWord => format!("a lock with priority inheritance that {holder} holds"),
+        How::Mutex => format!("a mutex that {holder} holds"),
+        How::RwlockWriter => format!("a read-write lock that {holder} holds to write"),
+        How::Thread => format!("the end of {holder}"),
+        How::PosixLock | How::OpenFileLock | How::Flock => {
+            format!("a lock on {file} that {holder} holds")
+        }
+        How::Writer if is_sure => format!("data in {}, which only {holder} can write", pipe(wait)),
+        How::Reader if is_sure => format!("room in {}, which only {holder} reads", pipe(wait)),
+        How::Writer => format!("data in {}, which {holder} can write{UNSEEN}", pipe(wait)),
+        How::Reader => format!("room in {}, which {holder} reads{UNSEEN}", pipe(wait)),
+        How::Child => format!("its child, {holder}"),
+        How::Tracer => format!("{holder}, which traces it"),
+        How::Parent => format!("{holder}, its parent, to reap it"),
+        _ => format!("{holder} ({})", how.name()),
+    }
+}
+
+fn of_file(wait: &Wait) -> String {
+    wait.file.as_deref().map_or(String::new(), |file| format!(", for {}", shown(file)))
+}
+
+fn pipe(wait: &Wait) -> String {
+    match wait.file.as_deref() {
+        Some(name) if !name.starts_with(b"pipe:") => shown(name),
+        _ => String::from("a pipe"),
+    }
+}
+
+/// The object of a wait.
+pub fn object(wait: &Wait) -> String {
+    use WaitKind::*;
+    let Some(kind) = wait.kind else { return String::from("something unknown") };
+    let text = match kind {
+        Other if wait.function.is_empty() => "something in the kernel",
+        Other => return format!("{} in the kernel", shown(&wait.function)),
+        Runnable | OnCpu | Cpu => "a CPU",
+        Ended => "its parent to reap it",
+        Idle => "work",
+        Mutex => "a mutex of the kernel",
+        RwsemRead => "a read-write semaphore of the kernel, to read",
+        RwsemWrite => "a read-write semaphore of the kernel, to write",
+        Semaphore => "a semaphore of the kernel",
+        RtMutex => "an rt_mutex of the kernel",
+        Futex => "a futex",
+        FutexLock => "a lock",
+        FutexCondition => "a condition",
+        FutexPi => "a lock with priority inheritance",
+        PosixLock | OfdLock | Flock => "a lock on a file",
+        Lease => "the end of a lease on a file",
+        PipeRead => return format!("data in {}", pipe(wait)),
+        PipeWrite => return format!("room in {}", pipe(wait)),
+        FifoOpen => "the other end of a named pipe",
+        TtyRead => "input from a terminal",
+        TtyWrite => "a terminal to take output",
+        Accept => "a connection",
+        Connect => "the answer to its connection",
+        Receive => "data from a socket",
+        Send => "room in a socket",
+        Epoll | Poll | Select => "one of several files",
+        Eventfd => "an eventfd",
+        Inotify => "an event of a file",
+        Signalfd => "a signal",
+        Timerfd => "a timer",
+        Pidfd => "the end of a process",
+        PageIo => "a page of a file from the disk",
+        BlockIo => "the disk",
+        Writeback => "dirty pages to be written",
+        Journal => "the journal of a file system",
+        Fuse => return format!("the server of a FUSE file system{}", of_file(wait)),
+        Netfs => return format!("the server of a network file system{}", of_file(wait)),
+        PageFault => "a page of its memory",
+        Userfaultfd => "the handler of a userfaultfd",
+        Child => "a child",
+        Vfork => "a child to run a program",
+        Stopped => "a signal to continue",
+        Traced => "its tracer",
+        Seccomp => "an answer of its seccomp listener",
+        Frozen => "its cgroup to be thawed",
+        Throttled => "CPU time of its cgroup",
+        MemoryHigh => "memory, as its cgroup is above memory.high",
+        Reclaim => "memory to be freed",
+        Sleep => "a time",
+        Signal => "a signal",
+        IoUring => "a completion of io_uring",
+        SysvSem => "a System V semaphore",
+        SysvMsg => "a System V message queue",
+        Mqueue => "a POSIX message queue",
+        Read => "data from a file",
+        Write => "room in a file",
+        Coredump => "the core dump of its process",
+        _ => return format!("{} in the kernel", kind.name()),
+    };
+    let file = wait.file.as_deref().filter(|_| matches!(kind, PosixLock | OfdLock | Flock));
+    file.map_or_else(|| text.to_owned(), |file| format!("a lock on {}", shown(file)))
+}
+
+/// Why no holder is named, if that has to be said.
+fn why_none(wait: &Wait) -> String {
+    use WaitKind::*;
+    let is_about_locks = matches!(
+        wait.kind,
+        Some(
+            Futex
+                | FutexLock
+                | FutexCondition
+                | FutexPi
+                | Mutex
+                | RwsemRead
+                | RwsemWrite
+                | Semaphore
+                | RtMutex
+                | PosixLock
+                | OfdLock
+                | Flock
+                | PipeRead
+                | PipeWrite
+                | SysvSem
+                | Child
+                | Vfork
+        )
+    );
+    match wait.holder {
+        Ok(_) | Err(NoHolder::Nobody) => String::new(),
+        Err(NoHolder::NotKept) if !is_about_locks => String::new(),
+        Err(NoHolder::NotKept) if matches!(wait.kind, Some(PipeRead | PipeWrite)) => {
+            String::from(" (no other process has its other end)")
+        }
+        Err(NoHolder::NotKept) => String::from(" (no owner is kept)"),
+        Err(NoHolder::Several(n)) => format!(" ({n} processes have it)"),
+        Err(NoHolder::NoRight) => String::from(" (?, no right to look: run as root)"),
+        Err(NoHolder::Blocked) => String::from(" (?, its memory or files do not come)"),
+        Err(NoHolder::Changed) => String::from(" (it changed meanwhile)"),
+        Err(NoHolder::NotLookedAt) => String::from(" (not looked at: too much at once)"),
+        Err(NoHolder::OtherNumbers) => String::from(" (its owner is in another pid namespace)"),
+        Err(NoHolder::NotKnown) if !is_about_locks => String::new(),
+        Err(why) => format!(" ({})", why.name().replace('_', " ")),
+    }
+}
+
+/// What a task does now, after its name: `has waited 92 s for ...`, `runs`.
+pub fn does(waits: &Waits, wait: &Wait) -> String {
+    use WaitKind::*;
+    let since = wait.waited().map(time);
+    let for_so_long = since.as_ref().map_or(String::new(), |s| format!(" for {s}"));
+    match wait.kind {
+        Some(Runnable | OnCpu) => return String::from("runs"),
+        Some(Cpu) => return format!("has waited for a CPU{for_so_long}"),
+        Some(Idle) => return String::from("is idle"),
+        Some(Stopped) => return format!("is stopped by a signal{for_so_long}"),
+        Some(Frozen) => return format!("is frozen with its cgroup{for_so_long}"),
+        Some(Throttled) => {
+            return format!("is throttled, as its cgroup has used up its CPU time{for_so_long}");
+        }
+        None if wait.holder == Err(NoHolder::NoRight) => {
+            return String::from("waits for ? (no right to look: run as root)");
+        }
+        None if wait.state == b'R' => return String::from("runs"),
+        None => return String::from("waits for something unknown"),
+        _ => {}
+    }
+    let object = match &wait.holder {
+        Ok(holder) => {
+            let name = match waits.find(holder.tid) {
+                _ if (holder.tid, holder.tgid) == (wait.tid, wait.tgid) => {
+                    String::from("it itself")
+                }
+                Some(at) => who(waits, &waits.all()[at], holder.is_process),
+                None => format!("thread {}", holder.tid),
+            };
+            held(wait, holder.how, holder.is_sure, &name)
+        }
+        Err(_) => object(wait) + &why_none(wait),
+    };
+    match since {
+        Some(since) => format!("has waited {since} for {object}"),
+        None => format!("waits for {object}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_one_unit() {
+        let s = 1_000_000_000;
+        for (ns, text) in [
+            (s / 20, "50 ms"),
+            (s * 3 / 2, "1.5 s"),
+            (92 * s, "92 s"),
+            (1000 * s, "16 min"),
+            (10_000 * s, "2 h"),
+            (1_000_000 * s, "11 days"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The system call that a thread is in, from the text of `/proc/PID/task/TID/syscall`.
+
+/// Addresses below this are those of a 32-bit program, whose calls have other numbers.
+const LOW: u64 = 1 << 32;
+
+/// A system call of a sleeping thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// Its number.
+    pub number: u32,
+    /// Its arguments, as they are in the registers.
+    pub args: [u64; 6],
+    /// The stack pointer of the program.
+    pub stack: u64,
+    /// The address in the program where it will continue.
+    pub code: u64,
+}
+
+impl Call {
+    /// `202 0x55a0cdf8e0e0 0x80 0x2 0x0 0x0 0x0 0x7f2bf379de78 0x7f2bf382812b`. `None`: it is in no
+    /// call, or runs.
+    pub fn parse(text: &[u8]) -> Option<Call> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut words = text.split_ascii_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let mut args = [0; 6];
+        for arg in &mut args {
+            *arg = hex()?;
+        }
+        Some(Call { number, args, stack: hex()?, code: hex()? })
+    }
+
+    /// Whether it is surely a call of a 64-bit program. The kernel prints the numbers of 32-bit
+    /// programs in the same way, and a number of one means another call in the other.
+    pub fn is_native(&self) -> bool {
+        cfg!(target_pointer_width = "64") && self.stack >= LOW
+    }
+
+    /// Whether it is this call.
+    pub fn is(&self, number: libc::c_long) -> bool {
+        self.is_native() && i64::from(self.number) == number
+    }
+
+    /// The address of the path that it is about, if it is a call that has one.
+    pub fn path(&self) -> Option<u64> {
+        let after_directory =
+            [libc::SYS_openat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_readlinkat];
+        if after_directory.iter().any(|n| self.is(*n)) {
+            return Some(self.args[1]);
+        }
+        #[cfg(target_arch = "x86_64")]
+        let first = [libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access];
+        #[cfg(not(target_arch = "x86_64"))]
+        let first = [libc::SYS_chdir, libc::SYS_statfs];
+        first.iter().any(|n| self.is(*n)).then_some(self.args[0])
+    }
+
+    /// The descriptor that it waits for, if it is a call that has one as its first argument.
+    pub fn descriptor(&self) -> Option<u32> {
+        let all = [
+            libc::SYS_read,
+            libc::SYS_write,
+            libc::SYS_readv,
+            libc::SYS_writev,
+            libc::SYS_pread64,
+            libc::SYS_pwrite64,
+            libc::SYS_flock,
+            libc::SYS_fcntl,
+            libc::SYS_ioctl,
+            libc::SYS_fsync,
+            libc::SYS_fdatasync,
+            libc::SYS_getdents64,
+            libc::SYS_recvfrom,
+            libc::SYS_recvmsg,
+            libc::SYS_sendto,
+            libc::SYS_sendmsg,
+            libc::SYS_connect,
+            libc::SYS_accept,
+            libc::SYS_accept4,
+        ];
+        all.iter().any(|n| self.is(*n)).then_some(self.args[0] as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_kernel_has_number_arguments_and_addresses() {
+        let text = b"202 0x55a0cdf8e0e0 0x80 0x2 0x0 0x0 0x1 0x7f2bf379de78 0x7f2bf382812b\n";
+        let call = Call::parse(text).expect("a call");
+        assert_eq!((call.number, call.args), (202, [0x55a0cdf8e0e0, 0x80, 2, 0, 0, 1]));
+        assert_eq!((call.stack, call.code), (0x7f2bf379de78, 0x7f2bf382812b));
+        for none in [&b"running\n"[..], b"-1 0x7f2bf379de78 0x7f2bf382812b\n", b"", b"202 0x1"] {
+            assert_eq!(Call::parse(none), None);
+        }
+    }
+
+    #[test]
+    fn a_call_of_a_32_bit_program_is_not_decoded() {
+        let low = format!("{} 0x1 0x0 0x2 0x0 0x0 0x0 0xffd0b5a0 0xf7f2b549", libc::SYS_futex);
+        let call = Call::parse(low.as_bytes()).expect("a call");
+        assert!(!call.is(libc::SYS_futex));
+        assert_eq!(call.descriptor(), None);
+    }
+}

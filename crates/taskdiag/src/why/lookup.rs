@@ -1,0 +1,581 @@
+//! Finds holders that an answer does not name: in the memory of the waiting process, in the
+//! kernel's list of file locks, among the open files, and among the children.
+//!
+//! Each look begins and ends with the place of the waiting thread. Only if it has not run in
+//! between, the holder is the one of this very wait.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use taskdiag_wire::{Fd, FdType, Groups, Reason, WaitKind};
+
+use super::call::Call;
+use super::filelocks::{self, Blocked, Class};
+use super::graph::Graph;
+use super::lockword::{self, Futex, Wanted};
+use super::patience::Patience;
+use super::task::{Place, Process, Stand};
+use super::wait::{Holder, How, NoHolder, Wait, Waits};
+use crate::engine::numbering;
+use crate::files::{Access, Files};
+use crate::{Choice, Request, query_with};
+
+/// How long a look may take.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// For one thread. The memory of a process may be a file whose server is gone.
+    pub each: Duration,
+    /// For all of them.
+    pub all: Duration,
+}
+
+impl Default for Limits {
+    /// One second each, ten seconds for all.
+    fn default() -> Limits {
+        Limits { each: Duration::from_secs(1), all: Duration::from_secs(10) }
+    }
+}
+
+/// How many processes are remembered with their mappings.
+const PROCESSES: usize = 1024;
+/// The most that is read of the list of file locks.
+const LOCKS: u64 = 16 << 20;
+/// The most descriptors that are asked for their locks.
+const DESCRIPTORS: usize = 4096;
+
+impl Waits {
+    /// Looks up the holders of these waits, as indexes into [`all`](Self::all), of the holders'
+    /// own waits, and so on to the heads of their chains. The waits must be of this machine, and
+    /// just read. `choice` is who answers for the open files of all processes, which are read only
+    /// if one of the waits is for a pipe or for the lock of an open file.
+    pub fn look_up(&mut self, of: impl IntoIterator<Item = usize>, choice: Choice, limits: Limits) {
+        let mut look = Look::new(self, choice, limits);
+        let mut todo: Vec<usize> = of.into_iter().collect();
+        while let Some(at) = todo.pop() {
+            if !std::mem::replace(&mut look.is_done[at], true) {
+                look.one(at);
+                todo.extend(look.onward(at));
+            }
+        }
+        look.confirm_cycles();
+    }
+}
+
+struct Look<'w> {
+    waits: &'w mut Waits,
+    choice: Choice,
+    limits: Limits,
+    end: Instant,
+    patience: Patience,
+    processes: HashMap<u32, Result<Arc<Process>, NoHolder>>,
+    /// Processes whose memory or files did not come.
+    stuck: HashSet<u32>,
+    /// The places where the threads were found waiting.
+    stands: HashMap<usize, Stand>,
+    children: Option<HashMap<u32, Vec<usize>>>,
+    is_done: Vec<bool>,
+    has_files: bool,
+    has_numbers: bool,
+}
+
+impl<'w> Look<'w> {
+    fn new(waits: &'w mut Waits, choice: Choice, limits: Limits) -> Look<'w> {
+        Look {
+            is_done: vec![false; waits.all.len()],
+            waits,
+            choice,
+            limits,
+            end: Instant::now() + limits.all,
+            patience: Patience::default(),
+            processes: HashMap::new(),
+            stuck: HashSet::new(),
+            stands: HashMap::new(),
+            children: None,
+            has_files: false,
+            has_numbers: numbering::proc_is_own(),
+        }
+    }
+
+    /// The thread to look at after this one: the holder, if it alone can end the wait.
+    fn onward(&self, at: usize) -> Option<usize> {
+        let holder = self.waits.all[at].holder.ok()?;
+        self.waits.find(holder.tid).filter(|_| self.waits.is_alone(&holder))
+    }
+
+    /// Does something that may wait for this process.
+    fn within<T: Send + 'static>(
+        &mut self,
+        tgid: u32,
+        what: impl FnOnce() -> Result<T, NoHolder> + Send + 'static,
+    ) -> Result<T, NoHolder> {
+        if self.stuck.contains(&tgid) {
+            return Err(NoHolder::Blocked);
+        }
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(NoHolder::NotLookedAt);
+        }
+        self.patience.within(self.limits.each.min(left), what).unwrap_or_else(|| {
+            self.stuck.insert(tgid);
+            Err(NoHolder::Blocked)
+        })
+    }
+
+    fn process(&mut self, tgid: u32) -> Result<Arc<Process>, NoHolder> {
+        if let Some(known) = self.processes.get(&tgid) {
+            return known.clone();
+        }
+        if self.processes.len() >= PROCESSES {
+            return Err(NoHolder::NotLookedAt);
+        }
+        let found = self.within(tgid, move || Process::read(tgid).map(Arc::new));
+        self.processes.insert(tgid, found.clone());
+        found
+    }
+
+    fn wait(&self, at: usize) -> (Place, Option<Call>) {
+        let wait = &self.waits.all[at];
+        (Place { tgid: wait.tgid, tid: wait.tid }, wait.call)
+    }
+
+    fn one(&mut self, at: usize) {
+        use WaitKind::*;
+        let wait = &self.waits.all[at];
+        // The engine knows the holder, or why nobody does.
+        if wait.holder != Err(NoHolder::NotKept) {
+            return;
+        }
+        let Some(kind) = wait.kind else { return };
+        let found = match kind {
+            Futex | FutexLock | FutexCondition | FutexPi => self.futex(at),
+            PosixLock | OfdLock | Flock | PipeRead | PipeWrite => {
+                if !std::mem::replace(&mut self.has_files, true) {
+                    self.by_files();
+                }
+                return;
+            }
+            Child | Vfork => self.child(at),
+            Traced => self.tracer(at),
+            Ended => self.parent(at),
+            Fuse | Netfs => return self.name_file(at),
+            _ => return,
+        };
+        self.waits.all[at].holder = found;
+    }
+
+    fn futex(&mut self, at: usize) -> Result<Holder, NoHolder> {
+        let (place, call) = self.wait(at);
+        let call = call.filter(|c| c.is(libc::SYS_futex)).ok_or(NoHolder::NotKept)?;
+        let wanted = lockword::of_call(&call.args).ok_or(NoHolder::NotKept)?;
+        if !self.has_numbers {
+            return Err(NoHolder::OtherNumbers);
+        }
+        let process = self.process(place.tgid)?;
+        let is_defined_by_kernel = wanted.what == Futex::Pi;
+        if !is_defined_by_kernel && !process.is_in_library(call.code) {
+            return Err(NoHolder::NotKept);
+        }
+        let shared = process.shared(wanted.address).filter(|_| !wanted.is_private);
+        let id = self.within(place.tgid, move || {
+            if !is_defined_by_kernel && is_by_hand(place, &call)? {
+                return Err(NoHolder::NotKept);
+            }
+            holder_id(place, &wanted, &call)
+        })?;
+        // Whose thread is it? One of the same process, unless others have this memory, too.
+        let owner = match (shared, process.has_our_numbers) {
+            (None, true) => Place { tgid: place.tgid, tid: id },
+            (None, false) => {
+                let tid = self.within(place.tgid, move || Ok(place.thread_with_own_id(id)))?;
+                Place { tgid: place.tgid, tid: tid.ok_or(NoHolder::NotKept)? }
+            }
+            (Some(_), false) => return Err(NoHolder::OtherNumbers),
+            (Some(_), true) => {
+                let thread = self.within(place.tgid, move || Ok(Place::of_thread(id)))?;
+                thread.ok_or(NoHolder::NotKept)?
+            }
+        };
+        if owner.tgid != place.tgid {
+            let other = self.process(owner.tgid)?;
+            let maps = shared.is_some_and(|shared| other.maps(&shared));
+            if !maps || !other.has_our_numbers {
+                return Err(NoHolder::NotKept);
+            }
+        }
+        let stand = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call)?;
+            let is_same = holder_id(place, &wanted, &call)? == id;
+            if !is_same || !owner.lives() || holder_id(place, &wanted, &call)? != id {
+                return Err(NoHolder::Changed);
+            }
+            place.is_still(&stand)?;
+            Ok(stand)
+        })?;
+        self.stands.insert(at, stand);
+        let how = match wanted.what {
+            Futex::Pi => How::FutexWord,
+            Futex::Mutex | Futex::Robust => How::Mutex,
+            Futex::Rwlock => How::RwlockWriter,
+            Futex::Thread => How::Thread,
+        };
+        Ok(Holder { tid: owner.tid, tgid: owner.tgid, is_process: false, is_sure: true, how })
+    }
+
+    fn tracer(&mut self, at: usize) -> Result<Holder, NoHolder> {
+        let (place, _) = self.wait(at);
+        let tracer = self.within(place.tgid, move || Ok(place.tracer()))?;
+        let Place { tgid, tid } = tracer.ok_or(NoHolder::NotKnown)?;
+        Ok(Holder { tid, tgid, is_process: false, is_sure: true, how: How::Tracer })
+    }
+
+    fn parent(&self, at: usize) -> Result<Holder, NoHolder> {
+        let wait = &self.waits.all[at];
+        // The first thread of a process that still runs is no zombie that a parent could reap.
+        let is_whole = wait.tid == wait.tgid && self.waits.threads_of(wait.tgid) == 1;
+        let parent = wait.parent;
+        if !is_whole || self.waits.find(parent).is_none() {
+            return Err(NoHolder::Nobody);
+        }
+        Ok(Holder { tid: parent, tgid: parent, is_process: true, is_sure: true, how: How::Parent })
+    }
+
+    /// The child that a process waits for.
+    fn child(&mut self, at: usize) -> Result<Holder, NoHolder> {
+        let (place, call) = self.wait(at);
+        let wanted = self.wanted_child(at)?;
+        let all = &self.waits.all;
+        let children = self.children.get_or_insert_with(|| {
+            let mut of: HashMap<u32, Vec<usize>> = HashMap::new();
+            for (i, w) in all.iter().enumerate().filter(|(_, w)| w.tid == w.tgid) {
+                of.entry(w.parent).or_default().push(i);
+            }
+            of
+        });
+        let all = children.get(&place.tgid).into_iter().flatten();
+        let fits: Vec<u32> =
+            all.map(|i| &self.waits.all[*i]).filter(|w| wanted.fits(w)).map(|w| w.tgid).collect();
+        let child = match fits[..] {
+            [] => return Err(NoHolder::NotKnown),
+            [child] => child,
+            _ => return Err(NoHolder::Several(fits.len() as u32)),
+        };
+        let Some(call) = call else { return Err(NoHolder::NotKnown) };
+        let stand = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call)?;
+            if !(Place { tgid: child, tid: child }).is_child_of(place.tgid) {
+                return Err(NoHolder::Changed);
+            }
+            place.is_still(&stand)?;
+            Ok(stand)
+        })?;
+        self.stands.insert(at, stand);
+        Ok(Holder { tid: child, tgid: child, is_process: true, is_sure: true, how: How::Child })
+    }
+
+    fn wanted_child(&mut self, at: usize) -> Result<WantedChild, NoHolder> {
+        let (place, call) = self.wait(at);
+        let own_group = self.waits.all[at].pgid;
+        let Some(call) = call else { return Ok(WantedChild::Any) };
+        if call.is(libc::SYS_wait4) {
+            return Ok(match call.args[0] as i32 {
+                -1 => WantedChild::Any,
+                0 => WantedChild::Group(own_group),
+                n if n < 0 => WantedChild::Group(n.unsigned_abs()),
+                n => WantedChild::Process(n as u32),
+            });
+        }
+        if call.is(libc::SYS_waitid) {
+            let [kind, id, ..] = call.args;
+            return Ok(match kind as libc::idtype_t {
+                libc::P_ALL => WantedChild::Any,
+                libc::P_PID => WantedChild::Process(id as u32),
+                libc::P_PGID if id == 0 => WantedChild::Group(own_group),
+                libc::P_PGID => WantedChild::Group(id as u32),
+                libc::P_PIDFD => {
+                    let pid = self.within(place.tgid, move || Ok(place.pidfd(id as u32)))?;
+                    WantedChild::Process(pid.ok_or(NoHolder::NotKnown)?)
+                }
+                _ => return Err(NoHolder::NotKnown),
+            });
+        }
+        Ok(WantedChild::Any)
+    }
+
+    /// All waits for pipes and for locks on files, together, because the open files of all
+    /// processes and the list of locks are read once.
+    fn by_files(&mut self) {
+        use WaitKind::{Flock, OfdLock, PipeRead, PipeWrite, PosixLock};
+        let mut pipes = Vec::new();
+        let mut locks = Vec::new();
+        for at in 0..self.waits.all.len() {
+            let wait = &self.waits.all[at];
+            if wait.holder != Err(NoHolder::NotKept) {
+                continue;
+            }
+            let class = match wait.kind {
+                Some(PipeRead | PipeWrite) => None,
+                Some(PosixLock) => Some(Class::Posix),
+                Some(OfdLock) => Some(Class::OpenFile),
+                Some(Flock) => Some(Class::Flock),
+                _ => continue,
+            };
+            self.is_done[at] = true;
+            match (self.open_file(at), class) {
+                (Err(why), _) => self.waits.all[at].holder = Err(why),
+                (Ok(file), None) => pipes.push((at, file.fd)),
+                (Ok(file), Some(class)) => locks.push((at, class, file.inode)),
+            }
+        }
+        let blocked = match locks.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.within(0, || read_locks().map(|text| filelocks::blocked(&text))),
+        };
+        let of_open_files = |b: &Blocked| b.held != Class::Posix;
+        let is_needed = blocked.as_ref().is_ok_and(|all| all.iter().any(of_open_files));
+        let snapshot = (is_needed || !pipes.is_empty())
+            .then(|| query_with(&Request::all(Groups::BASE | Groups::FD), self.choice).ok())
+            .flatten();
+        let files = snapshot.as_ref().map(Files::new);
+        for (at, fd) in pipes {
+            let found = files.as_ref().map_or(Err(NoHolder::NotKnown), |f| self.pipe(f, at, fd));
+            self.settle(at, found);
+        }
+        let holders = match (&blocked, &files) {
+            (Ok(blocked), Some(files)) => self.lock_holders(files, blocked),
+            _ => LockHolders::new(),
+        };
+        let held = blocked.map(|all| self.held_by(&all, &holders));
+        for (at, class, inode) in locks {
+            let tgid = self.waits.all[at].tgid;
+            let by = Some(tgid).filter(|_| class != Class::OpenFile);
+            let found = match (&held, inode) {
+                (Err(why), _) => Err(*why),
+                (_, None) => Err(NoHolder::NotKnown),
+                (Ok(held), Some(inode)) => {
+                    *held.get(&(class, inode, by)).unwrap_or(&Err(NoHolder::Changed))
+                }
+            };
+            self.settle(at, found);
+        }
+    }
+
+    /// Notes the holder if the thread has not run since the look began.
+    fn settle(&mut self, at: usize, found: Result<Holder, NoHolder>) {
+        let (place, _) = self.wait(at);
+        let found = found.and_then(|holder| {
+            let stand = self.stands.get(&at).cloned().ok_or(NoHolder::Changed)?;
+            self.within(place.tgid, move || place.is_still(&stand))?;
+            Ok(holder)
+        });
+        self.waits.all[at].holder = found;
+    }
+
+    /// The file whose descriptor is the first argument of the call that it waits in.
+    fn open_file(&mut self, at: usize) -> Result<OpenFile, NoHolder> {
+        let (place, call) = self.wait(at);
+        let call = call.ok_or(NoHolder::NotKnown)?;
+        let fd = call.descriptor().ok_or(NoHolder::NotKnown)?;
+        let (stand, name, inode) = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call)?;
+            Ok((stand, place.link(fd), place.inode(fd)?))
+        })?;
+        self.stands.insert(at, stand);
+        self.waits.all[at].file = name;
+        Ok(OpenFile { fd, inode })
+    }
+
+    /// Finds the name of the file that a call waits for, by its descriptor or its path.
+    fn name_file(&mut self, at: usize) {
+        let (place, call) = self.wait(at);
+        let Some(call) = call else { return };
+        let name = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call)?;
+            let by_path = || place.text(call.path()?);
+            let name = call.descriptor().and_then(|fd| place.link(fd)).or_else(by_path);
+            place.is_still(&stand)?;
+            Ok(name)
+        });
+        self.waits.all[at].file = name.ok().flatten();
+    }
+
+    fn pipe(&self, files: &Files<'_>, at: usize, fd: u32) -> Result<Holder, NoHolder> {
+        let wait = &self.waits.all[at];
+        let is_unseen = |reason| matches!(reason, Reason::Denied | Reason::Blocked);
+        // One of these processes may have the pipe open, too.
+        let is_sure = !files.gaps().iter().any(|g| is_unseen(g.reason));
+        let all = files.owners();
+        let first = all.partition_point(|o| o.row.view.tgid() < wait.tgid);
+        let owner = all.get(first).filter(|o| o.row.view.tgid() == wait.tgid);
+        let table = owner.and_then(|o| o.table.as_ref()).ok_or(NoHolder::Changed)?;
+        let mut all = table.owner.list::<Fd>().ok_or(NoHolder::NotKnown)?;
+        let entry = all.find(|e| e.raw.fd == fd).ok_or(NoHolder::Changed)?;
+        let kind = FdType::from_number(entry.raw.r#type);
+        if !matches!(kind, Some(FdType::Pipe | FdType::Fifo)) {
+            return Err(NoHolder::NotKnown);
+        }
+        let reads = wait.kind == Some(WaitKind::PipeRead);
+        let ends = files.ends().of_pipe(&entry).iter().filter(|e| match e.access {
+            Access::Both => true,
+            Access::Read => !reads,
+            Access::Write => reads,
+            Access::Path => false,
+        });
+        let mut processes: Vec<u32> =
+            ends.map(|e| files.owners()[e.owner].row.view.tgid()).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        match processes[..] {
+            // A signal handler of the process itself may use the other end.
+            [tgid] if tgid != wait.tgid => {
+                let how = if reads { How::Writer } else { How::Reader };
+                Ok(Holder { tid: tgid, tgid, is_process: true, is_sure, how })
+            }
+            [] if !is_sure => Err(NoHolder::NoRight),
+            [] | [_] => Err(NoHolder::NotKept),
+            _ => Err(NoHolder::Several(processes.len() as u32)),
+        }
+    }
+
+    /// The processes that have an open file with a lock on one of these inodes.
+    fn lock_holders(&mut self, files: &Files<'_>, blocked: &[Blocked]) -> LockHolders {
+        let inodes: HashSet<u64> =
+            blocked.iter().filter(|b| b.held != Class::Posix).map(|b| b.inode).collect();
+        let mut candidates = Vec::new();
+        for owner in files.owners() {
+            let task = owner.row.view;
+            let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
+            let fds = fds.filter(|fd| fd.inode().is_some_and(|i| inodes.contains(&i)));
+            candidates.extend(fds.map(|fd| (task.tgid(), task.pid(), fd.raw.fd)));
+        }
+        let mut holders = LockHolders::new();
+        for (tgid, tid, fd) in candidates.into_iter().take(DESCRIPTORS) {
+            let place = Place { tgid, tid };
+            let locks = self.within(tgid, move || Ok(place.locks(fd))).unwrap_or_default();
+            for (class, inode) in locks {
+                let of: &mut Vec<u32> = holders.entry((class, inode)).or_default();
+                if of.last() != Some(&tgid) {
+                    of.push(tgid);
+                }
+            }
+        }
+        holders
+    }
+
+    /// The holder for each kind of request. If some of them wait for different holders, it is not
+    /// known which one of them a thread has made.
+    fn held_by(&self, blocked: &[Blocked], holders: &LockHolders) -> HeldBy {
+        let mut held = HeldBy::new();
+        for b in blocked {
+            let found = self.lock_holder(b, holders);
+            held.entry((b.class, b.inode, b.by))
+                .and_modify(|before| {
+                    if *before != found {
+                        *before = Err(NoHolder::Several(2));
+                    }
+                })
+                .or_insert(found);
+        }
+        held
+    }
+
+    fn lock_holder(&self, b: &Blocked, holders: &LockHolders) -> Result<Holder, NoHolder> {
+        let (pid, how) = match b.held {
+            Class::Posix => (b.holder.ok_or(NoHolder::OtherNumbers)?, How::PosixLock),
+            class => {
+                let all = holders.get(&(class, b.inode)).map_or(&[][..], Vec::as_slice);
+                // They are in order, as the processes are.
+                let took_it = b.holder.filter(|pid| all.binary_search(pid).is_ok());
+                match (took_it, all) {
+                    (Some(pid), _) if class == Class::Flock => (pid, How::Flock),
+                    (_, [pid]) => (*pid, How::OpenFileLock),
+                    (_, []) => return Err(NoHolder::NotKnown),
+                    (_, all) => return Err(NoHolder::Several(all.len() as u32)),
+                }
+            }
+        };
+        if self.waits.find(pid).is_none() {
+            return Err(NoHolder::Changed);
+        }
+        Ok(Holder { tid: pid, tgid: pid, is_process: true, is_sure: true, how })
+    }
+
+    /// The waits of a cycle were looked at one after another. It is a deadlock only if they were
+    /// there at the same time: none of its threads has run since its own look, and each still has
+    /// the holder now.
+    fn confirm_cycles(&mut self) {
+        let cycles: Vec<Vec<usize>> = {
+            let graph = Graph::new(self.waits);
+            let of = |cycle: &Vec<usize>| cycle.iter().map(|at| graph.node(*at).wait).collect();
+            graph.cycles().iter().map(of).collect()
+        };
+        for at in cycles.into_iter().flatten() {
+            let (place, _) = self.wait(at);
+            let (before, stand) = (self.waits.all[at].holder, self.stands.get(&at).cloned());
+            let Some(stand) = stand else { continue };
+            let is_futex = self.waits.all[at].call.is_some_and(|c| c.is(libc::SYS_futex));
+            let after = if is_futex { self.futex(at) } else { before };
+            let is_still = self.within(place.tgid, {
+                let stand = stand.clone();
+                move || place.is_still(&stand)
+            });
+            self.waits.all[at].holder = match is_still {
+                Err(why) => Err(why),
+                Ok(()) if after != before => Err(NoHolder::Changed),
+                Ok(()) => before,
+            };
+        }
+    }
+}
+
+/// For a kind of lock and an inode, the processes with an open file that has it.
+type LockHolders = HashMap<(Class, u64), Vec<u32>>;
+
+/// For a kind of lock, an inode and who asks, the holder of the lock that is asked for.
+type HeldBy = HashMap<(Class, u64, Option<u32>), Result<Holder, NoHolder>>;
+
+struct OpenFile {
+    fd: u32,
+    inode: Option<u64>,
+}
+
+/// The children that a call waits for.
+enum WantedChild {
+    Any,
+    Process(u32),
+    Group(u32),
+}
+
+impl WantedChild {
+    fn fits(&self, child: &Wait) -> bool {
+        match self {
+            WantedChild::Any => true,
+            WantedChild::Process(pid) => child.tgid == *pid,
+            WantedChild::Group(pgid) => child.pgid == *pgid,
+        }
+    }
+}
+
+/// Whether the program made the call itself, by the function `syscall()`.
+fn is_by_hand(place: Place, call: &Call) -> Result<bool, NoHolder> {
+    let ours = lockword::SYSCALL;
+    let Some(begin) = call.code.checked_sub(ours.len() as u64) else { return Ok(true) };
+    Ok(ours.is_empty() || place.memory(begin, ours.len())? == ours)
+}
+
+/// The id in the lock, as the process has it.
+fn holder_id(place: Place, wanted: &Wanted, call: &Call) -> Result<u32, NoHolder> {
+    let (address, len) = wanted.window().ok_or(NoHolder::NotKept)?;
+    let bytes = place.memory(address, len)?;
+    wanted.holder(&bytes, call.args[2] as u32).ok_or(NoHolder::NotKept)
+}
+
+fn read_locks() -> Result<String, NoHolder> {
+    let mut text = Vec::new();
+    let file = std::fs::File::open("/proc/locks");
+    let read = file.and_then(|f| f.take(LOCKS).read_to_end(&mut text));
+    read.map_err(|e| super::task::why(&e))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}

@@ -1,0 +1,37 @@
+//! What tasks wait for, who holds it, and who is at the head of the queue.
+//!
+//! A [`Wait`] is a thread with the kind of its wait and, if somebody is known to hold what it waits
+//! for, the [`Holder`]. [`Waits::of`] makes them from an answer. [`Waits::look_up`] finds the
+//! holders that only the memory of the process, the kernel's list of file locks or the open files
+//! name. [`Graph`] joins waits and holders to chains and cycles.
+//!
+//! **A wrong holder is worse than none.** A holder is named only if somebody keeps it: the kernel,
+//! or a lock of the GNU C library with all the marks of one. It must be a living thread of a
+//! process that has the lock, it must be the same when it is read twice, and the waiting thread
+//! must not have run from the first to the last of these reads. All else is a [`NoHolder`] with a
+//! reason. Condition variables and semaphores have no holder, and neither have the locks of
+//! programs in Go, Java or Rust.
+//!
+//! # Bounds
+//!
+//! Any user can make many threads wait for long chains of locks. Nothing here is recursive. A
+//! thread has at most one holder, so the work and the memory are proportional to the number of
+//! threads. Reads that may wait have a limit of time each and all together ([`Limits`]), and what
+//! was not looked at is marked as such.
+//!
+//! It never stops or traces a process, and changes nothing in it. A look at a page that is swapped
+//! out brings it back.
+
+mod call;
+mod filelocks;
+mod graph;
+mod lockword;
+mod lookup;
+mod patience;
+mod task;
+mod wait;
+
+pub use call::Call;
+pub use graph::{Behind, Graph, Node};
+pub use lookup::Limits;
+pub use wait::{Holder, How, NoHolder, Wait, Waits};

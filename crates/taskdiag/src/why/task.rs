@@ -1,0 +1,302 @@
+//! Reads what a look at one thread needs: its system call, its memory, its process. All of this may
+//! wait, and is called within a [`Patience`](super::patience::Patience).
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+
+use taskdiag_wire::VMA_SHARED;
+
+use super::call::Call;
+use super::filelocks::{self, Class};
+use super::wait::NoHolder;
+use crate::engine::procfs::parse;
+
+/// The most that is read of a small file.
+const SMALL: u64 = 64 << 10;
+/// The most that is read of a list of mappings.
+const MAPS: u64 = 64 << 20;
+/// The longest path, which is no longer than a page.
+const PATH: u64 = 4096;
+/// The most threads that are looked at to find one by its id in another pid namespace.
+const NUMBERS: usize = 512;
+
+/// A thread of a process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) tgid: u32,
+    pub(super) tid: u32,
+}
+
+/// Where a thread is. It has not run between two looks if both find the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stand {
+    call: Option<Call>,
+    /// How often it has left a CPU.
+    switches: u64,
+}
+
+/// Why a file could not be read.
+pub(super) fn why(e: &io::Error) -> NoHolder {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => NoHolder::NoRight,
+        _ => NoHolder::Changed,
+    }
+}
+
+fn read(path: &str, at_most: u64) -> Result<Vec<u8>, NoHolder> {
+    let mut text = Vec::new();
+    let file = File::open(path).and_then(|f| f.take(at_most).read_to_end(&mut text));
+    file.map_err(|e| why(&e))?;
+    Ok(text)
+}
+
+/// The value of a line of a file like `status`.
+fn value<'t>(text: &'t [u8], name: &str) -> Option<&'t str> {
+    let mut lines = text.split(|b| *b == b'\n');
+    let rest = lines.find_map(|l| l.strip_prefix(name.as_bytes())?.strip_prefix(b":"))?;
+    Some(std::str::from_utf8(rest).ok()?.trim())
+}
+
+fn number<T: std::str::FromStr>(text: &[u8], name: &str) -> Option<T> {
+    value(text, name)?.parse().ok()
+}
+
+impl Place {
+    fn path(self, name: &str) -> String {
+        format!("/proc/{}/task/{}/{name}", self.tgid, self.tid)
+    }
+
+    /// Where it is now.
+    pub(super) fn stand(self) -> Result<Stand, NoHolder> {
+        let call = Call::parse(&read(&self.path("syscall"), SMALL)?);
+        let status = read(&self.path("status"), SMALL)?;
+        let switches = |name| number::<u64>(&status, name).ok_or(NoHolder::Changed);
+        let both = switches("voluntary_ctxt_switches")? + switches("nonvoluntary_ctxt_switches")?;
+        Ok(Stand { call, switches: both })
+    }
+
+    /// Where it is, which must be in this call.
+    pub(super) fn stand_in(self, call: &Call) -> Result<Stand, NoHolder> {
+        let stand = self.stand()?;
+        if stand.call.as_ref() == Some(call) { Ok(stand) } else { Err(NoHolder::Changed) }
+    }
+
+    /// Whether it has not run since.
+    pub(super) fn is_still(self, stand: &Stand) -> Result<(), NoHolder> {
+        if self.stand()? == *stand { Ok(()) } else { Err(NoHolder::Changed) }
+    }
+
+    /// The state and the parent of a live task.
+    fn stat(self) -> Option<(u8, u32)> {
+        let stat = read(&self.path("stat"), SMALL).ok()?;
+        let rest = &stat[stat.iter().rposition(|b| *b == b')')? + 2..];
+        let text = std::str::from_utf8(rest).ok()?;
+        let mut words = text.split(' ');
+        Some((words.next()?.bytes().next()?, words.next()?.parse().ok()?))
+    }
+
+    /// Whether it is there and has not ended.
+    pub(super) fn lives(self) -> bool {
+        self.stat().is_some_and(|(state, _)| !matches!(state, b'Z' | b'X' | b'x'))
+    }
+
+    /// Whether this process is its parent.
+    pub(super) fn is_child_of(self, parent: u32) -> bool {
+        self.stat().is_some_and(|(_, of)| of == parent)
+    }
+
+    /// The thread that traces it.
+    pub(super) fn tracer(self) -> Option<Place> {
+        let tid = number::<u32>(&read(&self.path("status"), SMALL).ok()?, "TracerPid")?;
+        Place::of_thread(tid)
+    }
+
+    /// The place of a thread of any process.
+    pub(super) fn of_thread(tid: u32) -> Option<Place> {
+        let status = read(&format!("/proc/{tid}/status"), SMALL).ok()?;
+        Some(Place { tgid: number(&status, "Tgid")?, tid }).filter(|p| p.lives())
+    }
+
+    /// The inode of an open file. Nobody is asked, as the kernel has it.
+    pub(super) fn inode(self, fd: u32) -> Result<Option<u64>, NoHolder> {
+        Ok(number(&read(&self.path(&format!("fdinfo/{fd}")), SMALL)?, "ino"))
+    }
+
+    /// The process that a pidfd of it means.
+    pub(super) fn pidfd(self, fd: u32) -> Option<u32> {
+        number(&read(&self.path(&format!("fdinfo/{fd}")), SMALL).ok()?, "Pid")
+    }
+
+    /// The locks that an open file has on its inode.
+    pub(super) fn locks(self, fd: u32) -> Vec<(Class, u64)> {
+        let text = read(&self.path(&format!("fdinfo/{fd}")), SMALL).unwrap_or_default();
+        filelocks::held(&String::from_utf8_lossy(&text))
+    }
+
+    /// The name of an open file.
+    pub(super) fn link(self, fd: u32) -> Option<Vec<u8>> {
+        use std::os::unix::ffi::OsStringExt as _;
+        Some(fs::read_link(self.path(&format!("fd/{fd}"))).ok()?.into_os_string().into_vec())
+    }
+
+    /// The thread of its process that has this id in the pid namespace of that process.
+    pub(super) fn thread_with_own_id(self, id: u32) -> Option<u32> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.tgid)).ok()?;
+        let mut found = threads.flatten().take(NUMBERS).filter_map(|t| {
+            let tid = t.file_name().to_str()?.parse().ok()?;
+            let status = read(&Place { tid, ..self }.path("status"), SMALL).ok()?;
+            let own = value(&status, "NSpid")?.split_ascii_whitespace().next_back()?;
+            (own.parse() == Ok(id)).then_some(tid)
+        });
+        found.next()
+    }
+
+    /// The absolute path at this address in its memory, as far as its page.
+    pub(super) fn text(self, address: u64) -> Option<Vec<u8>> {
+        let len = (PATH - address % PATH).min(PATH) as usize;
+        let mut bytes = self.memory(address, len).ok()?;
+        let end = bytes.iter().position(|b| *b == 0)?;
+        bytes.truncate(end);
+        Some(bytes).filter(|path| path.starts_with(b"/"))
+    }
+
+    /// Bytes of its memory, as many as there are.
+    ///
+    /// Unlike /proc/PID/mem, this call never reads the memory of a device.
+    pub(super) fn memory(self, address: u64, len: usize) -> Result<Vec<u8>, NoHolder> {
+        let mut bytes = vec![0u8; len];
+        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
+        let at = usize::try_from(address).map_err(|_| NoHolder::NotKept)?;
+        let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: len };
+        // SAFETY: the local vector is our buffer with its length, and the kernel checks the other.
+        let n =
+            unsafe { libc::process_vm_readv(self.tid as libc::pid_t, &local, 1, &remote, 1, 0) };
+        let Ok(n) = usize::try_from(n) else {
+            return Err(match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EPERM) => NoHolder::NoRight,
+                // The lock ends before the window does, or begins after it.
+                Some(libc::EFAULT) => NoHolder::NotKept,
+                _ => NoHolder::Changed,
+            });
+        };
+        bytes.truncate(n);
+        Ok(bytes)
+    }
+}
+
+/// What is known of a process whose locks are looked at.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// The code of the GNU C library.
+    library: Vec<(u64, u64)>,
+    /// Mappings that other processes may share.
+    shared: Vec<Shared>,
+    /// Whether its threads have the same ids in its memory as in our /proc.
+    pub(super) has_our_numbers: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    start: u64,
+    end: u64,
+    offset: u64,
+    file: (u32, u64),
+}
+
+/// A place in a file that processes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SharedPlace {
+    file: (u32, u64),
+    offset: u64,
+}
+
+impl Process {
+    pub(super) fn read(tgid: u32) -> Result<Process, NoHolder> {
+        let text = read(&format!("/proc/{tgid}/maps"), MAPS)?;
+        let namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/pid")).map(|m| m.ino());
+        let theirs = namespace(&tgid.to_string()).map_err(|e| why(&e))?;
+        let has_our_numbers = namespace("self").is_ok_and(|ours| ours == theirs);
+        let (mut library, mut shared) = (Vec::new(), Vec::new());
+        for line in parse::maps_lines(&text) {
+            let vma = line.vma;
+            if vma.perms & taskdiag_wire::VMA_EXEC != 0 && is_c_library(line.text) {
+                library.push((vma.start, vma.end));
+            }
+            if vma.perms & VMA_SHARED != 0 && vma.inode != 0 {
+                let file = (vma.dev, vma.inode);
+                let (start, end, offset) = (vma.start, vma.end, vma.offset_bytes);
+                shared.push(Shared { start, end, offset, file });
+            }
+        }
+        Ok(Process { library, shared, has_our_numbers })
+    }
+
+    /// Whether this address is in the code of the GNU C library.
+    pub(super) fn is_in_library(&self, code: u64) -> bool {
+        self.library.iter().any(|(start, end)| (*start..*end).contains(&code))
+    }
+
+    /// The place of this address in a file that other processes may map, too.
+    pub(super) fn shared(&self, address: u64) -> Option<SharedPlace> {
+        let mut all = self.shared.iter();
+        let at = all.find(|s| (s.start..s.end).contains(&address))?;
+        Some(SharedPlace { file: at.file, offset: at.offset + (address - at.start) })
+    }
+
+    /// Whether it maps this place, shared with others.
+    pub(super) fn maps(&self, place: &SharedPlace) -> bool {
+        self.shared.iter().any(|s| {
+            let end = s.offset.saturating_add(s.end - s.start);
+            s.file == place.file && (s.offset..end).contains(&place.offset)
+        })
+    }
+}
+
+/// Whether this is the path of the GNU C library. musl, which has other locks, is
+/// `ld-musl-ARCH.so.1` or `libc.so`.
+fn is_c_library(path: &[u8]) -> bool {
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+    [&b"libc.so.6"[..], b"libpthread.so.0"].contains(&name)
+        || [&b"libc-2."[..], b"libpthread-2."].iter().any(|begin| name.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn me() -> Place {
+        Place { tgid: std::process::id(), tid: std::process::id() }
+    }
+
+    #[test]
+    fn memory_is_what_is_there() {
+        let bytes = [7u8; 100];
+        let at = bytes.as_ptr() as u64;
+        assert_eq!(me().memory(at, 100), Ok(bytes.to_vec()));
+        assert_eq!(me().memory(8, 4), Err(NoHolder::NotKept));
+    }
+
+    #[test]
+    fn only_the_gnu_library_counts() {
+        for path in ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/lib/libpthread-2.28.so (deleted)"] {
+            assert!(is_c_library(path.as_bytes()), "{path}");
+        }
+        for path in ["/lib/ld-musl-x86_64.so.1", "/lib/libc.so", "/usr/bin/libc.so.6x", ""] {
+            assert!(!is_c_library(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_is_no_holder() {
+        assert!(me().lives());
+        let mut child = std::process::Command::new("true").spawn().expect("true is there");
+        let place = Place { tgid: child.id(), tid: child.id() };
+        while place.lives() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(place.is_child_of(std::process::id()));
+        child.wait().expect("it is mine");
+    }
+}

@@ -1,0 +1,329 @@
+//! `taskdiag why` beside the truth: mktask makes tasks that wait for each other, and says who holds
+//! what. A wrong holder is worse than none, so what has none must not get one.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use taskdiag::EngineId;
+use taskdiag_tests::cli::taskdiag;
+use taskdiag_tests::{Mktask, Source, engines, is_root, needs_root, skip};
+
+/// The engines that have WAIT.
+fn both() -> Vec<&'static str> {
+    let all = engines().iter().filter_map(|source| match source {
+        Source::Engine(id @ (EngineId::Procfs | EngineId::Bpf)) => Some(id.name()),
+        _ => None,
+    });
+    all.collect()
+}
+
+fn output(args: &[&str]) -> (i32, String, String) {
+    let out = Command::new(taskdiag()).arg("why").args(args).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (out.status.code().expect("not killed"), text(&out.stdout), text(&out.stderr))
+}
+
+/// The exit code, and the document about these processes.
+fn why(engine: &str, pids: &[u32]) -> (i32, Value) {
+    let mut args = vec![String::from("--json"), format!("--engine={engine}")];
+    args.extend(pids.iter().map(u32::to_string));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (code, out, err) = output(&args);
+    let json = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    (code, json)
+}
+
+/// What the document says of a thread.
+fn of(json: &Value, tid: u32) -> Value {
+    let all = json["threads"].as_array().expect("a list");
+    let found = all.iter().find(|t| t["tid"] == tid);
+    found.unwrap_or_else(|| panic!("no thread {tid}: {json}")).clone()
+}
+
+fn deadlocks(json: &Value) -> Vec<BTreeSet<u64>> {
+    let all = json["deadlocks"].as_array().expect("a list").iter();
+    let ids = |one: &Value| {
+        one.as_array().expect("a list").iter().map(|id| id.as_u64().expect("an id")).collect()
+    };
+    all.map(ids).collect()
+}
+
+fn pair(m: &Mktask, key: &str) -> (u32, u32) {
+    let [waits, holds] = m.list(key)[..] else { panic!("{key}: a pair") };
+    (waits, holds)
+}
+
+/// Asserts who holds what a thread waits for, and how that is known.
+fn held(json: &Value, (waits, holds): (u32, u32), how: &str) {
+    let wait = of(json, waits);
+    assert_eq!((&wait["waits_for"], &wait["how"]), (&holds.into(), &how.into()), "{wait}");
+    let error = wait["waited_error"].as_f64().unwrap_or(0.0);
+    assert!(wait["waited"].as_f64().is_some_and(|s| s < 600.0 + error), "{wait}");
+}
+
+#[test]
+fn threads_that_wait_for_each_others_mutex_are_a_deadlock() {
+    if !needs_root("threads_that_wait_for_each_others_mutex_are_a_deadlock") {
+        return;
+    }
+    let m = Mktask::start(&["lock-abba"]).expect("any machine");
+    let (one, two) = (pair(&m, "one"), pair(&m, "two"));
+    for engine in both() {
+        let (code, json) = why(engine, &[m.pid()]);
+        assert_eq!(code, 5, "{engine}: {json}");
+        held(&json, one, "pthread_mutex");
+        held(&json, two, "pthread_mutex");
+        let both = BTreeSet::from([u64::from(one.0), u64::from(two.0)]);
+        assert_eq!(deadlocks(&json), [both], "{engine}");
+    }
+    let (code, text, _) = output(&[&m.pid().to_string()]);
+    assert_eq!((code, text.matches("DEADLOCK").count()), (5, 2), "{text}");
+    assert!(text.contains(&format!("for a mutex that thread {} (", one.1)), "{text}");
+    let (code, text, err) = output(&[]);
+    assert_eq!(code, 5, "{text}{err}");
+    assert!(text.starts_with("DEADLOCK: 2 threads wait for each other"), "{text}");
+    // The time is left out where it is not better than its error.
+    let said = ["has waited", "waits"].map(|word| format!("thread {} (one) {word}", one.0));
+    assert!(said.iter().any(|s| text.contains(s)), "{text}");
+}
+
+#[test]
+fn a_ring_of_mutexes_over_two_processes_is_a_deadlock() {
+    if !needs_root("a_ring_of_mutexes_over_two_processes_is_a_deadlock") {
+        return;
+    }
+    let m = Mktask::start(&["lock-across"]).expect("any machine");
+    for engine in both() {
+        let (code, json) = why(engine, &[m.num("child")]);
+        assert_eq!(code, 5, "{engine}: {json}");
+        let mut ring = BTreeSet::new();
+        for key in ["first", "second", "third"] {
+            held(&json, pair(&m, key), "pthread_mutex");
+            ring.insert(u64::from(pair(&m, key).0));
+        }
+        assert_eq!(deadlocks(&json), [ring], "{engine}");
+    }
+}
+
+#[test]
+fn locks_that_keep_an_owner_have_it() {
+    if !needs_root("locks_that_keep_an_owner_have_it") {
+        return;
+    }
+    let m = Mktask::start(&["lock-owners"]).expect("any machine");
+    let kinds = [
+        ("normal", "pthread_mutex"),
+        ("recursive", "pthread_mutex"),
+        ("checked", "pthread_mutex"),
+        ("adaptive", "pthread_mutex"),
+        ("robust", "pthread_mutex"),
+        ("inherits", "futex_word"),
+        ("timed", "pthread_mutex"),
+        ("reads", "pthread_rwlock"),
+        ("writes", "pthread_rwlock"),
+        ("joins", "thread_end"),
+    ];
+    for engine in both() {
+        let (code, json) = why(engine, &[m.pid()]);
+        assert_eq!(code, 0, "{engine}: {json}");
+        for (key, how) in kinds {
+            // The kernel's own list of waiters needs no look at the word.
+            let is_in_kernel = engine == "bpf" && key == "inherits";
+            held(&json, pair(&m, key), if is_in_kernel { "kernel" } else { how });
+        }
+        assert_eq!(json["heads"][0]["id"], m.pid(), "{engine}");
+        assert_eq!(json["heads"][0]["behind"], kinds.len(), "{engine}");
+    }
+}
+
+#[test]
+fn waits_without_an_owner_get_none() {
+    let m = Mktask::start(&["lock-no-owners"]).expect("any machine");
+    let kinds =
+        ["condition", "timed-condition", "semaphore", "barrier", "readers", "own-lock", "by-hand"];
+    for engine in both() {
+        let (_, json) = why(engine, &[m.pid()]);
+        for key in kinds {
+            let wait = of(&json, m.num(key));
+            assert_eq!(wait["waits_for"], Value::Null, "{engine} {key}: {wait}");
+            if is_root() {
+                assert_eq!(wait["why_none"], "not_kept", "{engine} {key}: {wait}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mutex_of_rust_keeps_no_owner() {
+    static LOCK: Mutex<[u32; 12]> = Mutex::new([0; 12]);
+    // SAFETY: no arguments, cannot fail.
+    let tid = || unsafe { libc::gettid() } as u32;
+    let mut data = LOCK.lock().expect("nobody panics");
+    // The data that follows the lock looks like the rest of a mutex of the C library.
+    *data = [0; 12];
+    (data[0], data[1], data[2]) = (tid(), 1, 0);
+    let (to, from) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        to.send(tid()).expect("it is received");
+        drop(LOCK.lock().expect("nobody panics"));
+    });
+    let waits = from.recv().expect("it is sent");
+    let syscall = format!("/proc/self/task/{waits}/syscall");
+    let futex = format!("{} ", libc::SYS_futex);
+    while !std::fs::read_to_string(&syscall).unwrap_or_default().starts_with(&futex) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for engine in both() {
+        let (_, json) = why(engine, &[waits]);
+        assert_eq!(of(&json, waits)["waits_for"], Value::Null, "{engine}: {json}");
+    }
+    drop(data);
+    waiter.join().expect("it ends");
+}
+
+#[test]
+fn a_chain_of_file_locks_leads_to_its_head() {
+    if !needs_root("a_chain_of_file_locks_leads_to_its_head") {
+        return;
+    }
+    let (_dir, path) = taskdiag_tests::plain_dir();
+    let m = Mktask::start(&["lock-files", &path]).expect("any machine");
+    for engine in both() {
+        let (last, _) = pair(&m, "posix");
+        let (code, json) = why(engine, &[last]);
+        assert_eq!(code, 0, "{engine}: {json}");
+        held(&json, pair(&m, "posix"), "posix_lock");
+        held(&json, pair(&m, "ofd"), "ofd_lock");
+        held(&json, pair(&m, "flock"), "flock");
+        assert_eq!(of(&json, last)["file"], format!("{path}/by-posix"), "{engine}");
+        assert_eq!(json["heads"][0]["id"], m.pid(), "{engine}: {json}");
+        assert_eq!(json["heads"][0]["behind"], 3, "{engine}");
+    }
+    let (_, text, _) = output(&["--longer=1ms"]);
+    let head = format!("3 tasks wait for process {} (head)", m.pid());
+    assert!(text.contains(&head), "{text}");
+}
+
+#[test]
+fn the_other_end_of_a_pipe_and_a_child_are_waited_for() {
+    if !needs_root("the_other_end_of_a_pipe_and_a_child_are_waited_for") {
+        return;
+    }
+    let m = Mktask::start(&["lock-ends"]).expect("any machine");
+    for engine in both() {
+        let (full, empty, parent) = (pair(&m, "full"), pair(&m, "empty"), m.num("parent"));
+        let (_, json) = why(engine, &[full.0, empty.0, parent]);
+        held(&json, full, "reader");
+        held(&json, empty, "writer");
+        let child = of(&json, parent);
+        assert_eq!(child["how"], "child", "{engine}: {child}");
+        let of_child = of(&json, child["waits_for"].as_u64().expect("an id") as u32);
+        assert_eq!(of_child["waits_on"], "signal", "{engine}: {of_child}");
+    }
+}
+
+#[test]
+fn stopped_and_traced_tasks_are_reported() {
+    if !needs_root("stopped_and_traced_tasks_are_reported") {
+        return;
+    }
+    let stopped = Mktask::start(&["stopped"]).expect("any machine");
+    let traced = Mktask::start(&["traced-stopped"]).expect("any machine");
+    for engine in both() {
+        let (_, json) = why(engine, &[stopped.pid(), traced.pid()]);
+        assert_eq!(of(&json, stopped.pid())["waits_on"], "stopped", "{engine}");
+        let wait = of(&json, traced.pid());
+        assert_eq!((&wait["waits_on"], &wait["how"]), (&"traced".into(), &"tracer".into()));
+        assert_eq!(wait["waits_for"], traced.num::<u32>("tracer"), "{engine}: {wait}");
+    }
+    let (_, text, _) = output(&["--longer=1ms", "--threads"]);
+    let said = format!("process {} (mktask) is stopped by a signal", stopped.pid());
+    assert!(text.contains(&said), "{text}");
+}
+
+#[test]
+fn memory_that_does_not_come_does_not_hold_up_the_answer() {
+    if !needs_root("memory_that_does_not_come_does_not_hold_up_the_answer") {
+        return;
+    }
+    let Some(m) = Mktask::if_possible(&["lock-no-memory"]) else { return };
+    for engine in both() {
+        let begun = Instant::now();
+        let (_, json) = why(engine, &[m.pid()]);
+        let wait = of(&json, m.num("waits"));
+        assert_eq!(wait["why_none"], "blocked", "{engine}: {wait}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
+}
+
+/// Two groups of threads have a mutex each, whose owner changes thousands of times a second. An
+/// edge leads from a thread to another one of its group.
+#[test]
+fn each_edge_is_possible_while_owners_change() {
+    if !needs_root("each_edge_is_possible_while_owners_change") {
+        return;
+    }
+    let m = Mktask::start(&["lock-churn"]).expect("any machine");
+    let groups = [m.list("left"), m.list("right")];
+    let name = "each_edge_is_possible_while_owners_change";
+    let seconds = match std::env::var("TASKDIAG_WHY_SECONDS") {
+        Ok(text) => text.parse().expect("TASKDIAG_WHY_SECONDS is a number"),
+        Err(_) => {
+            skip(name, "it takes 2 s here: TASKDIAG_WHY_SECONDS=3600 is an hour");
+            2
+        }
+    };
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (mut edges, mut none) = (0, 0);
+    while Instant::now() < end {
+        for engine in both() {
+            let (code, json) = why(engine, &[m.pid()]);
+            assert_eq!((code, deadlocks(&json)), (0, Vec::new()), "{engine}: {json}");
+            for group in &groups {
+                for tid in group {
+                    let wait = of(&json, *tid);
+                    let Some(to) = wait["waits_for"].as_u64() else {
+                        none += 1;
+                        continue;
+                    };
+                    edges += 1;
+                    let to = to as u32;
+                    assert!(to != *tid && group.contains(&to), "{engine}: {wait}");
+                    assert_eq!(wait["how"], "pthread_mutex", "{engine}: {wait}");
+                }
+            }
+        }
+    }
+    eprintln!("{edges} edges, and {none} waits without one");
+}
+
+#[test]
+fn a_machine_without_stuck_tasks_is_one_line_and_exit_code_0() {
+    if !needs_root("a_machine_without_stuck_tasks_is_one_line_and_exit_code_0") {
+        return;
+    }
+    let m = Mktask::start(&["idle"]).expect("any machine");
+    let (code, text, err) = output(&["--where", &format!("pid == {}", m.pid())]);
+    assert_eq!((code, err.as_str(), text.lines().count()), (0, "", 1), "{text}");
+    assert!(text.starts_with("Nobody is stuck"), "{text}");
+    let (code, text, err) = output(&["2147483646"]);
+    assert_eq!((code, text.as_str()), (1, ""), "{err}");
+    assert_eq!(err, "taskdiag: there is no process 2147483646\n");
+}
+
+#[test]
+fn a_csv_row_has_a_thread_and_its_holder() {
+    if !needs_root("a_csv_row_has_a_thread_and_its_holder") {
+        return;
+    }
+    let m = Mktask::start(&["lock-abba"]).expect("any machine");
+    let (waits, holds) = pair(&m, "one");
+    let (code, text, _) = output(&["--csv", &m.pid().to_string()]);
+    assert_eq!(code, 5, "{text}");
+    let begin = format!("{waits},{},one,S,", m.pid());
+    let row = text.lines().find(|l| l.starts_with(&begin)).unwrap_or_else(|| panic!("{text}"));
+    assert!(row.ends_with(&format!(",{holds},{},two,pthread_mutex,", m.pid())), "{row}");
+}
