@@ -114,7 +114,8 @@ const OF_ONE: &[Metric] = &[
 ];
 
 /// Families that are left out: the resource has the version, the host and the start, there is no
-/// HTTP server, and those with names of process-exporter repeat others.
+/// HTTP server, those with names of process-exporter repeat others, and a collector has names of
+/// containers itself.
 const LEFT_OUT: [&str; 8] = [
     "taskdiag_build_info",
     "taskdiag_container_info",

@@ -319,7 +319,7 @@ fn a_file_without_rights_is_denied() {
     let (root, d) = (dir.path().to_owned(), id(1));
     put(&root, &format!("var/lib/docker/containers/{d}/config.v2.json"), docker("web", "i", ""));
     let closed = root.join("var/lib/docker/containers");
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).expect("it is closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("it is closed");
     let got = std::thread::spawn(move || {
         // SAFETY: the system call itself changes only this thread, and only if it is root's.
         unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use taskdiag::recording::{Options, Recording, Writer, Written};
-use taskdiag::wire::{CUT_OTHERS, Cred, Cut, Done, Fd, FdCount, Info, Stat, StreamWriter, build};
+use taskdiag::wire::{
+    CUT_OTHERS, ContainerPart, Cred, Cut, Done, Fd, FdCount, Info, Stat, StreamWriter, build,
+};
 use taskdiag::{Base, Error, Group, Groups, Reason, Snapshot};
 
 const EVERY: Duration = Duration::from_secs(60);
@@ -107,6 +109,8 @@ fn frame(n: u64, hostile: Hostile, random: &mut Random) -> Snapshot {
             random,
         );
     }
+    let name = (ContainerPart::Name, Ok(&b"web"[..]));
+    w.container(&[(ContainerPart::Path, Ok(b"/docker/a")), name]);
     Snapshot::parse(w.finish(Done::default())).expect("it is whole")
 }
 
@@ -195,6 +199,8 @@ fn random_arguments_of_one_user_leave_the_history_of_others() {
     assert_eq!((run.left_out(), run.whole(6 * HOUR)), (0, 6 * HOUR));
     let last = run.last();
     assert_eq!(last.tasks().len(), 130, "the rows of all are there");
+    let names: Vec<_> = last.stream().containers().map(|c| c.part(ContainerPart::Name)).collect();
+    assert_eq!(names, [Some(Ok(&b"web"[..]))], "names of containers stay");
     let cut = last.task(1010).and_then(|t| t.cmdline()).expect("it is there");
     assert!(cut.is_cut() && cut.total == 4096 && cut.data.len() < 2000, "{} bytes", cut.data.len());
     let [note] = last.stream().cuts() else { panic!("one user: {:?}", last.stream().cuts()) };

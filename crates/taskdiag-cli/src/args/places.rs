@@ -89,3 +89,29 @@ fn unit(name: &str) -> Result<String, Exit> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag::field::TASKS;
+
+    #[test]
+    fn each_name_becomes_a_condition_that_is_valid() {
+        for (condition, name, want) in [
+            (container as Condition, "web", r#"container_name == "web" or container == "web""#),
+            (container, "c0ffee", r#"container_name == "c0ffee" or container ~ "^c0ffee""#),
+            (container, "a\"b", "container_name == 'a\"b' or container == 'a\"b'"),
+            (pod, "db-0", r#"pod_name == "db-0" or pod == "db-0""#),
+            (pod, "shop/db-0", r#"(pod_namespace == "shop" and pod_name == "db-0")"#),
+            (unit, "sshd", r#"unit == "sshd.service" or uunit == "sshd.service""#),
+            (unit, "a@b.service", r#"unit == "a@b.service" or uunit == "a@b.service""#),
+            (unit, "x.y", r#"unit == "x.y.service" or uunit == "x.y.service""#),
+            (unit, "user.slice", r#"slice == "user.slice""#),
+        ] {
+            let text = condition(name).expect("a condition");
+            assert_eq!(text, want);
+            Filter::parse(&TASKS, &text).expect("an expression");
+        }
+        assert!(container("a'\"").is_err());
+    }
+}

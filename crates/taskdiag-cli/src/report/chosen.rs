@@ -69,16 +69,23 @@ pub fn choose(
         values.iter().take(n).for_each(|(_, i)| chosen[*i as usize] = true);
     }
     let places = ["slice", "unit", "container"].map(field);
+    let named = field("container_name");
     let sizes = ["rss", "pss"].map(field);
     (kept.rows, kept.without) = kept.rows.iter().partition(|i| chosen[**i as usize]);
     for i in &kept.without {
         let Some(row) = stream.get(*i as usize).map(Row::new) else { continue };
-        let place = places.map(|f| {
+        let mut place = places.map(|f| {
             let mut text = Vec::new();
             let value = (f.get)(cx, &row);
             taskdiag::field::text(&mut text, cx, f.text, Some(&row), &value);
             text
         });
+        let name = (named.get)(cx, &row);
+        if name.missing().is_none() {
+            // A container with a name is known by it, and not by the unit that has its id.
+            place[1] = b"container ".to_vec();
+            taskdiag::field::text(&mut place[1], cx, named.text, Some(&row), &name);
+        }
         let others = kept.others.entry(place).or_default();
         others.count += 1;
         for (sum, f) in others.bytes.iter_mut().zip(sizes) {

@@ -78,7 +78,8 @@ fn field(name: &str) -> &'static Field {
 
 fn columns(args: &ReportArgs, pss: bool) -> Vec<Column> {
     let names = format!(
-        "pid,comm,user,s,{}rss,swap,time,nlwp,fds,read_bytes,write_bytes,start,ppid,slice,unit,container{}",
+        "pid,comm,user,s,{}rss,swap,time,nlwp,fds,read_bytes,write_bytes,start,ppid,slice,unit,container,\
+         container_name,image,pod_namespace,pod_name{}",
         if pss { "pss," } else { "" },
         if args.args { ",args" } else { "" },
     );

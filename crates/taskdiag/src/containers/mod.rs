@@ -171,8 +171,8 @@ pub fn set_host_root(root: impl Into<PathBuf>) {
 
 /// The names of the container or pod with this control group on this machine.
 pub fn of_host(path: &[u8]) -> Option<Arc<ContainerNames>> {
-    let root = std::env::var_os(ROOT).filter(|r| !r.is_empty());
-    let root = root.map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let root = if is_elevated() { None } else { std::env::var_os(ROOT) };
+    let root = root.filter(|r| !r.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from);
     match lock() {
         Some(mut host) => {
             if host.as_ref().is_none_or(|h| h.root != root && !h.is_set) {
@@ -182,6 +182,13 @@ pub fn of_host(path: &[u8]) -> Option<Arc<ContainerNames>> {
         }
         None => Containers::new(root).names(path),
     }
+}
+
+/// Whether the program has more rights than its caller. Then the caller's environment is not
+/// trusted.
+fn is_elevated() -> bool {
+    // SAFETY: this reads a number that the kernel gave to the process at its start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// In a forked copy of a process whose thread held the lock, the lock is never released.

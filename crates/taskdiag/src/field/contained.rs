@@ -14,9 +14,9 @@ type Names = Option<Arc<ContainerNames>>;
 #[derive(Debug, Default)]
 pub struct ContainerLookup {
     source: Source,
-    seen: RefCell<HashMap<Box<[u8]>, Names>>,
+    seen: RefCell<HashMap<Arc<[u8]>, Names>>,
     /// Neighbours in an answer, and the columns of a row, mostly have the same path.
-    last: RefCell<Option<(Box<[u8]>, Names)>>,
+    last: RefCell<Option<(Arc<[u8]>, Names)>>,
 }
 
 #[derive(Debug, Default)]
@@ -47,21 +47,23 @@ impl ContainerLookup {
         };
         ContainerLookup { source, ..ContainerLookup::default() }
     }
-    /// The names for this path. `None`: it is not that of a container or a pod.
-    pub fn names(&self, path: &[u8]) -> Names {
+    /// Calls a function with the names for this path. `None`: it is not that of a container or a
+    /// pod.
+    pub fn with<T>(&self, path: &[u8], f: impl Fn(&ContainerNames) -> T) -> Option<T> {
         if let Some((last, names)) = &*self.last.borrow() {
             if **last == *path {
-                return names.clone();
+                return names.as_deref().map(f);
             }
         }
-        let known = self.seen.borrow().get(path).cloned();
-        let names = known.unwrap_or_else(|| {
-            let names = self.look_up(path);
-            self.seen.borrow_mut().insert(path.into(), names.clone());
-            names
+        let known = self.seen.borrow().get_key_value(path).map(|(p, n)| (p.clone(), n.clone()));
+        let (path, names) = known.unwrap_or_else(|| {
+            let new: (Arc<[u8]>, Names) = (path.into(), self.look_up(path));
+            self.seen.borrow_mut().insert(new.0.clone(), new.1.clone());
+            new
         });
-        *self.last.borrow_mut() = Some((path.into(), names.clone()));
-        names
+        let value = names.as_deref().map(f);
+        *self.last.borrow_mut() = Some((path, names));
+        value
     }
     fn look_up(&self, path: &[u8]) -> Names {
         let unknown = || {

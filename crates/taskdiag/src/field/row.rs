@@ -2,11 +2,13 @@
 //! time, so the attributes of a task are walked once for all of them.
 
 use taskdiag_wire::{
-    A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, Record, TaskView, Vma, VmaStat,
+    A_CGROUP_PATH, A_COMM, BlobHdr, Group, GroupRecord, Plain, Reason, Record, TaskView, Vma,
+    VmaStat,
 };
 
 use super::part::{Map, Part};
 use super::value::{Missing, Value};
+use crate::cgroup;
 use crate::files::PathName;
 
 fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<Record<'_, T>> {
@@ -17,6 +19,13 @@ fn cast<T: GroupRecord>(bytes: &[u8]) -> Option<Record<'_, T>> {
 fn blob(bytes: &[u8]) -> Option<&[u8]> {
     let (hdr, data) = BlobHdr::ref_from_prefix(bytes)?;
     data.get(..hdr.len as usize)
+}
+
+/// The path in a blob, if it is of the hierarchy of version 2 and whole.
+fn unified(bytes: &[u8]) -> Option<&[u8]> {
+    let (hdr, data) = BlobHdr::ref_from_prefix(bytes)?;
+    let is_whole = hdr.kind == 0 && hdr.offset == 0 && hdr.len == hdr.total;
+    data.get(..hdr.len as usize).filter(|_| is_whole).and_then(cgroup::path_of)
 }
 
 /// [`Row`], from the registry of groups.
@@ -34,6 +43,8 @@ macro_rules! row {
               pub $s: Option<Record<'a, taskdiag_wire::$r>>,)*
             /// Which part of the task the row describes.
             pub part: Part<'a>,
+            /// The path of its control group of version 2, if it is in the answer in one piece.
+            pub(crate) unified: Option<&'a [u8]>,
         }
 
         impl<'a> Row<'a> {
@@ -44,13 +55,15 @@ macro_rules! row {
             }
             /// Find the records of a task.
             pub fn new(view: TaskView<'a>) -> Row<'a> {
-                let mut row = Row { view, comm: None, $($s: None,)* part: Part::Whole };
+                let mut row =
+                    Row { view, comm: None, $($s: None,)* part: Part::Whole, unified: None };
                 let mut long = None;
                 for (kind, bytes) in view.attrs() {
                     match kind {
                         // The first one of each counts.
                         $(taskdiag_wire::$r::TYPE => row.$s = row.$s.or(cast(bytes)),)*
                         A_COMM => long = long.or(blob(bytes)),
+                        A_CGROUP_PATH => row.unified = row.unified.or_else(|| unified(bytes)),
                         _ => {}
                     }
                 }

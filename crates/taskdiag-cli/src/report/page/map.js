@@ -21,20 +21,22 @@ function tree(measure) {
       node.count += leaf.count;
     }
   };
-  const named = (slice, unit, container) => [
-    slice === "-" || slice === "?" ? "no slice" : slice,
-    unit !== "-" && unit !== "?" ? unit : container !== "-" && container !== "?" ? "container " + container : "no unit",
+  const known = (word) => word !== "-" && word !== "?";
+  // A container with a name is known by it, and not by the unit that has its id.
+  const named = (slice, unit, container, name) => [
+    known(slice) ? slice : "no slice",
+    known(name) ? "container " + name : known(unit) ? unit : known(container) ? "container " + container : "no unit",
   ];
   for (const row of T.rows) {
     const v = cell(row, measure);
     if (v < 0) root.unknown++;
     if (!(v > 0)) continue;
-    const [slice, unit] = named(text(row, "slice"), text(row, "unit"), text(row, "container"));
+    const [slice, unit] = named(text(row, "slice"), text(row, "unit"), text(row, "container"), text(row, "container_name"));
     add(slice, unit, { name: `${text(row, "comm")} ${text(row, "pid")}`, kind: "process", value: v, count: 1, row });
   }
   for (const [slice, unit, container, n, rss, pss] of D.others) {
     const v = measure === "pss" ? pss : rss;
-    const [s, u] = named(D.words[slice], D.words[unit], D.words[container]);
+    const [s, u] = named(D.words[slice], D.words[unit], D.words[container], "-");
     if (v > 0) add(s, u, { name: plural(n, "process") + " without a row", kind: "others", value: v, count: n });
   }
   const settle = (node) => {

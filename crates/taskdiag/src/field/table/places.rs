@@ -25,7 +25,10 @@ fn of_any<'a, T>(row: &Row<'a>, get: impl Fn(&'a [u8]) -> Option<T>) -> Result<T
     if row.cgroup.is_none() {
         return Err(row.missing(Group::Cgroup));
     }
-    let v2 = row.view.cgroups().filter(|c| c.0 == 0);
+    if let Some(found) = row.unified.and_then(&get) {
+        return Ok(found);
+    }
+    let v2 = row.view.cgroups().filter(|c| c.0 == 0 && row.unified.is_none());
     let others = row.view.cgroups().filter(|c| c.0 != 0);
     let paths = v2.chain(others).filter_map(|(_, entry)| cgroup::path_of(entry));
     paths.into_iter().find_map(get).ok_or(Value::ABSENT)
@@ -36,18 +39,12 @@ fn container<'a>(row: &Row<'a>, get: impl FnOnce(Container<'a>) -> Value<'a>) ->
 }
 
 /// A name of the container or pod that the task is in.
-fn named<'a>(
-    cx: &Context,
-    row: &Row<'a>,
-    get: impl FnOnce(&ContainerNames) -> &Named,
-) -> Value<'a> {
-    match of_any(row, |path| cx.containers.names(path)) {
-        Ok(names) => match get(&names) {
-            Ok(name) => Value::Bytes { data: Cow::Owned(name.to_vec()), cut: false },
-            Err(reason) => Value::Missing(Missing::Reason(*reason)),
-        },
-        Err(missing) => missing,
-    }
+fn named<'a>(cx: &Context, row: &Row<'a>, get: impl Fn(&ContainerNames) -> &Named) -> Value<'a> {
+    let value = |names: &ContainerNames| match get(names) {
+        Ok(name) => Value::Bytes { data: Cow::Owned(name.to_vec()), cut: false },
+        Err(reason) => Value::Missing(Missing::Reason(*reason)),
+    };
+    of_any(row, |path| cx.containers.with(path, value)).unwrap_or_else(|missing| missing)
 }
 
 fn lxc(c: Container<'_>) -> Value<'_> {
