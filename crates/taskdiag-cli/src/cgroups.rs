@@ -123,7 +123,7 @@ fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
     columns::view(&CGROUPS, &view)
 }
 
-/// Leaves out the columns of a view that no cgroup of this machine has, and says so.
+/// Leaves out the columns of a view that no cgroup of this machine has, with a message.
 fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
     let unsupported = Some(Missing::Reason(Reason::Unsupported));
     let absent = Some(Missing::Reason(Reason::Absent));

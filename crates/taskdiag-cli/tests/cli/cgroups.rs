@@ -139,7 +139,7 @@ fn the_view_for_people_leaves_room_for_names() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_wrong_word() {
     for (args, code, word) in [
         (&["cgroups", "/taskdiag/nosuch"][..], 2, "/taskdiag/nosuch"),
         (&["cgroups", "/a/../b"], 2, ".."),

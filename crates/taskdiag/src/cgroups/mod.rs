@@ -45,7 +45,7 @@ use taskdiag_wire::Reason;
 use self::hierarchy::Hierarchy;
 use self::read::Reader;
 use self::value::Values;
-use self::walk::{Kept, List, Walk, bit};
+use self::walk::{Kept, List, Walk, bit, is_about_us};
 use crate::error::Error;
 
 /// A cgroup.
@@ -131,7 +131,7 @@ impl Cgroups {
     /// # Errors
     /// [`Error::Io`]: no cgroup file system is mounted, or this process may open no more files.
     pub fn read(files: Files, bounds: Bounds) -> Result<Cgroups, Error> {
-        Session::new(files, bounds, 0)?.list()
+        Session { is_single: true, ..Session::new(files, bounds, 0)? }.list()
     }
     /// All cgroups. Those below another one follow it, in the order of their names.
     pub fn list(&self) -> &[Cgroup] {
@@ -162,6 +162,7 @@ pub struct Session {
     files: Files,
     bounds: Bounds,
     below: Vec<Vec<u8>>,
+    is_single: bool,
     kept: Kept,
     reader: Reader,
     /// The previous listing, and when it was made.
@@ -209,6 +210,7 @@ impl Session {
             files,
             bounds,
             below: vec![b"/".to_vec()],
+            is_single: false,
             kept: Kept::new(descriptors),
             reader: Reader::default(),
             earlier: None,
@@ -263,6 +265,19 @@ impl Session {
     /// # Errors
     /// [`Error::Io`]: one that was named is not there, or this process may open no more files.
     pub fn list(&mut self) -> Result<Cgroups, Error> {
+        match self.list_once() {
+            // The program may have opened more files than half of those that it may have. Then
+            // this session keeps none.
+            Err(Error::Io { source, .. })
+                if Errno::from_io_error(&source).is_some_and(is_about_us)
+                    && self.kept.give_up() =>
+            {
+                self.list_once()
+            }
+            done => done,
+        }
+    }
+    fn list_once(&mut self) -> Result<Cgroups, Error> {
         let at = Instant::now();
         let before = self.reader.syscalls;
         self.kept.begin();
@@ -301,7 +316,7 @@ impl Session {
     /// Gives each cgroup its values of the previous listing, and remembers the new ones.
     fn compare(&mut self, list: &mut [Cgroup], at: Instant) {
         // A single listing compares nothing.
-        if self.kept.is_off() {
+        if self.is_single {
             return;
         }
         if let Some((then, earlier)) = &mut self.earlier {

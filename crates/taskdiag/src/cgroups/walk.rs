@@ -141,10 +141,6 @@ impl Kept {
     pub fn new(most: usize) -> Kept {
         Kept { places: HashMap::new(), open: 0, most, turn: 0 }
     }
-    /// Does it keep nothing?
-    pub fn is_off(&self) -> bool {
-        self.most == 0
-    }
     /// Begins a listing.
     pub fn begin(&mut self) {
         self.turn += 1;
@@ -155,6 +151,13 @@ impl Kept {
         self.places.retain(|_, place| place.turn == turn);
         let descriptors = |p: &Place| 1 + p.files.iter().flatten().count();
         self.open = self.places.values().map(descriptors).sum();
+    }
+    /// Closes everything, and keeps nothing from now on. `false`: nothing was kept.
+    pub fn give_up(&mut self) -> bool {
+        let had = self.open > 0;
+        self.places.clear();
+        (self.open, self.most) = (0, 0);
+        had
     }
     /// Descriptors that are open.
     pub fn descriptors(&self) -> usize {
@@ -181,7 +184,7 @@ fn why(e: Errno, form: Form) -> Reason {
 }
 
 /// Is it an error that says nothing about the cgroup?
-fn is_ours(e: Errno) -> bool {
+pub(super) fn is_about_us(e: Errno) -> bool {
     matches!(e, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
@@ -235,7 +238,7 @@ impl Walk<'_> {
                     place = Some(Place { dir, files, turn: 0 });
                 }
                 Err(e) if is_gone(e) => return Ok(false),
-                Err(e) if is_ours(e) => return Err(e),
+                Err(e) if is_about_us(e) => return Err(e),
                 Err(e) => {
                     self.deny(one, why(e, Form::CpuMax));
                     return Ok(true);
@@ -332,7 +335,7 @@ impl Walk<'_> {
             });
             match result {
                 Ok(()) => {}
-                Err(e) if is_ours(e) => return Err(e),
+                Err(e) if is_about_us(e) => return Err(e),
                 Err(Errno::NOENT) => {
                     let why = lack(self.reader, dir, source, is_root, &mut controllers);
                     miss(&mut self.list.found[at].values, source, why);
@@ -373,7 +376,7 @@ impl Walk<'_> {
             next.push_back(Next { path, level: one.level + 1, id: Some(id) });
         });
         match listed {
-            Err(e) if is_ours(e) => Err(e),
+            Err(e) if is_about_us(e) => Err(e),
             _ => Ok(()),
         }
     }
