@@ -1,6 +1,6 @@
 //! Lists cgroups, from files that are opened each time and from files that stay open, and prints
-//! the median and the least CPU time of each in us: `cgroups LISTS`. With a directory after it, only
-//! that hierarchy of version 2 is read.
+//! the median and the least CPU time of each in us: `cgroups LISTS`. With a directory after it,
+//! only that hierarchy of version 2 is read.
 //!
 //! `cgroups make NAME COUNT` makes that many below a new cgroup of each hierarchy, and `cgroups
 //! remove NAME COUNT` removes them.
@@ -16,9 +16,7 @@ const DEFAULT: Files = Files::CPU_STAT
     .union(Files::MEMORY_CURRENT)
     .union(Files::MEMORY_MAX)
     .union(Files::MEMORY_EVENTS)
-    .union(Files::CPU_PRESSURE)
-    .union(Files::MEMORY_PRESSURE)
-    .union(Files::IO_PRESSURE);
+    .union(Files::MEMORY_PRESSURE);
 
 fn groups(name: &str, count: usize) -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
@@ -70,9 +68,16 @@ fn main() {
         [lists] | [lists, _] => lists.parse().expect("a number"),
         _ => panic!("cgroups LISTS [DIR] | make NAME COUNT | remove NAME COUNT"),
     };
-    for (what, files) in
-        [("memory.current", Files::MEMORY_CURRENT), ("default", DEFAULT), ("all", Files::ALL)]
-    {
+    for (what, files) in [
+        ("directories", Files::NONE),
+        ("cgroup.procs", Files::PROCS),
+        ("cpu.stat", Files::CPU_STAT),
+        ("memory.current", Files::MEMORY_CURRENT),
+        ("memory.stat", Files::MEMORY_STAT),
+        ("memory.pressure", Files::MEMORY_PRESSURE),
+        ("default", DEFAULT),
+        ("all", Files::ALL),
+    ] {
         for (how, descriptors) in [("opened", 0), ("held", usize::MAX)] {
             let (bounds, most) = (Bounds::default(), descriptors.min(Session::descriptors()));
             let session = match words.get(1) {
