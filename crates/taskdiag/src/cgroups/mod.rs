@@ -37,6 +37,7 @@ pub use walk::{Bounds, LeftOut};
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -58,10 +59,10 @@ pub struct Cgroup {
     is_v2: bool,
     level: usize,
     parent: Option<usize>,
-    values: Values,
+    values: Arc<Values>,
     processes: Known,
     tasks: Known,
-    earlier: Option<(Duration, Box<Values>)>,
+    earlier: Option<(Duration, Arc<Values>)>,
 }
 
 impl Cgroup {
@@ -170,7 +171,7 @@ pub struct Session {
 }
 
 /// The values of cgroups by path, each with the id of the cgroup.
-type Earlier = HashMap<Vec<u8>, (u64, Values)>;
+type Earlier = HashMap<Vec<u8>, (u64, Arc<Values>)>;
 
 /// The most descriptors that a session may use by default: half of those that the process may have.
 const DESCRIPTORS: usize = 32_768;
@@ -324,7 +325,7 @@ impl Session {
             for cgroup in list.iter_mut() {
                 // A new cgroup may have the path of one that was removed.
                 let old = earlier.remove(&cgroup.path).filter(|(id, _)| *id == cgroup.id);
-                cgroup.earlier = old.map(|(_, values)| (time, Box::new(values)));
+                cgroup.earlier = old.map(|(_, values)| (time, values));
             }
         }
         let new = list.iter().map(|c| (c.path.clone(), (c.id, c.values.clone())));
@@ -340,9 +341,13 @@ fn is_below(path: &[u8], other: &[u8]) -> bool {
 /// The cgroups in the order of a tree, each with its parent. `v2`: the bit of version 2.
 fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
     let mut found = list.found;
-    // A slash comes before every byte of a name.
-    let order = |b: &u8| if *b == b'/' { 0 } else { *b };
-    found.sort_by(|a, b| a.path.iter().map(order).cmp(b.path.iter().map(order)));
+    // A slash comes before every byte of a name, as the byte 0 does, which is in no name.
+    let swap = |path: &mut Vec<u8>, from: u8, to: u8| {
+        path.iter_mut().filter(|b| **b == from).for_each(|b| *b = to);
+    };
+    found.iter_mut().for_each(|one| swap(&mut one.path, b'/', 0));
+    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    found.iter_mut().for_each(|one| swap(&mut one.path, 0, b'/'));
     let mut out: Vec<Cgroup> = Vec::with_capacity(found.len());
     let mut line: Vec<usize> = Vec::new();
     for one in found {

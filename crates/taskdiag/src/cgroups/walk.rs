@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -59,7 +60,8 @@ pub(super) struct Found {
     pub id: u64,
     /// The hierarchies that have it, by number, as bits.
     pub hierarchies: u64,
-    pub values: Values,
+    /// By themselves, because they are large and the list is sorted.
+    pub values: Arc<Values>,
 }
 
 /// The cgroups that were read, of all hierarchies.
@@ -105,7 +107,7 @@ impl List {
         if let Some(by) = &mut self.by_path {
             by.insert(path.clone(), self.found.len());
         }
-        let values = self.blank.clone();
+        let values = Arc::new(self.blank.clone());
         self.found.push(Found { path, id, hierarchies: bit(number), values });
         Some(self.found.len() - 1)
     }
@@ -280,7 +282,7 @@ impl Walk<'_> {
             return;
         };
         for source in &self.sources {
-            miss(&mut self.list.found[at].values, source, why);
+            miss(Arc::make_mut(&mut self.list.found[at].values), source, why);
         }
     }
 
@@ -298,7 +300,7 @@ impl Walk<'_> {
     fn read(&mut self, place: &mut Place, is_root: bool, at: usize) -> Result<(), Errno> {
         let mut controllers = None;
         for (i, source) in self.sources.iter().enumerate() {
-            let values = &mut self.list.found[at].values;
+            let values = Arc::make_mut(&mut self.list.found[at].values);
             if source.file == Files::THREADS
                 && self.spares_threads
                 && values.get(Member::Pids).is_known()
@@ -338,7 +340,7 @@ impl Walk<'_> {
                 Err(e) if is_about_us(e) => return Err(e),
                 Err(Errno::NOENT) => {
                     let why = lack(self.reader, dir, source, is_root, &mut controllers);
-                    miss(&mut self.list.found[at].values, source, why);
+                    miss(Arc::make_mut(&mut self.list.found[at].values), source, why);
                 }
                 Err(e) => miss(values, source, why(e, source.form)),
             }
