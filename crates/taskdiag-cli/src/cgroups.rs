@@ -104,13 +104,14 @@ fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
         return Ok(args.table.columns.clone());
     }
     let text = args.table.form == Form::Text;
+    // Each file costs some microseconds for each cgroup, so this view has one of PSI.
     let name = if is_tree { "branch" } else { "path" };
     let view = match (text, args.delay.is_some()) {
         (true, false) => {
-            format!("tasks,time,memory:7,memory_max,pressure,throttled,oom_kills,{name}")
+            format!("tasks,time,memory:7,memory_max,memory_some,throttled,oom_kills,{name}")
         }
         (true, true) => format!(
-            "tasks,cpu_now,memory:7,memory_max,pressure,throttled_now,read_now,write_now,oom_kills,{name}"
+            "tasks,cpu_now,memory:7,memory_max,memory_some,throttled_now,read_now,write_now,oom_kills,{name}"
         ),
         (false, delay) => {
             let now = if delay { ",cpu_now,throttled_now,read_now,write_now" } else { "" };
@@ -123,7 +124,7 @@ fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
     columns::view(&CGROUPS, &view)
 }
 
-/// Leaves out the columns of a view that no cgroup of this machine has, and says so.
+/// Leaves out the columns of a view that no cgroup of this machine has, with a message.
 fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
     let unsupported = Some(Missing::Reason(Reason::Unsupported));
     let absent = Some(Missing::Reason(Reason::Absent));

@@ -234,7 +234,7 @@ fn sentence(
         3 if who.cgroups => (
             Asked::Pids,
             format!(
-                "{of} {is} not known, because more cgroups are there than are read: name those to show"
+                "{of} {is} not known, because there are more cgroups than are read: name those to show"
             ),
         ),
         3 if saved.is_none() && groups.intersects(Groups::TEXTS) => (

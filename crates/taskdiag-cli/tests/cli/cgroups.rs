@@ -1,5 +1,6 @@
 //! `taskdiag cgroups` beside the files of the kernel, with cgroups that the tests make.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
@@ -139,7 +140,7 @@ fn the_view_for_people_leaves_room_for_names() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_wrong_word() {
     for (args, code, word) in [
         (&["cgroups", "/taskdiag/nosuch"][..], 2, "/taskdiag/nosuch"),
         (&["cgroups", "/a/../b"], 2, ".."),
@@ -153,6 +154,50 @@ fn what_is_wrong_is_said() {
         assert!(got != 0 && got <= code.max(4), "{args:?}: {got}");
         assert!(err.contains(word) && out.is_empty(), "{args:?}: {err}");
     }
+}
+
+/// The memory and the tasks of each cgroup, as systemd-cgtop prints them.
+fn cgtop() -> Option<HashMap<String, (Option<u64>, Option<u64>)>> {
+    let mut command = std::process::Command::new("systemd-cgtop");
+    command.args(["--batch", "--iterations=1", "--raw", "--depth=9"]);
+    let out = command.output().ok().filter(|o| o.status.success())?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    // PATH TASKS %CPU MEMORY READ WRITTEN
+    let row = |line: &str| {
+        let mut words = line.split_whitespace();
+        let path = words.next()?.to_owned();
+        let tasks = words.next()?.parse().ok();
+        Some((path, (tasks, words.nth(1)?.parse().ok())))
+    };
+    Some(text.lines().filter_map(row).collect())
+}
+
+#[test]
+fn memory_is_that_of_systemd_cgtop() {
+    let Some(before) = cgtop().filter(|all| !all.is_empty()) else {
+        return skip("cgroups::cgtop", "there is no systemd-cgtop that shows cgroups");
+    };
+    let ours = json(&["-o", "path,memory"]);
+    let after = cgtop().expect("it ran before");
+    let (mut equal, mut compared) = (0, 0);
+    for row in &ours {
+        let Some(path) = row["path"].as_str() else { continue };
+        let memory = |all: &HashMap<_, (_, Option<u64>)>| all.get(path).and_then(|row| row.1);
+        let (Some(before), Some(after)) = (memory(&before), memory(&after)) else { continue };
+        let Some(value) = row["memory"].as_u64() else { continue };
+        compared += 1;
+        // Beside the test, others use memory. Between both of its looks, some of it may also be
+        // given back.
+        let (least, most) = (before.min(after), before.max(after));
+        let some = (most - least).max(1 << 20);
+        let is_near = (least.saturating_sub(some)..=most + some).contains(&value);
+        equal += usize::from(is_near);
+    }
+    if compared == 0 {
+        return skip("cgroups::cgtop", "systemd-cgtop shows the memory of no cgroup");
+    }
+    // The memory of a cgroup that works hard may go up and down meanwhile.
+    assert!(equal * 10 >= compared * 8, "{equal} of {compared} are as systemd-cgtop has them");
 }
 
 /// A size in another unit must not become 0 where there is none. Files have this, too.

@@ -37,6 +37,7 @@ pub use walk::{Bounds, LeftOut};
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -45,7 +46,7 @@ use taskdiag_wire::Reason;
 use self::hierarchy::Hierarchy;
 use self::read::Reader;
 use self::value::Values;
-use self::walk::{Kept, List, Walk, bit};
+use self::walk::{Kept, List, Walk, bit, is_about_us};
 use crate::error::Error;
 
 /// A cgroup.
@@ -58,10 +59,10 @@ pub struct Cgroup {
     is_v2: bool,
     level: usize,
     parent: Option<usize>,
-    values: Values,
+    values: Arc<Values>,
     processes: Known,
     tasks: Known,
-    earlier: Option<(Duration, Box<Values>)>,
+    earlier: Option<(Duration, Arc<Values>)>,
 }
 
 impl Cgroup {
@@ -131,7 +132,7 @@ impl Cgroups {
     /// # Errors
     /// [`Error::Io`]: no cgroup file system is mounted, or this process may open no more files.
     pub fn read(files: Files, bounds: Bounds) -> Result<Cgroups, Error> {
-        Session::new(files, bounds, 0)?.list()
+        Session { is_single: true, ..Session::new(files, bounds, 0)? }.list()
     }
     /// All cgroups. Those below another one follow it, in the order of their names.
     pub fn list(&self) -> &[Cgroup] {
@@ -162,6 +163,7 @@ pub struct Session {
     files: Files,
     bounds: Bounds,
     below: Vec<Vec<u8>>,
+    is_single: bool,
     kept: Kept,
     reader: Reader,
     /// The previous listing, and when it was made.
@@ -169,7 +171,7 @@ pub struct Session {
 }
 
 /// The values of cgroups by path, each with the id of the cgroup.
-type Earlier = HashMap<Vec<u8>, (u64, Values)>;
+type Earlier = HashMap<Vec<u8>, (u64, Arc<Values>)>;
 
 /// The most descriptors that a session may use by default: half of those that the process may have.
 const DESCRIPTORS: usize = 32_768;
@@ -209,6 +211,7 @@ impl Session {
             files,
             bounds,
             below: vec![b"/".to_vec()],
+            is_single: false,
             kept: Kept::new(descriptors),
             reader: Reader::default(),
             earlier: None,
@@ -263,6 +266,19 @@ impl Session {
     /// # Errors
     /// [`Error::Io`]: one that was named is not there, or this process may open no more files.
     pub fn list(&mut self) -> Result<Cgroups, Error> {
+        match self.list_once() {
+            // The program may have opened more files than half of those that it may have. Then
+            // this session keeps none.
+            Err(Error::Io { source, .. })
+                if Errno::from_io_error(&source).is_some_and(is_about_us)
+                    && self.kept.give_up() =>
+            {
+                self.list_once()
+            }
+            done => done,
+        }
+    }
+    fn list_once(&mut self) -> Result<Cgroups, Error> {
         let at = Instant::now();
         let before = self.reader.syscalls;
         self.kept.begin();
@@ -301,7 +317,7 @@ impl Session {
     /// Gives each cgroup its values of the previous listing, and remembers the new ones.
     fn compare(&mut self, list: &mut [Cgroup], at: Instant) {
         // A single listing compares nothing.
-        if self.kept.is_off() {
+        if self.is_single {
             return;
         }
         if let Some((then, earlier)) = &mut self.earlier {
@@ -309,7 +325,7 @@ impl Session {
             for cgroup in list.iter_mut() {
                 // A new cgroup may have the path of one that was removed.
                 let old = earlier.remove(&cgroup.path).filter(|(id, _)| *id == cgroup.id);
-                cgroup.earlier = old.map(|(_, values)| (time, Box::new(values)));
+                cgroup.earlier = old.map(|(_, values)| (time, values));
             }
         }
         let new = list.iter().map(|c| (c.path.clone(), (c.id, c.values.clone())));
@@ -325,9 +341,13 @@ fn is_below(path: &[u8], other: &[u8]) -> bool {
 /// The cgroups in the order of a tree, each with its parent. `v2`: the bit of version 2.
 fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
     let mut found = list.found;
-    // A slash comes before every byte of a name.
-    let order = |b: &u8| if *b == b'/' { 0 } else { *b };
-    found.sort_by(|a, b| a.path.iter().map(order).cmp(b.path.iter().map(order)));
+    // A slash comes before every byte of a name, as the byte 0 does, which is in no name.
+    let swap = |path: &mut Vec<u8>, from: u8, to: u8| {
+        path.iter_mut().filter(|b| **b == from).for_each(|b| *b = to);
+    };
+    found.iter_mut().for_each(|one| swap(&mut one.path, b'/', 0));
+    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    found.iter_mut().for_each(|one| swap(&mut one.path, 0, b'/'));
     let mut out: Vec<Cgroup> = Vec::with_capacity(found.len());
     let mut line: Vec<usize> = Vec::new();
     for one in found {

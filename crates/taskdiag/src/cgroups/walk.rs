@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -59,7 +60,8 @@ pub(super) struct Found {
     pub id: u64,
     /// The hierarchies that have it, by number, as bits.
     pub hierarchies: u64,
-    pub values: Values,
+    /// By themselves, because they are large and the list is sorted.
+    pub values: Arc<Values>,
 }
 
 /// The cgroups that were read, of all hierarchies.
@@ -105,7 +107,7 @@ impl List {
         if let Some(by) = &mut self.by_path {
             by.insert(path.clone(), self.found.len());
         }
-        let values = self.blank.clone();
+        let values = Arc::new(self.blank.clone());
         self.found.push(Found { path, id, hierarchies: bit(number), values });
         Some(self.found.len() - 1)
     }
@@ -141,10 +143,6 @@ impl Kept {
     pub fn new(most: usize) -> Kept {
         Kept { places: HashMap::new(), open: 0, most, turn: 0 }
     }
-    /// Does it keep nothing?
-    pub fn is_off(&self) -> bool {
-        self.most == 0
-    }
     /// Begins a listing.
     pub fn begin(&mut self) {
         self.turn += 1;
@@ -155,6 +153,13 @@ impl Kept {
         self.places.retain(|_, place| place.turn == turn);
         let descriptors = |p: &Place| 1 + p.files.iter().flatten().count();
         self.open = self.places.values().map(descriptors).sum();
+    }
+    /// Closes everything, and keeps nothing from now on. `false`: nothing was kept.
+    pub fn give_up(&mut self) -> bool {
+        let had = self.open > 0;
+        self.places.clear();
+        (self.open, self.most) = (0, 0);
+        had
     }
     /// Descriptors that are open.
     pub fn descriptors(&self) -> usize {
@@ -181,7 +186,7 @@ fn why(e: Errno, form: Form) -> Reason {
 }
 
 /// Is it an error that says nothing about the cgroup?
-fn is_ours(e: Errno) -> bool {
+pub(super) fn is_about_us(e: Errno) -> bool {
     matches!(e, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
@@ -235,7 +240,7 @@ impl Walk<'_> {
                     place = Some(Place { dir, files, turn: 0 });
                 }
                 Err(e) if is_gone(e) => return Ok(false),
-                Err(e) if is_ours(e) => return Err(e),
+                Err(e) if is_about_us(e) => return Err(e),
                 Err(e) => {
                     self.deny(one, why(e, Form::CpuMax));
                     return Ok(true);
@@ -277,7 +282,7 @@ impl Walk<'_> {
             return;
         };
         for source in &self.sources {
-            miss(&mut self.list.found[at].values, source, why);
+            miss(Arc::make_mut(&mut self.list.found[at].values), source, why);
         }
     }
 
@@ -295,7 +300,7 @@ impl Walk<'_> {
     fn read(&mut self, place: &mut Place, is_root: bool, at: usize) -> Result<(), Errno> {
         let mut controllers = None;
         for (i, source) in self.sources.iter().enumerate() {
-            let values = &mut self.list.found[at].values;
+            let values = Arc::make_mut(&mut self.list.found[at].values);
             if source.file == Files::THREADS
                 && self.spares_threads
                 && values.get(Member::Pids).is_known()
@@ -332,10 +337,10 @@ impl Walk<'_> {
             });
             match result {
                 Ok(()) => {}
-                Err(e) if is_ours(e) => return Err(e),
+                Err(e) if is_about_us(e) => return Err(e),
                 Err(Errno::NOENT) => {
                     let why = lack(self.reader, dir, source, is_root, &mut controllers);
-                    miss(&mut self.list.found[at].values, source, why);
+                    miss(Arc::make_mut(&mut self.list.found[at].values), source, why);
                 }
                 Err(e) => miss(values, source, why(e, source.form)),
             }
@@ -373,7 +378,7 @@ impl Walk<'_> {
             next.push_back(Next { path, level: one.level + 1, id: Some(id) });
         });
         match listed {
-            Err(e) if is_ours(e) => Err(e),
+            Err(e) if is_about_us(e) => Err(e),
             _ => Ok(()),
         }
     }
