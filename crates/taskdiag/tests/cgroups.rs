@@ -502,6 +502,17 @@ fn live_cgroups_have_the_values_of_the_kernel() {
 }
 
 #[test]
+fn live_cgroups_may_have_more_processes_than_a_page_has_lines() {
+    let Some(mut made) = Made::new("many") else { return skip("no cgroup can be made") };
+    // The text of the list is longer than a page, wherever ids begin.
+    made.run("i=0; while [ $i -lt 1100 ]; do sleep 60 & i=$((i+1)); done; wait");
+    let count = || made.read("cgroup.procs").map_or(0, |text| text.lines().count());
+    wait(|| count() == 1101);
+    assert_eq!(find(&made.list(), &made.path()).get(Member::Procs), Known::Number(1101));
+    assert_eq!(find(&made.list(), &made.path()).tasks(), Known::Number(1101));
+}
+
+#[test]
 fn live_throttling_is_counted() {
     let Some(mut made) = Made::new("throttle") else { return skip("no cgroup can be made") };
     let is_limited = made.write("cpu.max", "2000 20000") | made.write("cpu.cfs_period_us", "20000");
