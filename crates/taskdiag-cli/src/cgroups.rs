@@ -147,7 +147,7 @@ fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
         return;
     }
     say(format_args!(
-        "taskdiag: {} left out: this kernel, or version 1 of cgroups, does not have it",
+        "taskdiag: {} left out: no mounted hierarchy of cgroups has it, or this kernel is too old",
         names.join(", ")
     ));
     let mut c = 0;

@@ -502,6 +502,17 @@ fn live_cgroups_have_the_values_of_the_kernel() {
 }
 
 #[test]
+fn live_cgroups_may_have_more_processes_than_a_page_has_lines() {
+    let Some(mut made) = Made::new("many") else { return skip("no cgroup can be made") };
+    // The text of the list is longer than a page, wherever ids begin.
+    made.run("i=0; while [ $i -lt 1100 ]; do sleep 60 & i=$((i+1)); done; wait");
+    let count = || made.read("cgroup.procs").map_or(0, |text| text.lines().count());
+    wait(|| count() == 1101);
+    assert_eq!(find(&made.list(), &made.path()).get(Member::Procs), Known::Number(1101));
+    assert_eq!(find(&made.list(), &made.path()).tasks(), Known::Number(1101));
+}
+
+#[test]
 fn live_throttling_is_counted() {
     let Some(mut made) = Made::new("throttle") else { return skip("no cgroup can be made") };
     let is_limited = made.write("cpu.max", "2000 20000") | made.write("cpu.cfs_period_us", "20000");
@@ -627,4 +638,73 @@ fn a_cgroup_that_vanishes_is_no_error() {
     let made = churn.join().expect("it ends");
     eprintln!("{listed} listings beside {made} cgroups: {seen} seen, {half} vanished meanwhile");
     assert!(listed > 5 && made > 5);
+}
+
+#[cfg(feature = "view")]
+#[test]
+fn each_column_has_a_value_of_its_type_and_needs_the_files_that_it_names() {
+    use std::collections::HashSet;
+    use taskdiag::field::{CGROUPS, Missing, Value};
+    use taskdiag::view::{CgroupRows, Query, Rows as _};
+
+    let more = [
+        ("a/memory.peak", "9\n"),
+        ("a/memory.min", "0\n"),
+        ("a/memory.low", "max\n"),
+        ("a/memory.swap.current", "1\n"),
+        ("a/memory.swap.max", "max\n"),
+        ("a/pids.peak", "9\n"),
+        ("a/memory.events", "low 0\nhigh 1\nmax 2\noom 3\noom_kill 4\noom_group_kill 5\n"),
+        (
+            "a/memory.stat",
+            "anon 1\nfile 2\nkernel 3\nslab 1\nsock 1\nshmem 4\nfile_mapped 1\nfile_dirty 5\n\
+             file_writeback 1\npgfault 7\npgmajfault 8\n",
+        ),
+    ];
+    let laid = laid_out("cpu io memory pids", &[&WHOLE[..], &more].concat());
+    for name in ["cpu.pressure", "memory.pressure", "io.pressure"] {
+        let text = "some avg10=1.00 avg60=0 avg300=0 total=1\nfull avg10=0.50 total=1\n";
+        laid.put(name, text);
+        laid.put(&format!("a/{name}"), text);
+    }
+    let v1 = Laid::out(&[("a/cpu.shares", "1024\n")]);
+    let read = |files| {
+        let (v2, v1) = (Some(laid.0.path()), [("cpu", v1.0.path())]);
+        Session::at(v2, &v1, files, Bounds::default(), 64).expect("it is there")
+    };
+    let mut seen = HashSet::new();
+    let mut session = read(Files::ALL);
+    session.list().expect("read");
+    // Rates have values from the second listing on.
+    std::thread::sleep(Duration::from_millis(2));
+    let all = session.list().expect("read");
+    let query = Query::new(&CGROUPS, CGROUPS.own());
+    let rows = CgroupRows::new(&query, &all).expect("rows");
+    let done = rows.each(&mut |item| {
+        for (c, field) in CGROUPS.own().enumerate() {
+            let (is, value) = (field.data_type(), item.value(rows.cx(), field, c));
+            assert!(is.admits(&value), "{} is {is:?}, and has {value:?}", field.name);
+            assert!(field.is_limit() || value != Value::Unlimited, "{}", field.name);
+            if value.missing().is_none() {
+                seen.insert(field.name);
+            }
+        }
+        Ok(())
+    });
+    done.expect("nothing is written");
+    // The paths are of no container, and without a limit there is no share of it.
+    let rare = ["unit", "container", "runtime", "pod", "memory_share"];
+    let never = CGROUPS.own().map(|f| f.name).filter(|n| !seen.contains(n) && !rare.contains(n));
+    assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
+    for field in CGROUPS.own() {
+        let all = read(field.cgroup_files).list().expect("read");
+        let query = Query::new(&CGROUPS, [field]);
+        let rows = CgroupRows::new(&query, &all).expect("rows");
+        let done = rows.each(&mut |item| {
+            let why = item.value(rows.cx(), field, 0).missing();
+            assert_ne!(why, Some(Missing::NotAsked), "{} does not name its files", field.name);
+            Ok(())
+        });
+        done.expect("nothing is written");
+    }
 }

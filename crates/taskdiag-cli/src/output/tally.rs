@@ -253,7 +253,9 @@ fn sentence(
         6 => (Asked::Pids, format!("{of} {was} not read: it was stopped before")),
         _ if who.cgroups => (
             Asked::Named,
-            format!("{of} {is} not known: this kernel, or version 1 of cgroups, does not have it"),
+            format!(
+                "{of} {is} not known: no mounted hierarchy of cgroups has it, or this kernel is too old"
+            ),
         ),
         _ if saved.is_some() => (
             Asked::Named,

@@ -156,8 +156,8 @@ fn errors_name_the_wrong_word() {
     }
 }
 
-/// The memory and the tasks of each cgroup, as systemd-cgtop prints them.
-fn cgtop() -> Option<HashMap<String, (Option<u64>, Option<u64>)>> {
+/// The memory of each cgroup, as systemd-cgtop prints it.
+fn cgtop() -> Option<HashMap<String, u64>> {
     let mut command = std::process::Command::new("systemd-cgtop");
     command.args(["--batch", "--iterations=1", "--raw", "--depth=9"]);
     let out = command.output().ok().filter(|o| o.status.success())?;
@@ -165,9 +165,7 @@ fn cgtop() -> Option<HashMap<String, (Option<u64>, Option<u64>)>> {
     // PATH TASKS %CPU MEMORY READ WRITTEN
     let row = |line: &str| {
         let mut words = line.split_whitespace();
-        let path = words.next()?.to_owned();
-        let tasks = words.next()?.parse().ok();
-        Some((path, (tasks, words.nth(1)?.parse().ok())))
+        Some((words.next()?.to_owned(), words.nth(2)?.parse().ok()?))
     };
     Some(text.lines().filter_map(row).collect())
 }
@@ -182,13 +180,12 @@ fn memory_is_that_of_systemd_cgtop() {
     let (mut equal, mut compared) = (0, 0);
     for row in &ours {
         let Some(path) = row["path"].as_str() else { continue };
-        let memory = |all: &HashMap<_, (_, Option<u64>)>| all.get(path).and_then(|row| row.1);
-        let (Some(before), Some(after)) = (memory(&before), memory(&after)) else { continue };
+        let (Some(before), Some(after)) = (before.get(path), after.get(path)) else { continue };
         let Some(value) = row["memory"].as_u64() else { continue };
         compared += 1;
         // Beside the test, others use memory. Between both of its looks, some of it may also be
         // given back.
-        let (least, most) = (before.min(after), before.max(after));
+        let (least, most) = (*before.min(after), *before.max(after));
         let some = (most - least).max(1 << 20);
         let is_near = (least.saturating_sub(some)..=most + some).contains(&value);
         equal += usize::from(is_near);

@@ -173,8 +173,9 @@ pub struct Session {
 /// The values of cgroups by path, each with the id of the cgroup.
 type Earlier = HashMap<Vec<u8>, (u64, Arc<Values>)>;
 
-/// The most descriptors that a session may use by default: half of those that the process may have.
-const DESCRIPTORS: usize = 32_768;
+/// The most descriptors that a session should use. The kernel keeps a page for the text of each
+/// open file.
+const DESCRIPTORS: usize = 8192;
 
 impl Session {
     /// A session for these files. It keeps at most `descriptors` of them open, and opens the others
@@ -217,7 +218,7 @@ impl Session {
             earlier: None,
         }
     }
-    /// Half of the descriptors that this process may have, and not more than 32,768.
+    /// Half of the descriptors that this process may have, and not more than 8,192.
     pub fn descriptors() -> usize {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         limit

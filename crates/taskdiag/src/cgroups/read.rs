@@ -15,6 +15,10 @@ pub(super) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
+/// A read that returns fewer bytes has reached the end of a list of ids. A page has at least 4,096
+/// bytes, and an id with its newline has at most 11.
+const SHORT: usize = 4000;
+
 /// Bytes of one file that are read at most.
 const FILE_BYTES: u64 = 64 << 20;
 
@@ -83,17 +87,18 @@ impl Reader {
             self.buf.resize(2 * len, 0);
         }
     }
-    /// The number of lines of an open file, which the kernel makes piece by piece.
+    /// The number of lines of an open file, which the kernel makes in pieces of a page or more. A
+    /// piece that is much shorter is the last one.
     fn lines(&mut self, fd: BorrowedFd<'_>) -> Result<u64, Errno> {
         let (mut lines, mut at) = (0, 0);
         loop {
             self.syscalls += 1;
             let n = rustix::io::pread(fd, &mut self.buf[..], at)?;
-            if n == 0 {
-                return Ok(lines);
-            }
             lines += memchr::memchr_iter(b'\n', &self.buf[..n]).count() as u64;
             at += n as u64;
+            if n < SHORT {
+                return Ok(lines);
+            }
             if at >= FILE_BYTES {
                 return Err(Errno::FBIG);
             }
