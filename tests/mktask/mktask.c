@@ -35,7 +35,7 @@
 static struct shared {
 	atomic_int ready;
 	unsigned int len;
-	char rmdir[4][512];
+	char rmdir[4][1500];
 	char swap[512];
 	char mounted[512];
 	char text[TEXT];
