@@ -16,7 +16,7 @@ use taskdiag_wire::decode::Command;
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cred, Done, FdDetail, FdType, Group,
     Groups, Io, PathKind, Rollup, Signals, Socket, Stat, Statm, Stream, StreamWriter, TaskView,
-    Vma, VmaStat, decode_request, encode_features_request, encode_request,
+    Vma, VmaStat, Wait, decode_request, encode_features_request, encode_request,
 };
 
 pub mod seeds;
@@ -278,6 +278,12 @@ pub fn procfs_parse(data: &[u8]) {
     if let Some(limits) = parse::limits(data) {
         w.put(&limits);
     }
+    if let Some(call) = parse::syscall(data) {
+        let mut wait = Wait::new();
+        call.put(&mut wait);
+        w.put(&wait);
+    }
+    black_box((parse::sched(data), parse::sleep(data), parse::lost_ticks(data)));
     if let Some(autogroup) = parse::autogroup(data) {
         w.put(&autogroup);
     }
