@@ -240,8 +240,40 @@ fn stopped_and_traced_tasks_are_reported() {
         assert_eq!(wait["waits_for"], traced.num::<u32>("tracer"), "{engine}: {wait}");
     }
     let (_, text, _) = output(&["--longer=1ms", "--threads"]);
-    let said = format!("process {} (mktask) is stopped by a signal", stopped.pid());
-    assert!(text.contains(&said), "{text}");
+    let said = ["is", "has been"]
+        .map(|is| format!("process {} (mktask) {is} stopped by a signal", stopped.pid()));
+    assert!(said.iter().any(|s| text.contains(s)), "{text}");
+}
+
+/// A process makes a directory in a file system whose server does not answer, and so holds the lock
+/// of the directory above it, for which another process waits.
+#[test]
+fn a_server_that_does_not_answer_is_the_head_of_the_queue() {
+    let name = "a_server_that_does_not_answer_is_the_head_of_the_queue";
+    if !needs_root(name) {
+        return;
+    }
+    let (_dir, path) = taskdiag_tests::plain_dir();
+    let Some(m) = Mktask::or_skip(name, &["stuck-lock", &path]) else { return };
+    let holder = m.num("holder");
+    for engine in both() {
+        let (_, json) = why(engine, &[m.pid(), holder]);
+        let fuse = of(&json, holder);
+        assert_eq!(fuse["waits_on"], "fuse", "{engine}: {fuse}");
+        assert_eq!(fuse["file"], format!("{path}/lost"), "{engine}: {fuse}");
+        let wait = of(&json, m.pid());
+        match engine {
+            // Kernels that do not keep the owner say nothing.
+            "bpf" if wait["waits_for"] != Value::Null => {
+                assert_eq!(wait["waits_for"], holder, "{wait}");
+                assert_eq!(wait["how"], "kernel", "{wait}");
+            }
+            _ => assert_eq!(wait["waits_for"], Value::Null, "{engine}: {wait}"),
+        }
+    }
+    let (_, text, _) = output(&["--longer=1ms"]);
+    let said = format!("process {holder} (mktask)");
+    assert!(text.contains(&said) && text.contains("the server of a FUSE file system"), "{text}");
 }
 
 #[test]

@@ -71,6 +71,8 @@ struct Look<'w> {
     end: Instant,
     patience: Patience,
     processes: HashMap<u32, Result<Arc<Process>, NoHolder>>,
+    /// The places in programs from which the C library, and not the program, called futex(2).
+    by_library: HashSet<(u32, u64)>,
     /// Processes whose memory or files did not come.
     stuck: HashSet<u32>,
     /// The places where the threads were found waiting.
@@ -91,6 +93,7 @@ impl<'w> Look<'w> {
             end: Instant::now() + limits.all,
             patience: Patience::default(),
             processes: HashMap::new(),
+            by_library: HashSet::new(),
             stuck: HashSet::new(),
             stands: HashMap::new(),
             children: None,
@@ -179,12 +182,22 @@ impl<'w> Look<'w> {
             return Err(NoHolder::NotKept);
         }
         let shared = process.shared(wanted.address).filter(|_| !wanted.is_private);
-        let id = self.within(place.tgid, move || {
-            if !is_defined_by_kernel && is_by_hand(place, &call)? {
+        let is_own = shared.is_none() && process.has_our_numbers;
+        let code = (place.tgid, call.code);
+        let is_known = is_defined_by_kernel || self.by_library.contains(&code);
+        let (id, stand) = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call)?;
+            if !is_known && is_by_hand(place, &call)? {
                 return Err(NoHolder::NotKept);
             }
-            holder_id(place, &wanted, &call)
+            let id = holder_id(place, &wanted, &call)?;
+            if is_own {
+                let owner = Place { tgid: place.tgid, tid: id };
+                is_still_held(place, &stand, &wanted, &call, owner, id)?;
+            }
+            Ok((id, stand))
         })?;
+        self.by_library.insert(code);
         // Whose thread is it? One of the same process, unless others have this memory, too.
         let owner = match (shared, process.has_our_numbers) {
             (None, true) => Place { tgid: place.tgid, tid: id },
@@ -205,15 +218,10 @@ impl<'w> Look<'w> {
                 return Err(NoHolder::NotKept);
             }
         }
-        let stand = self.within(place.tgid, move || {
-            let stand = place.stand_in(&call)?;
-            let is_same = holder_id(place, &wanted, &call)? == id;
-            if !is_same || !owner.lives() || holder_id(place, &wanted, &call)? != id {
-                return Err(NoHolder::Changed);
-            }
-            place.is_still(&stand)?;
-            Ok(stand)
-        })?;
+        if !is_own {
+            let check = move || is_still_held(place, &stand, &wanted, &call, owner, id);
+            self.within(place.tgid, check)?;
+        }
         self.stands.insert(at, stand);
         let how = match wanted.what {
             Futex::Pi => How::FutexWord,
@@ -366,7 +374,7 @@ impl<'w> Look<'w> {
     fn settle(&mut self, at: usize, found: Result<Holder, NoHolder>) {
         let (place, _) = self.wait(at);
         let found = found.and_then(|holder| {
-            let stand = self.stands.get(&at).cloned().ok_or(NoHolder::Changed)?;
+            let stand = self.stands.get(&at).copied().ok_or(NoHolder::Changed)?;
             self.within(place.tgid, move || place.is_still(&stand))?;
             Ok(holder)
         });
@@ -513,14 +521,11 @@ impl<'w> Look<'w> {
         };
         for at in cycles.into_iter().flatten() {
             let (place, _) = self.wait(at);
-            let (before, stand) = (self.waits.all[at].holder, self.stands.get(&at).cloned());
+            let (before, stand) = (self.waits.all[at].holder, self.stands.get(&at).copied());
             let Some(stand) = stand else { continue };
             let is_futex = self.waits.all[at].call.is_some_and(|c| c.is(libc::SYS_futex));
             let after = if is_futex { self.futex(at) } else { before };
-            let is_still = self.within(place.tgid, {
-                let stand = stand.clone();
-                move || place.is_still(&stand)
-            });
+            let is_still = self.within(place.tgid, move || place.is_still(&stand));
             self.waits.all[at].holder = match is_still {
                 Err(why) => Err(why),
                 Ok(()) if after != before => Err(NoHolder::Changed),
@@ -563,6 +568,22 @@ fn is_by_hand(place: Place, call: &Call) -> Result<bool, NoHolder> {
     let ours = lockword::SYSCALL;
     let Some(begin) = call.code.checked_sub(ours.len() as u64) else { return Ok(true) };
     Ok(ours.is_empty() || place.memory(begin, ours.len())? == ours)
+}
+
+/// Whether the lock has the same holder twice, who lives in between, while the thread waits.
+fn is_still_held(
+    place: Place,
+    stand: &Stand,
+    wanted: &Wanted,
+    call: &Call,
+    owner: Place,
+    id: u32,
+) -> Result<(), NoHolder> {
+    let is_same = || Ok(holder_id(place, wanted, call)? == id);
+    if !owner.lives() || !is_same()? {
+        return Err(NoHolder::Changed);
+    }
+    place.is_still(stand)
 }
 
 /// The id in the lock, as the process has it.
