@@ -38,6 +38,7 @@ fn every_state_is_reached_and_ends() {
         ("lock-owners", 'S'),
         ("lock-no-owners", 'S'),
         ("lock-ends", 'S'),
+        ("lock-crowd", 'S'),
         ("lock-no-memory", 'S'),
         ("lock-churn", 'S'),
         ("zombie", 'Z'),

@@ -291,6 +291,32 @@ fn memory_that_does_not_come_does_not_hold_up_the_answer() {
     }
 }
 
+#[test]
+fn each_of_a_crowd_has_the_holder() {
+    if !needs_root("each_of_a_crowd_has_the_holder") {
+        return;
+    }
+    let m = Mktask::start(&["lock-crowd", "500"]).expect("any machine");
+    for engine in both() {
+        // The last ones may still be on their way into the sleep.
+        let end = Instant::now() + Duration::from_secs(20);
+        let json = loop {
+            let (code, json) = why(engine, &[m.pid()]);
+            assert_eq!(code, 0, "{engine}");
+            let head = &json["heads"][0];
+            if head["behind"] == 500 || Instant::now() > end {
+                break json;
+            }
+        };
+        assert_eq!(json["heads"][0]["id"], m.pid(), "{engine}");
+        assert_eq!(json["heads"][0]["behind"], 500, "{engine}");
+    }
+    let (_, text, _) = output(&[&m.pid().to_string()]);
+    let said = format!("500 threads of process {}: each waits for a mutex that thread", m.pid());
+    assert!(text.starts_with(&said), "{text}");
+    assert!(text.lines().count() <= 3, "{text}");
+}
+
 /// Two groups of threads have a mutex each, whose owner changes thousands of times a second. An
 /// edge leads from a thread to another one of its group.
 #[test]

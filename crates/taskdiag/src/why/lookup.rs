@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use taskdiag_wire::{Fd, FdType, Groups, Reason, WaitKind};
@@ -39,6 +39,8 @@ impl Default for Limits {
     }
 }
 
+/// So many waits are worth a go of their own.
+const MANY: usize = 16;
 /// How many processes are remembered with their mappings.
 const PROCESSES: usize = 1024;
 /// The most that is read of the list of file locks.
@@ -54,6 +56,8 @@ impl Waits {
     pub fn look_up(&mut self, of: impl IntoIterator<Item = usize>, choice: Choice, limits: Limits) {
         let mut look = Look::new(self, choice, limits);
         let mut todo: Vec<usize> = of.into_iter().collect();
+        let done = look.futexes(&todo);
+        todo.extend(done.into_iter().filter_map(|at| look.onward(at)));
         while let Some(at) = todo.pop() {
             if !std::mem::replace(&mut look.is_done[at], true) {
                 look.one(at);
@@ -169,6 +173,73 @@ impl<'w> Look<'w> {
         self.waits.all[at].holder = found;
     }
 
+    /// Many waits for locks that only the threads of one process use, in one go. The others are
+    /// left to [`futex`](Self::futex). Returns those that it has looked at.
+    fn futexes(&mut self, of: &[usize]) -> Vec<usize> {
+        use WaitKind::{Futex as Any, FutexCondition, FutexLock, FutexPi};
+        if of.len() < MANY || !self.has_numbers {
+            return Vec::new();
+        }
+        let mut items = Vec::new();
+        for at in of {
+            let wait = &self.waits.all[*at];
+            let is_futex = matches!(wait.kind, Some(Any | FutexLock | FutexCondition | FutexPi));
+            let (place, call) = self.wait(*at);
+            let call = call.filter(|c| is_futex && c.is(libc::SYS_futex));
+            let wanted = call.and_then(|c| lockword::of_call(&c.args));
+            let (Some(call), Some(wanted)) = (call, wanted) else { continue };
+            if self.waits.all[*at].holder != Err(NoHolder::NotKept) {
+                continue;
+            }
+            let Ok(process) = self.process(place.tgid) else { continue };
+            let is_own = wanted.is_private || process.shared(wanted.address).is_none();
+            let is_plausible = wanted.what == Futex::Pi || process.is_in_library(call.code);
+            if is_own && is_plausible && process.has_our_numbers {
+                items.push((*at, place, call, wanted));
+            }
+        }
+        if items.len() < MANY {
+            return Vec::new();
+        }
+        let stuck = Arc::new(Mutex::new(std::mem::take(&mut self.stuck)));
+        let stuck = || Arc::clone(&stuck);
+        let is_stuck = {
+            let stuck = stuck();
+            move |tgid| stuck.lock().unwrap_or_else(PoisonError::into_inner).contains(&tgid)
+        };
+        let look = move |(_, place, call, wanted): &(usize, Place, Call, Wanted)| {
+            if is_stuck(place.tgid) {
+                return Err(NoHolder::Blocked);
+            }
+            let stand = place.stand_in(call)?;
+            if wanted.what != Futex::Pi && is_by_hand(*place, call)? {
+                return Err(NoHolder::NotKept);
+            }
+            let id = holder_id(*place, wanted, call)?;
+            let owner = Place { tgid: place.tgid, tid: id };
+            is_still_held(*place, &stand, wanted, call, owner, id)?;
+            Ok((id, stand))
+        };
+        let mut done = Vec::with_capacity(items.len());
+        let (waits, stands, is_done) = (&mut self.waits, &mut self.stands, &mut self.is_done);
+        self.patience.each(items, self.limits.each, self.end, look, |item, found| {
+            let (at, place, _, wanted) = item;
+            let found = found.unwrap_or_else(|| {
+                stuck().lock().unwrap_or_else(PoisonError::into_inner).insert(place.tgid);
+                Err(NoHolder::Blocked)
+            });
+            waits.all[*at].holder = found.map(|(id, stand)| {
+                stands.insert(*at, stand);
+                let how = wanted.how();
+                Holder { tid: id, tgid: place.tgid, is_process: false, is_sure: true, how }
+            });
+            is_done[*at] = true;
+            done.push(*at);
+        });
+        self.stuck = stuck().lock().unwrap_or_else(PoisonError::into_inner).clone();
+        done
+    }
+
     fn futex(&mut self, at: usize) -> Result<Holder, NoHolder> {
         let (place, call) = self.wait(at);
         let call = call.filter(|c| c.is(libc::SYS_futex)).ok_or(NoHolder::NotKept)?;
@@ -223,12 +294,7 @@ impl<'w> Look<'w> {
             self.within(place.tgid, check)?;
         }
         self.stands.insert(at, stand);
-        let how = match wanted.what {
-            Futex::Pi => How::FutexWord,
-            Futex::Mutex | Futex::Robust => How::Mutex,
-            Futex::Rwlock => How::RwlockWriter,
-            Futex::Thread => How::Thread,
-        };
+        let how = wanted.how();
         Ok(Holder { tid: owner.tid, tgid: owner.tgid, is_process: false, is_sure: true, how })
     }
 
