@@ -57,9 +57,10 @@ static __always_inline bool is_asleep(struct task_struct *t)
 	return state && state != TASK_WAKING && !RD(u8, t, TASK_ON_RQ);
 }
 
+/* on_cpu is 0 or 1, and as on_rq, a byte in Linux 7.3. */
 static __always_inline bool is_on_cpu(struct task_struct *t)
 {
-	return HAVE(TASK_ON_CPU) && RD(u32, t, TASK_ON_CPU);
+	return HAVE(TASK_ON_CPU) && RD(u8, t, TASK_ON_CPU);
 }
 
 /* Has it left its CPU to sleep? Since Linux 6.12, a task may stay on the run queue for a while after that. */

@@ -291,8 +291,8 @@ static void await_answer(pid_t pid)
 }
 
 /*
- * A process makes a directory with a name that the server does not answer about, and holds the lock of
- * the parent directory meanwhile. Another one waits for that lock.
+ * A process makes a directory with a name that the server does not answer about. Meanwhile it
+ * holds the lock of the parent directory, and another process waits for that lock.
  */
 static void stuck_lock(int argc, char **argv)
 {

@@ -35,7 +35,7 @@
 
 static uint32_t word, pi_word;
 static char *dir;
-static int pi_held, sem_id, msg_id;
+static int pi_holder_tid, pipe_read_fd, sem_id, msg_id;
 
 static void futex(void)
 {
@@ -46,14 +46,13 @@ static void *pi_holder(void *arg)
 {
 	(void)arg;
 	must(syscall(SYS_futex, &pi_word, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0));
-	fact("pi_holder", "%d", gettid());
-	__atomic_store_n(&pi_held, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&pi_holder_tid, (int)gettid(), __ATOMIC_SEQ_CST);
 	forever();
 }
 
 static void futex_pi(void)
 {
-	while (!__atomic_load_n(&pi_held, __ATOMIC_SEQ_CST))
+	while (!__atomic_load_n(&pi_holder_tid, __ATOMIC_SEQ_CST))
 		usleep(1000);
 	syscall(SYS_futex, &pi_word, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0);
 }
@@ -64,7 +63,7 @@ static void pipe_read(void)
 	char c;
 
 	must(pipe2(fds, O_CLOEXEC));
-	fact("pipe_read_fd", "%d", fds[0]);
+	__atomic_store_n(&pipe_read_fd, fds[0], __ATOMIC_SEQ_CST);
 	read(fds[0], &c, 1);
 }
 
@@ -259,7 +258,7 @@ static const struct wait { const char *kind, *syscall; void (*in)(void); } waits
 	{ "sleep", "clock_nanosleep", nap }, { "signal", "rt_sigtimedwait", signal_wait },
 	{ "child", "wait4", child },
 	{ "flock", "flock", flock_wait }, { "ofd-lock", "fcntl", ofd_lock }, { "posix-lock", "fcntl", posix_lock },
-	{ "sysv-sem", "semop", sysv_sem }, { "sysv-msg", "msgrcv", sysv_msg },
+	{ "sysv-sem", "semtimedop", sysv_sem }, { "sysv-msg", "msgrcv", sysv_msg },
 };
 enum { WAITS = sizeof(waits) / sizeof(*waits) };
 
@@ -274,7 +273,7 @@ static void *waiter(void *arg)
 	die("%s: it did not wait: %m", w->kind);
 }
 
-/* Is the thread in the call that it waits in, and asleep? Another call of it may sleep before that. */
+/* Waits until the thread sleeps in one call for a while. Another call may sleep before that. */
 static void await_call(int tid, const char *want)
 {
 	char path[64], text[200], last[200] = "";
@@ -325,6 +324,9 @@ static void many_waits(int argc, char **argv)
 	}
 	fact("pid", "%d", getpid());
 	fact("ppid", "%d", getppid());
+	/* Only one thread reports facts. */
+	fact("pi_holder", "%d", __atomic_load_n(&pi_holder_tid, __ATOMIC_SEQ_CST));
+	fact("pipe_read_fd", "%d", __atomic_load_n(&pipe_read_fd, __ATOMIC_SEQ_CST));
 	fact("futex_word", "%llu", (unsigned long long)(uintptr_t)&word);
 	fact("asleep_ns", "%lld", now_ns(CLOCK_BOOTTIME));
 	hold();
