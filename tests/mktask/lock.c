@@ -382,6 +382,22 @@ static void ends(int argc, char **argv)
 	hold();
 }
 
+/* NUMBER of threads wait for the mutex of the first one. */
+static void *wait_in_crowd(void *arg)
+{
+	pthread_mutex_lock(&normal);
+	return arg;
+}
+
+static void crowd(int argc, char **argv)
+{
+	pthread_mutex_lock(&normal);
+	for (long n = arg_number(argc, argv, 1, 100); n > 0; n--)
+		thread(wait_in_crowd, NULL);
+	fact("pid", "%d", getpid());
+	hold();
+}
+
 /* A mutex in memory that does not come any more, as nobody answers for it. */
 static pthread_mutex_t *unanswered;
 
@@ -459,6 +475,7 @@ const struct state lock_states[] = {
 	{ "lock-no-owners", no_owners, "threads wait for what keeps no owner" },
 	{ "lock-files", lock_chain, "DIRECTORY: a chain of file locks" },
 	{ "lock-ends", ends, "a full pipe, an empty pipe, and a child that is waited for" },
+	{ "lock-crowd", crowd, "[NUMBER]: so many threads wait for one mutex" },
 	{ "lock-no-memory", no_memory, "a mutex in memory that does not come" },
 	{ "lock-churn", churn, "mutexes whose owners change all the time" },
 	{ NULL, NULL, NULL },

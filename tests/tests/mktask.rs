@@ -33,6 +33,14 @@ fn every_state_is_reached_and_ends() {
     };
     let plain = [
         ("idle", 'S'),
+        ("lock-abba", 'S'),
+        ("lock-across", 'S'),
+        ("lock-owners", 'S'),
+        ("lock-no-owners", 'S'),
+        ("lock-ends", 'S'),
+        ("lock-crowd", 'S'),
+        ("lock-no-memory", 'S'),
+        ("lock-churn", 'S'),
         ("zombie", 'Z'),
         ("leader-gone", 'Z'),
         ("exec-thread", 'S'),

@@ -197,16 +197,16 @@ pub fn machine(out: &mut Vec<u8>, report: &Report<'_>) {
         let longer = time(report.args.longer.as_nanos() as u64);
         let all = report.waits.all().len();
         let unseen = report.waits.all().iter().filter(|w| w.is_unseen()).count();
-        let seen = match unseen {
-            0 => count(all, "thread", "threads"),
-            n => format!("{} of {}", all - n, count(all, "thread", "threads")),
-        };
-        line(
-            out,
-            &format!(
-                "Nobody is stuck for {longer} or longer, and there is no deadlock: looked at {seen}."
+        let all = count(all, "thread", "threads");
+        let text = match unseen {
+            0 => format!(
+                "Nobody is stuck for {longer} or longer, and there is no deadlock: looked at {all}."
             ),
-        );
+            n => format!(
+                "Of what can be seen, nobody is stuck for {longer} or longer or in a deadlock; {n} of {all} cannot be seen."
+            ),
+        };
+        line(out, &text);
     }
 }
 

@@ -117,7 +117,8 @@ impl Report<'_> {
         let is_worth = |at: &usize| {
             let behind = self.graph.behind(*at);
             let wait = &self.waits.all()[self.graph.node(*at).wait];
-            let is_odd = behind.odd > 0 && self.is_long(Some(behind.longest_ns));
+            let longest_ns = Some(behind.longest_ns).filter(|_| !behind.has_unknown);
+            let is_odd = behind.odd > 0 && self.is_long(longest_ns);
             let is_stuck = wait.is_odd() && self.is_long(wait.waited());
             self.concerns[*at] && (is_odd || is_stuck)
         };
@@ -153,8 +154,11 @@ fn end(report: &Report<'_>, snapshot: &Snapshot, missing: &[u32]) -> Result<(), 
     }
     let what = |n| words::count(n, "thread waits", "threads wait");
     if denied > 0 {
-        let line =
-            format!("what {} for, and who holds it, is not shown: run as root", what(denied));
+        let line = format!(
+            "what {} for, and who holds it, is not shown: {}",
+            what(denied),
+            words::way_to_see()
+        );
         lacks.push(Lack { line, from: Asked::Named });
     }
     if unknown > 0 {

@@ -19,6 +19,14 @@ pub fn who(waits: &Waits, wait: &Wait, is_process: bool) -> String {
     format!("{word} {id} ({})", shown(&wait.comm))
 }
 
+/// What to do about a lack of rights.
+pub fn way_to_see() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        false => "run as root",
+        true => "a sandbox, a container or a security module hides it even from root",
+    }
+}
+
 /// `92 s`. From two minutes on, without the smaller unit.
 pub fn time(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
@@ -176,7 +184,7 @@ fn why_none(wait: &Wait) -> String {
         }
         Err(NoHolder::NotKept) => String::from(" (no owner is kept)"),
         Err(NoHolder::Several(n)) => format!(" ({n} processes have it)"),
-        Err(NoHolder::NoRight) => String::from(" (?, no right to look: run as root)"),
+        Err(NoHolder::NoRight) => format!(" (?, no right to look: {})", way_to_see()),
         Err(NoHolder::Blocked) => String::from(" (?, its memory or files do not come)"),
         Err(NoHolder::Changed) => String::from(" (it changed meanwhile)"),
         Err(NoHolder::NotLookedAt) => String::from(" (not looked at: too much at once)"),
@@ -195,13 +203,17 @@ pub fn does(waits: &Waits, wait: &Wait) -> String {
         Some(Runnable | OnCpu) => return String::from("runs"),
         Some(Cpu) => return format!("has waited for a CPU{for_so_long}"),
         Some(Idle) => return String::from("is idle"),
-        Some(Stopped) => return format!("is stopped by a signal{for_so_long}"),
-        Some(Frozen) => return format!("is frozen with its cgroup{for_so_long}"),
-        Some(Throttled) => {
-            return format!("is throttled, as its cgroup has used up its CPU time{for_so_long}");
+        Some(kind @ (Stopped | Frozen | Throttled)) => {
+            let is = if since.is_some() { "has been" } else { "is" };
+            let how = match kind {
+                Stopped => "stopped by a signal",
+                Frozen => "frozen with its cgroup",
+                _ => "out of CPU time of its cgroup",
+            };
+            return format!("{is} {how}{for_so_long}");
         }
         None if wait.holder == Err(NoHolder::NoRight) => {
-            return String::from("waits for ? (no right to look: run as root)");
+            return format!("waits for ? (no right to look: {})", way_to_see());
         }
         None if wait.state == b'R' => return String::from("runs"),
         None => return String::from("waits for something unknown"),

@@ -45,16 +45,54 @@ impl Call {
 
     /// The address of the path that it is about, if it is a call that has one.
     pub fn path(&self) -> Option<u64> {
-        let after_directory =
-            [libc::SYS_openat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_readlinkat];
+        let after_directory = [
+            libc::SYS_openat,
+            libc::SYS_openat2,
+            libc::SYS_newfstatat,
+            libc::SYS_statx,
+            libc::SYS_readlinkat,
+            libc::SYS_faccessat,
+            libc::SYS_faccessat2,
+            libc::SYS_mkdirat,
+            libc::SYS_mknodat,
+            libc::SYS_unlinkat,
+            libc::SYS_renameat,
+            libc::SYS_renameat2,
+            libc::SYS_fchmodat,
+            libc::SYS_fchownat,
+            libc::SYS_utimensat,
+        ];
         if after_directory.iter().any(|n| self.is(*n)) {
             return Some(self.args[1]);
         }
+        let first = [
+            libc::SYS_execve,
+            libc::SYS_chdir,
+            libc::SYS_statfs,
+            libc::SYS_truncate,
+            libc::SYS_getxattr,
+            libc::SYS_lgetxattr,
+        ];
         #[cfg(target_arch = "x86_64")]
-        let first = [libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access];
+        let old = [
+            libc::SYS_open,
+            libc::SYS_stat,
+            libc::SYS_lstat,
+            libc::SYS_access,
+            libc::SYS_readlink,
+            libc::SYS_creat,
+            libc::SYS_mkdir,
+            libc::SYS_rmdir,
+            libc::SYS_unlink,
+            libc::SYS_rename,
+            libc::SYS_chmod,
+            libc::SYS_chown,
+        ];
+        // Later machines have no calls without a directory.
         #[cfg(not(target_arch = "x86_64"))]
-        let first = [libc::SYS_chdir, libc::SYS_statfs];
-        first.iter().any(|n| self.is(*n)).then_some(self.args[0])
+        let old: [libc::c_long; 0] = [];
+        let mut first = first.iter().chain(&old);
+        first.any(|n| self.is(*n)).then_some(self.args[0])
     }
 
     /// The descriptor that it waits for, if it is a call that has one as its first argument.

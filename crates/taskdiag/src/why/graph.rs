@@ -27,6 +27,8 @@ pub struct Behind {
     pub odd: u32,
     /// The longest time that one of these has not run, ns.
     pub longest_ns: u64,
+    /// Whether it is not known for how long some of these have not run.
+    pub has_unknown: bool,
 }
 
 /// Chains and cycles of waits.
@@ -110,14 +112,15 @@ impl Graph {
     }
 
     fn add(&mut self, all: &[Wait], node: usize, to: usize) {
-        let Behind { tasks, odd, longest_ns } = self.behind[node];
+        let Behind { tasks, odd, longest_ns, has_unknown } = self.behind[node];
         let wait = &all[self.nodes[node].wait];
         let is_odd = wait.holder.as_ref().is_ok_and(|h| !How::is_usual(h.how));
-        let own_ns = if is_odd { wait.waited().unwrap_or(0) } else { 0 };
+        let own_ns = if is_odd { wait.waited() } else { Some(0) };
         let sum = &mut self.behind[to];
         sum.tasks += tasks + 1;
         sum.odd += odd + u32::from(is_odd);
-        sum.longest_ns = sum.longest_ns.max(longest_ns).max(own_ns);
+        sum.longest_ns = sum.longest_ns.max(longest_ns).max(own_ns.unwrap_or(0));
+        sum.has_unknown |= has_unknown || own_ns.is_none();
     }
 
     /// The number of nodes. The first ones are the threads of [`Waits::all`], in the same order.
@@ -167,6 +170,7 @@ impl Graph {
             sum.tasks += one.tasks;
             sum.odd += one.odd;
             sum.longest_ns = sum.longest_ns.max(one.longest_ns);
+            sum.has_unknown |= one.has_unknown;
         }
         sum
     }

@@ -5,6 +5,8 @@
 //! this library makes it, and each member of the struct has a value that it can have. A futex of
 //! Rust, Go or Java with the same value in its word fails at one of these.
 
+use super::wait::How;
+
 /// `FUTEX_TID_MASK`.
 const TID: u32 = 0x3fff_ffff;
 /// `FUTEX_OWNER_DIED`.
@@ -84,6 +86,16 @@ pub(super) const SYSCALL: &[u8] = &[0xe6, 0x03, 0x07, 0xaa, 0x01, 0x00, 0x00, 0x
 pub(super) const SYSCALL: &[u8] = &[];
 
 impl Wanted {
+    /// How its holder is known.
+    pub(super) fn how(&self) -> How {
+        match self.what {
+            Futex::Pi => How::FutexWord,
+            Futex::Mutex | Futex::Robust => How::Mutex,
+            Futex::Rwlock => How::RwlockWriter,
+            Futex::Thread => How::Thread,
+        }
+    }
+
     /// The first address to read and the number of bytes. `None`: there cannot be such a lock.
     pub(super) fn window(&self) -> Option<(u64, usize)> {
         match self.what {

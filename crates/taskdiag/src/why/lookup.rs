@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use taskdiag_wire::{Fd, FdType, Groups, Reason, WaitKind};
@@ -39,6 +39,8 @@ impl Default for Limits {
     }
 }
 
+/// So many waits are worth a go of their own.
+const MANY: usize = 16;
 /// How many processes are remembered with their mappings.
 const PROCESSES: usize = 1024;
 /// The most that is read of the list of file locks.
@@ -54,6 +56,8 @@ impl Waits {
     pub fn look_up(&mut self, of: impl IntoIterator<Item = usize>, choice: Choice, limits: Limits) {
         let mut look = Look::new(self, choice, limits);
         let mut todo: Vec<usize> = of.into_iter().collect();
+        let done = look.futexes(&todo);
+        todo.extend(done.into_iter().filter_map(|at| look.onward(at)));
         while let Some(at) = todo.pop() {
             if !std::mem::replace(&mut look.is_done[at], true) {
                 look.one(at);
@@ -71,6 +75,8 @@ struct Look<'w> {
     end: Instant,
     patience: Patience,
     processes: HashMap<u32, Result<Arc<Process>, NoHolder>>,
+    /// The places in programs from which the C library, and not the program, called futex(2).
+    by_library: HashSet<(u32, u64)>,
     /// Processes whose memory or files did not come.
     stuck: HashSet<u32>,
     /// The places where the threads were found waiting.
@@ -91,6 +97,7 @@ impl<'w> Look<'w> {
             end: Instant::now() + limits.all,
             patience: Patience::default(),
             processes: HashMap::new(),
+            by_library: HashSet::new(),
             stuck: HashSet::new(),
             stands: HashMap::new(),
             children: None,
@@ -166,6 +173,73 @@ impl<'w> Look<'w> {
         self.waits.all[at].holder = found;
     }
 
+    /// Many waits for locks that only the threads of one process use, in one go. The others are
+    /// left to [`futex`](Self::futex). Returns those that it has looked at.
+    fn futexes(&mut self, of: &[usize]) -> Vec<usize> {
+        use WaitKind::{Futex as Any, FutexCondition, FutexLock, FutexPi};
+        if of.len() < MANY || !self.has_numbers {
+            return Vec::new();
+        }
+        let mut items = Vec::new();
+        for at in of {
+            let wait = &self.waits.all[*at];
+            let is_futex = matches!(wait.kind, Some(Any | FutexLock | FutexCondition | FutexPi));
+            let (place, call) = self.wait(*at);
+            let call = call.filter(|c| is_futex && c.is(libc::SYS_futex));
+            let wanted = call.and_then(|c| lockword::of_call(&c.args));
+            let (Some(call), Some(wanted)) = (call, wanted) else { continue };
+            if self.waits.all[*at].holder != Err(NoHolder::NotKept) {
+                continue;
+            }
+            let Ok(process) = self.process(place.tgid) else { continue };
+            let is_own = wanted.is_private || process.shared(wanted.address).is_none();
+            let is_plausible = wanted.what == Futex::Pi || process.is_in_library(call.code);
+            if is_own && is_plausible && process.has_our_numbers {
+                items.push((*at, place, call, wanted));
+            }
+        }
+        if items.len() < MANY {
+            return Vec::new();
+        }
+        let stuck = Arc::new(Mutex::new(std::mem::take(&mut self.stuck)));
+        let stuck = || Arc::clone(&stuck);
+        let is_stuck = {
+            let stuck = stuck();
+            move |tgid| stuck.lock().unwrap_or_else(PoisonError::into_inner).contains(&tgid)
+        };
+        let look = move |(_, place, call, wanted): &(usize, Place, Call, Wanted)| {
+            if is_stuck(place.tgid) {
+                return Err(NoHolder::Blocked);
+            }
+            let stand = place.stand_in(call)?;
+            if wanted.what != Futex::Pi && is_by_hand(*place, call)? {
+                return Err(NoHolder::NotKept);
+            }
+            let id = holder_id(*place, wanted, call)?;
+            let owner = Place { tgid: place.tgid, tid: id };
+            is_still_held(*place, &stand, wanted, call, owner, id)?;
+            Ok((id, stand))
+        };
+        let mut done = Vec::with_capacity(items.len());
+        let (waits, stands, is_done) = (&mut self.waits, &mut self.stands, &mut self.is_done);
+        self.patience.each(items, self.limits.each, self.end, look, |item, found| {
+            let (at, place, _, wanted) = item;
+            let found = found.unwrap_or_else(|| {
+                stuck().lock().unwrap_or_else(PoisonError::into_inner).insert(place.tgid);
+                Err(NoHolder::Blocked)
+            });
+            waits.all[*at].holder = found.map(|(id, stand)| {
+                stands.insert(*at, stand);
+                let how = wanted.how();
+                Holder { tid: id, tgid: place.tgid, is_process: false, is_sure: true, how }
+            });
+            is_done[*at] = true;
+            done.push(*at);
+        });
+        self.stuck = stuck().lock().unwrap_or_else(PoisonError::into_inner).clone();
+        done
+    }
+
     fn futex(&mut self, at: usize) -> Result<Holder, NoHolder> {
         let (place, call) = self.wait(at);
         let call = call.filter(|c| c.is(libc::SYS_futex)).ok_or(NoHolder::NotKept)?;
@@ -179,12 +253,22 @@ impl<'w> Look<'w> {
             return Err(NoHolder::NotKept);
         }
         let shared = process.shared(wanted.address).filter(|_| !wanted.is_private);
-        let id = self.within(place.tgid, move || {
-            if !is_defined_by_kernel && is_by_hand(place, &call)? {
+        let is_own = shared.is_none() && process.has_our_numbers;
+        let code = (place.tgid, call.code);
+        let is_known = is_defined_by_kernel || self.by_library.contains(&code);
+        let (id, stand) = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call)?;
+            if !is_known && is_by_hand(place, &call)? {
                 return Err(NoHolder::NotKept);
             }
-            holder_id(place, &wanted, &call)
+            let id = holder_id(place, &wanted, &call)?;
+            if is_own {
+                let owner = Place { tgid: place.tgid, tid: id };
+                is_still_held(place, &stand, &wanted, &call, owner, id)?;
+            }
+            Ok((id, stand))
         })?;
+        self.by_library.insert(code);
         // Whose thread is it? One of the same process, unless others have this memory, too.
         let owner = match (shared, process.has_our_numbers) {
             (None, true) => Place { tgid: place.tgid, tid: id },
@@ -205,22 +289,12 @@ impl<'w> Look<'w> {
                 return Err(NoHolder::NotKept);
             }
         }
-        let stand = self.within(place.tgid, move || {
-            let stand = place.stand_in(&call)?;
-            let is_same = holder_id(place, &wanted, &call)? == id;
-            if !is_same || !owner.lives() || holder_id(place, &wanted, &call)? != id {
-                return Err(NoHolder::Changed);
-            }
-            place.is_still(&stand)?;
-            Ok(stand)
-        })?;
+        if !is_own {
+            let check = move || is_still_held(place, &stand, &wanted, &call, owner, id);
+            self.within(place.tgid, check)?;
+        }
         self.stands.insert(at, stand);
-        let how = match wanted.what {
-            Futex::Pi => How::FutexWord,
-            Futex::Mutex | Futex::Robust => How::Mutex,
-            Futex::Rwlock => How::RwlockWriter,
-            Futex::Thread => How::Thread,
-        };
+        let how = wanted.how();
         Ok(Holder { tid: owner.tid, tgid: owner.tgid, is_process: false, is_sure: true, how })
     }
 
@@ -366,7 +440,7 @@ impl<'w> Look<'w> {
     fn settle(&mut self, at: usize, found: Result<Holder, NoHolder>) {
         let (place, _) = self.wait(at);
         let found = found.and_then(|holder| {
-            let stand = self.stands.get(&at).cloned().ok_or(NoHolder::Changed)?;
+            let stand = self.stands.get(&at).copied().ok_or(NoHolder::Changed)?;
             self.within(place.tgid, move || place.is_still(&stand))?;
             Ok(holder)
         });
@@ -513,14 +587,11 @@ impl<'w> Look<'w> {
         };
         for at in cycles.into_iter().flatten() {
             let (place, _) = self.wait(at);
-            let (before, stand) = (self.waits.all[at].holder, self.stands.get(&at).cloned());
+            let (before, stand) = (self.waits.all[at].holder, self.stands.get(&at).copied());
             let Some(stand) = stand else { continue };
             let is_futex = self.waits.all[at].call.is_some_and(|c| c.is(libc::SYS_futex));
             let after = if is_futex { self.futex(at) } else { before };
-            let is_still = self.within(place.tgid, {
-                let stand = stand.clone();
-                move || place.is_still(&stand)
-            });
+            let is_still = self.within(place.tgid, move || place.is_still(&stand));
             self.waits.all[at].holder = match is_still {
                 Err(why) => Err(why),
                 Ok(()) if after != before => Err(NoHolder::Changed),
@@ -563,6 +634,22 @@ fn is_by_hand(place: Place, call: &Call) -> Result<bool, NoHolder> {
     let ours = lockword::SYSCALL;
     let Some(begin) = call.code.checked_sub(ours.len() as u64) else { return Ok(true) };
     Ok(ours.is_empty() || place.memory(begin, ours.len())? == ours)
+}
+
+/// Whether the lock has the same holder twice, who lives in between, while the thread waits.
+fn is_still_held(
+    place: Place,
+    stand: &Stand,
+    wanted: &Wanted,
+    call: &Call,
+    owner: Place,
+    id: u32,
+) -> Result<(), NoHolder> {
+    let is_same = || Ok(holder_id(place, wanted, call)? == id);
+    if !owner.lives() || !is_same()? {
+        return Err(NoHolder::Changed);
+    }
+    place.is_still(stand)
 }
 
 /// The id in the lock, as the process has it.

@@ -28,11 +28,10 @@ pub(super) struct Place {
     pub(super) tid: u32,
 }
 
-/// Where a thread is. It has not run between two looks if both find the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The moment since which a thread waits: how often it has left a CPU. If that is still the same,
+/// it has not run, and so is in the same call.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Stand {
-    call: Option<Call>,
-    /// How often it has left a CPU.
     switches: u64,
 }
 
@@ -67,24 +66,25 @@ impl Place {
         format!("/proc/{}/task/{}/{name}", self.tgid, self.tid)
     }
 
-    /// Where it is now.
-    pub(super) fn stand(self) -> Result<Stand, NoHolder> {
-        let call = Call::parse(&read(&self.path("syscall"), SMALL)?);
+    /// How often it has left a CPU.
+    fn switches(self) -> Result<u64, NoHolder> {
         let status = read(&self.path("status"), SMALL)?;
         let switches = |name| number::<u64>(&status, name).ok_or(NoHolder::Changed);
-        let both = switches("voluntary_ctxt_switches")? + switches("nonvoluntary_ctxt_switches")?;
-        Ok(Stand { call, switches: both })
+        Ok(switches("voluntary_ctxt_switches")? + switches("nonvoluntary_ctxt_switches")?)
     }
 
-    /// Where it is, which must be in this call.
+    /// Its place, which must be in this call.
     pub(super) fn stand_in(self, call: &Call) -> Result<Stand, NoHolder> {
-        let stand = self.stand()?;
-        if stand.call.as_ref() == Some(call) { Ok(stand) } else { Err(NoHolder::Changed) }
+        let switches = self.switches()?;
+        match Call::parse(&read(&self.path("syscall"), SMALL)?) {
+            Some(now) if now == *call => Ok(Stand { switches }),
+            _ => Err(NoHolder::Changed),
+        }
     }
 
     /// Whether it has not run since.
     pub(super) fn is_still(self, stand: &Stand) -> Result<(), NoHolder> {
-        if self.stand()? == *stand { Ok(()) } else { Err(NoHolder::Changed) }
+        if self.switches()? == stand.switches { Ok(()) } else { Err(NoHolder::Changed) }
     }
 
     /// The state and the parent of a live task.
