@@ -1,4 +1,4 @@
-//! The report for programs. `docs/reference/why.md` has its members.
+//! The report for programs. `docs/use/why.md` has its members.
 
 use std::io::Write as _;
 
