@@ -18,10 +18,16 @@
  *   fork_pgrp_all  the same with waitpid(0): all children are in the parent's group
  *   fork_pgrp_own  the same with waitpid(-pid): the child has a group of its own
  *   fork_ten       ten children have exited before the first of ten waitpid(-1)
+ *   fork_continued fork_any, where all other children were stopped and continued once
  *   poll_any       waitid(P_ALL, WEXITED | WNOHANG), there is nothing to report
+ *   poll_continued the same, where all children were stopped and continued once
+ *   poll_stopped   the same, where all children are stopped
+ *   poll_clone     the same, where all children but the last are zombies for __WCLONE
+ *   poll_group     waitid(P_PGID), where all but the last are zombies of another group
  *   trace_child    PTRACE_INTERRUPT, waitpid(-1, __WALL), PTRACE_CONT of one of N
  *                  traced children
  *   trace_other    the same for tracees that are another process's children
+ *   trace_continued  trace_child, where all tracees were stopped and continued once before
  *
  * Each N of a case has a parent process of its own, whose idle children sleep in
  * pause(2). These parents measure by turns, a few rounds at a time, so that a
@@ -52,9 +58,9 @@
 /* At the start of each turn, not counted. */
 #define WARM_UP 3
 
-static pid_t idle_child(void)
+static pid_t clone_child(int exit_signal)
 {
-	pid_t pid = fork();
+	pid_t pid = syscall(SYS_clone, exit_signal, 0, 0, 0, 0);
 
 	if (pid < 0)
 		err(1, "fork (kernel.threads-max, kernel.pid_max?)");
@@ -64,6 +70,11 @@ static pid_t idle_child(void)
 			pause();
 	}
 	return pid;
+}
+
+static pid_t idle_child(void)
+{
+	return clone_child(SIGCHLD);
 }
 
 /* One child that exits at once, forked and waited for. */
@@ -76,6 +87,8 @@ static void fork_wait(const char *name)
 		err(1, "fork");
 	if (!pid)
 		_exit(0);
+	if (!strcmp(name, "fork_continued"))
+		name = "fork_any";
 	if (!strcmp(name, "fork_pid")) {
 		got = waitpid(pid, &status, 0);
 	} else if (!strcmp(name, "fork_any")) {
@@ -116,12 +129,12 @@ static void fork_ten(void)
 			errx(1, "fork_ten: child %d was not reported in its turn", i);
 }
 
-static void poll_any(void)
+static void poll_for(idtype_t type)
 {
 	siginfo_t info = { .si_pid = 0 };
 
-	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) || info.si_pid)
-		errx(1, "poll_any: %d", info.si_pid);
+	if (waitid(type, 0, &info, WEXITED | WNOHANG) || info.si_pid)
+		errx(1, "poll: %d", info.si_pid);
 }
 
 static void trace_stop(pid_t pid)
@@ -184,14 +197,16 @@ struct parent {
 
 static void one_round(const char *name, const pid_t *pids, int n)
 {
-	if (!strcmp(name, "poll_any"))
-		poll_any();
+	if (!strcmp(name, "poll_group"))
+		poll_for(P_PGID);
+	else if (!strncmp(name, "poll_", 5))
+		poll_for(P_ALL);
 	else if (!strcmp(name, "fork_ten"))
 		fork_ten();
-	else if (!strcmp(name, "trace_child"))
-		trace_stop(pids[n - 1]); /* last of ->children */
-	else if (!strncmp(name, "trace_", 6))
+	else if (!strcmp(name, "trace_other"))
 		trace_stop(pids[0]); /* last of ->ptraced */
+	else if (!strncmp(name, "trace_", 6))
+		trace_stop(pids[n - 1]); /* last of ->children */
 	else
 		fork_wait(name);
 }
@@ -222,6 +237,48 @@ static void *shared(size_t size)
 	return p;
 }
 
+static int ends_with(const char *name, const char *end)
+{
+	size_t len = strlen(name), n = strlen(end);
+
+	return len >= n && !strcmp(name + len - n, end);
+}
+
+/* What happens to the idle processes before anything is measured. */
+static void prepare(const char *name, pid_t *pids, int n)
+{
+	int stops = ends_with(name, "_stopped"), continues = ends_with(name, "_continued");
+	int clones = ends_with(name, "_clone"), zombies = ends_with(name, "_group") || clones;
+	siginfo_t info;
+
+	for (int i = 0; i < n - zombies; i++) {
+		if (clones) {
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+			pids[i] = clone_child(0);
+		}
+		if (zombies) {
+			if (setpgid(pids[i], pids[0]))
+				err(1, "setpgid");
+			kill(pids[i], SIGKILL);
+			if (waitid(P_PID, pids[i], &info, WEXITED | WNOWAIT | __WALL))
+				err(1, "waitid");
+		} else if (stops || continues) {
+			kill(pids[i], SIGSTOP);
+			if (waitid(P_PID, pids[i], &info, WSTOPPED | WNOWAIT))
+				err(1, "waitid");
+			if (continues)
+				kill(pids[i], SIGCONT);
+		}
+	}
+	/* The last one is that which a wait is for. */
+	if (clones) {
+		kill(pids[n - 1], SIGKILL);
+		waitpid(pids[n - 1], NULL, 0);
+		pids[n - 1] = idle_child();
+	}
+}
+
 /* The process of one N, until its pipe of turns ends. */
 static void run_parent(const char *name, struct parent *p)
 {
@@ -240,6 +297,7 @@ static void run_parent(const char *name, struct parent *p)
 	if (sched_setaffinity(0, sizeof(one), &one))
 		warn("%s: sched_setaffinity", name);
 	helper = start_idle(pids, n, !strcmp(name, "trace_other"));
+	prepare(name, pids, n);
 	for (int i = 0; trace && i < n; i++)
 		if (ptrace(PTRACE_SEIZE, pids[i], 0, 0))
 			err(1, "PTRACE_SEIZE");
@@ -334,9 +392,10 @@ static void measure(const char *name, struct parent *parents, int count, int rou
 int main(int argc, char **argv)
 {
 	static const char *const cases[] = {
-		"fork_pid",	 "fork_any",	  "fork_wall", "fork_untraced",
-		"fork_pgrp_all", "fork_pgrp_own", "fork_ten",  "poll_any",
-		"trace_child",	 "trace_other",
+		"fork_pid",	  "fork_any",	   "fork_wall",	     "fork_untraced", "fork_pgrp_all",
+		"fork_pgrp_own",  "fork_ten",	   "fork_continued", "poll_any",      "poll_continued",
+		"poll_stopped",	  "poll_clone",	   "poll_group",     "trace_child",   "trace_other",
+		"trace_continued",
 	};
 	static char *const sizes[] = { "1",    "10",   "20",   "100",  "500",
 				       "1000", "2000", "3500", "5000", "8000" };

@@ -22,6 +22,8 @@ from . import common, kernels, runs, suites
 HOME = common.VM / "bench"
 # A machine that counts instructions runs this many times longer.
 COUNTING_SLOWER = 4
+# A history of waits, or all events of it, may take this many times as long on the second kernel.
+DEARER = 1.1
 
 
 def programs(names):
@@ -138,6 +140,39 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
     write(to, rows, versions, guest(counting, suite.cpus), arguments)
     common.say(f"raw rows in {to}")
     return bool(bad)
+
+
+def histories(keep, pair, count, seed):
+    """Random histories of children on both kernels: each must report the same on both, and cost no more than `DEARER` times as much on
+    the second. Returns the exit code."""
+    arguments = f"{count} {seed}"
+    if bench(["wait_history"], 1, keep, pair, True, arguments):
+        return 1
+    name = f"{datetime.date.today()}-{keep}" if keep else None
+    to = common.ROOT / "bench" / "runs" / name if keep else common.LOGS / "bench"
+    wrong = compared((to / "rows.tsv").read_text(), pair)
+    print("\n".join(wrong) if wrong else f"{count} histories: the same is reported, and none costs more than {DEARER} times as much")
+    return bool(wrong)
+
+
+def compared(text, pair):
+    """What is wrong with the rows of `wait_history`, in lines: histories that report something else, or cost more."""
+    rows = {k: {} for k in pair}
+    for line in text.splitlines()[1:]:
+        kernel, _, _, case, n, *values = line.split("\t")
+        if case == "history":
+            rows[kernel][int(n)] = [int(v) for v in values]
+    before, after = (rows[k] for k in pair)
+    if not before or before.keys() != after.keys():
+        return [f"{pair[0]} has {len(before)} histories and {pair[1]} has {len(after)}"]
+    wrong = []
+    for n, (waits, events, reported) in sorted(before.items()):
+        if after[n][2] != reported:
+            wrong.append(f"history {n}: {pair[1]} reports something else")
+        for what, was, now in (("waits", waits, after[n][0]), ("events", events, after[n][1])):
+            if now > DEARER * was:
+                wrong.append(f"history {n}: {what} take {now / was:.3f} times as much, {now} and {was}")
+    return wrong
 
 
 def table(rows, pair):
