@@ -236,6 +236,23 @@ mod tests {
         assert!(matches!(parse(&typed), Err(Exit::Clap(_))));
     }
 
+    /// A command that parses one of these options parses all of them.
+    #[test]
+    fn conditions_with_a_name_of_their_own_are_options_wherever_where_is_one() {
+        let mut n = 0;
+        for sub in command().get_subcommands() {
+            let has = |id: &str| sub.get_arguments().any(|a| a.get_id() == id);
+            if has("where")
+                && !["record", "report", "wait", "dump", "convert"].contains(&sub.get_name())
+            {
+                let name = sub.get_name();
+                assert!(["container", "pod", "unit"].into_iter().all(has), "{name}");
+                n += 1;
+            }
+        }
+        assert!(n > 5);
+    }
+
     #[test]
     fn the_help_lists_each_command_once_in_80_columns() {
         let help = command().render_help().to_string();

@@ -33,13 +33,26 @@ pub fn filters(m: &ArgMatches, set: &'static Set) -> Result<Vec<Filter>, Exit> {
             }
             continue;
         }
-        let any: Result<Vec<String>, Exit> = names.into_iter().map(condition).collect();
-        all.push(Filter::parse(set, &any?.join(" or ")).map_err(Exit::Where)?);
+        let mut any = Vec::new();
+        for name in names {
+            let has = |(column, _): &(&str, String)| set.find(column).is_some();
+            let of_set: Vec<_> = condition(name)?.into_iter().filter(has).map(|c| c.1).collect();
+            if of_set.is_empty() {
+                return Err(Exit::Usage(format!(
+                    "--{option} {name}: this command does not know these names, only ids; \
+                     'taskdiag ps --{option} {name} -o cgroup' shows the cgroups"
+                )));
+            }
+            any.extend(of_set);
+        }
+        all.push(Filter::parse(set, &any.join(" or ")).map_err(Exit::Where)?);
     }
     Ok(all)
 }
 
-type Condition = fn(&str) -> Result<String, Exit>;
+/// Conditions of which one has to be true, each with a column that it needs.
+type Any = Vec<(&'static str, String)>;
+type Condition = fn(&str) -> Result<Any, Exit>;
 
 const CONDITIONS: [(&str, Condition); 3] = [("container", container), ("pod", pod), ("unit", unit)];
 
@@ -57,37 +70,38 @@ fn quoted(text: &str) -> Result<String, Exit> {
 /// The shortest start of an id that is taken for one. Docker and Podman show twelve digits.
 const ID: usize = 6;
 
-fn container(name: &str) -> Result<String, Exit> {
+fn container(name: &str) -> Result<Any, Exit> {
     let text = quoted(name)?;
     let is_id = name.len() >= ID && name.bytes().all(|b| b.is_ascii_hexdigit());
-    Ok(match is_id {
-        true => format!("container_name == {text} or container ~ \"^{name}\""),
-        false => format!("container_name == {text} or container == {text}"),
-    })
+    let id = match is_id {
+        true => format!("container ~ \"^{name}\""),
+        false => format!("container == {text}"),
+    };
+    Ok(vec![("container_name", format!("container_name == {text}")), ("container", id)])
 }
 
-fn pod(name: &str) -> Result<String, Exit> {
+fn pod(name: &str) -> Result<Any, Exit> {
     Ok(match name.split_once('/') {
         Some((namespace, name)) => {
-            format!("(pod_namespace == {} and pod_name == {})", quoted(namespace)?, quoted(name)?)
+            let (namespace, name) = (quoted(namespace)?, quoted(name)?);
+            let both = format!("(pod_namespace == {namespace} and pod_name == {name})");
+            vec![("pod_name", both)]
         }
-        None => format!("pod_name == {0} or pod == {0}", quoted(name)?),
+        None => {
+            let name = quoted(name)?;
+            vec![("pod_name", format!("pod_name == {name}")), ("pod", format!("pod == {name}"))]
+        }
     })
 }
 
-fn unit(name: &str) -> Result<String, Exit> {
-    let text = quoted(name)?;
-    Ok(match name.rsplit_once('.') {
-        Some((_, "slice")) => format!("slice == {text}"),
-        Some((_, "service" | "scope" | "socket" | "mount" | "swap")) => {
-            format!("unit == {text} or uunit == {text}")
-        }
+fn unit(name: &str) -> Result<Any, Exit> {
+    let unit = match name.rsplit_once('.') {
+        Some((_, "slice")) => return Ok(vec![("slice", format!("slice == {}", quoted(name)?))]),
+        Some((_, "service" | "scope" | "socket" | "mount" | "swap")) => quoted(name)?,
         // As systemctl(1) does.
-        _ => {
-            let service = quoted(&format!("{name}.service"))?;
-            format!("unit == {service} or uunit == {service}")
-        }
-    })
+        _ => quoted(&format!("{name}.service"))?,
+    };
+    Ok(vec![("unit", format!("unit == {unit}")), ("uunit", format!("uunit == {unit}"))])
 }
 
 #[cfg(test)]
@@ -108,7 +122,8 @@ mod tests {
             (unit, "x.y", r#"unit == "x.y.service" or uunit == "x.y.service""#),
             (unit, "user.slice", r#"slice == "user.slice""#),
         ] {
-            let text = condition(name).expect("a condition");
+            let any = condition(name).expect("a condition");
+            let text = any.into_iter().map(|c| c.1).collect::<Vec<_>>().join(" or ");
             assert_eq!(text, want);
             Filter::parse(&TASKS, &text).expect("an expression");
         }

@@ -54,7 +54,7 @@ pub fn command() -> Command {
                 .help("Explain the threads of these processes, or these threads"),
         )
         .next_help_heading("Selection")
-        .arg(table::filter())
+        .args(table::conditions())
         .arg(
             Arg::new("longer")
                 .long("longer")

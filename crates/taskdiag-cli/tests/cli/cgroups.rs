@@ -146,6 +146,7 @@ fn errors_name_the_wrong_word() {
         (&["cgroups", "/a/../b"], 2, ".."),
         (&["cgroups", ""], 2, "empty"),
         (&["cgroups", "-d", "0"], 2, "--delay"),
+        (&["cgroups", "--pod", "a/b"], 2, "only ids"),
         (&["cgroups", "-o", "pid"], 2, "'pid' is a column of 'taskdiag tasks'"),
         (&["cgroups", "-o", "memroy"], 2, "memory"),
         (&["cgroups", "--where", "memory > x"], 2, "memory"),
