@@ -222,11 +222,16 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
         let req = Request::all(Groups::BASE | Groups::VMA).with_all_list_bytes(1);
         let answer = ask(source, &req);
         assert!(answer.stream().done().truncated >= CROWD as u64, "{source}");
+        let mut more = 0;
         for pid in m.list("crowd") {
             let task = answer.task(pid).unwrap_or_else(|| panic!("{source}: {pid}"));
             let n = task.list::<Vma>().map_or(0, Iterator::count);
-            assert_eq!((n, task.reason(Group::Vma)), (16, Some(Reason::Truncated)), "{source}");
+            assert_eq!(task.reason(Group::Vma), Some(Reason::Truncated), "{source}");
+            assert!(n == 16 || n == 17, "{source}: {n}");
+            more += n - 16;
         }
+        // The one byte of room lets one more entry in, of whichever list asks first.
+        assert!(more <= 1, "{source}: {more}");
     }
 }
 

@@ -58,7 +58,7 @@ fn query(args: &WhyArgs) -> Query {
     let mut query = Query::new(&field::TASKS, []);
     query.filter = args.filter.clone();
     query.threads = true;
-    query.groups = Waits::GROUPS;
+    query.groups = Groups::BASE | Groups::WAIT;
     query.members = Members::of(Groups::BASE, &[]);
     query
 }

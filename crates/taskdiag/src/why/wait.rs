@@ -212,11 +212,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// The groups that they are made of, of all threads.
-    pub const GROUPS: taskdiag_wire::Groups =
-        taskdiag_wire::Groups::BASE.union(taskdiag_wire::Groups::WAIT);
-
-    /// The waits of an answer that has all threads. Holders that the answer does not have are
+    /// The waits of an answer that has BASE and WAIT of all threads. Holders that the answer does not have are
     /// [`NoHolder::NotKept`], or what the reason for that is.
     pub fn of(snapshot: &Snapshot) -> Waits {
         let info = snapshot.stream().info();
