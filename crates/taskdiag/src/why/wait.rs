@@ -212,7 +212,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// The waits of an answer that has BASE and WAIT of all threads. Holders that it does not have are
+    /// The waits of an answer that has BASE and WAIT of all threads. Holders that it lacks are
     /// [`NoHolder::NotKept`], or what the reason for that is.
     pub fn of(snapshot: &Snapshot) -> Waits {
         let info = snapshot.stream().info();
