@@ -175,6 +175,8 @@ impl Place {
         let Ok(n) = usize::try_from(n) else {
             return Err(match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EPERM) => NoHolder::NoRight,
+                // A kernel that was built without the call.
+                Some(libc::ENOSYS) => NoHolder::NotKnown,
                 // The lock ends before the window does, or begins after it.
                 Some(libc::EFAULT) => NoHolder::NotKept,
                 _ => NoHolder::Changed,
