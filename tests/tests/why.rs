@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use taskdiag::EngineId;
 use taskdiag_tests::cli::taskdiag;
-use taskdiag_tests::{Mktask, Source, engines, is_root, needs_root, skip};
+use taskdiag_tests::{Mktask, Source, engines, needs_root, skip};
 
 /// The engines that have WAIT.
 fn both() -> Vec<&'static str> {
