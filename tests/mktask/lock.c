@@ -254,6 +254,17 @@ static void *wait_ownerless(void *arg)
 	return NULL;
 }
 
+/* An inheriting futex by a call of the program, from the same place as that for looks_alike. */
+static unsigned int inherits_by_hand;
+static atomic_int tid_by_hand;
+
+static void *wait_by_hand(void *unused)
+{
+	atomic_store(&tid_by_hand, gettid_());
+	syscall(SYS_futex, &inherits_by_hand, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0);
+	return unused;
+}
+
 static void no_owners(int argc, char **argv)
 {
 	(void)argc, (void)argv;
@@ -271,6 +282,11 @@ static void no_owners(int argc, char **argv)
 		await_call(tid, SYS_futex);
 		fact(ownerless[i], "%d", tid);
 	}
+	/* The last thread is the first that is looked at. */
+	inherits_by_hand = getpid();
+	thread(wait_by_hand, NULL);
+	await_call(tid_of(&tid_by_hand), SYS_futex);
+	fact("pi-by-hand", "%d", tid_of(&tid_by_hand));
 	hold();
 }
 

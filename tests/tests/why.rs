@@ -173,6 +173,11 @@ fn waits_without_an_owner_get_none() {
                 assert_eq!(wait["why_none"], "not_kept", "{engine} {key}: {wait}");
             }
         }
+        // The kernel defines the word of this one, however it is called.
+        if can_look("why waits have no owner") {
+            let wait = of(&json, m.num("pi-by-hand"));
+            assert_eq!(wait["waits_for"], m.pid(), "{engine}: {wait}");
+        }
     }
 }
 

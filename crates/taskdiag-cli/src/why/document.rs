@@ -125,7 +125,8 @@ pub fn json(out: &mut Vec<u8>, report: &Report<'_>) {
         number(out, "is_process", report.graph.node(at).is_process);
         number(out, "behind", behind.tasks);
         number(out, "behind_unusual", behind.odd);
-        seconds(out, "longest", Some(behind.longest_ns));
+        let is_known = behind.longest_ns > 0 || !behind.has_unknown;
+        seconds(out, "longest", Some(behind.longest_ns).filter(|_| is_known));
         out.push(b'}');
     });
     key(out, "threads");
@@ -139,6 +140,7 @@ const HEADER: &str = "tid,pid,comm,s,waits_on,waited,waited_error,function,file,
 pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
     out.extend_from_slice(HEADER.as_bytes());
     out.extend_from_slice(b"\n");
+    let mut writer = ::csv::WriterBuilder::new().from_writer(out);
     for at in shown(report) {
         let wait = &report.waits.all()[at];
         let mut row: Vec<Vec<u8>> = Vec::new();
@@ -171,8 +173,7 @@ pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
                 row.push(why.name().into());
             }
         }
-        let mut writer = ::csv::WriterBuilder::new().from_writer(&mut *out);
         writer.write_record(&row).expect("a vector takes all");
-        writer.flush().expect("a vector takes all");
     }
+    writer.flush().expect("a vector takes all");
 }

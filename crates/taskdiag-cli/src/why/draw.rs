@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use taskdiag::why::{Holder, Wait};
 use taskdiag::{Groups, Request, WaitKind};
 
-use super::words::{count, does, time, who};
-use super::{ENDED, Report};
+use super::words::{count, does, shown, time, who};
+use super::{ENDED, Report, STACKS};
 
 /// The most items of a section, and lines of a tree, unless `--threads` asks for all.
 const ITEMS: usize = 20;
 const LINES: usize = 12;
 /// The most lines of a tree with `--threads`.
 const ALL_LINES: usize = 100_000;
-/// The most threads whose stacks are shown.
-const STACKS: usize = 64;
 
 fn line(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
@@ -115,6 +113,11 @@ impl Report<'_> {
             return;
         }
         let (tid, blanks) = (self.wait(node).tid, " ".repeat(indent));
+        let Some(left) = self.stacks.get().checked_sub(1) else {
+            let why = format!("only {STACKS} stacks are shown: name fewer processes");
+            return line(out, &format!("{blanks}? ({why})"));
+        };
+        self.stacks.set(left);
         let answer = taskdiag::query_with(&Request::threads(tid, Groups::KSTACK), self.args.engine);
         let answer = answer.ok();
         let task = answer.as_ref().and_then(|a| a.task(tid));
@@ -123,9 +126,7 @@ impl Report<'_> {
             return line(out, &format!("{blanks}? (its stack is not shown: run as root)"));
         };
         for frame in stack.data.split(|b| *b == b'\n').filter(|f| !f.is_empty()) {
-            let mut text = Vec::new();
-            taskdiag::field::escape(&mut text, frame);
-            line(out, &format!("{blanks}{}", String::from_utf8_lossy(&text)));
+            line(out, &format!("{blanks}{}", shown(frame)));
         }
     }
 }
@@ -148,7 +149,6 @@ pub fn named(out: &mut Vec<u8>, report: &Report<'_>) {
         alike.entry(key).or_default().push(at);
     }
     let most = report.most(ITEMS * 5);
-    let most = if report.args.stack { most.min(STACKS) } else { most };
     for ((_, _, text, _), same) in alike.iter().take(most) {
         let sentence = match same[..] {
             [one] => report.sentence(one),
@@ -162,13 +162,7 @@ pub fn named(out: &mut Vec<u8>, report: &Report<'_>) {
         };
         report.chain(out, same[0], &sentence);
     }
-    if alike.len() > most {
-        let what = match report.args.stack {
-            true => "name fewer for their stacks",
-            false => "--threads shows all",
-        };
-        line(out, &format!("and {} more; {what}", alike.len() - most));
-    }
+    more(out, alike.len(), most);
     if runs > 0 {
         line(out, &count(runs, "thread runs or is ready", "threads run or are ready"));
     }

@@ -4,6 +4,8 @@ mod document;
 mod draw;
 mod words;
 
+use std::cell::Cell;
+
 use taskdiag::view::{Plan, Query, Selection};
 use taskdiag::why::{Graph, Limits, NoHolder, Waits};
 use taskdiag::{Groups, Members, Snapshot, field};
@@ -22,7 +24,12 @@ struct Report<'a> {
     chosen: Vec<bool>,
     /// For each node, whether a chosen one waits for it, directly or not.
     concerns: Vec<bool>,
+    /// For so many threads more, the stack is shown: each is a request of its own.
+    stacks: Cell<usize>,
 }
+
+/// The most threads whose stacks are shown.
+const STACKS: usize = 64;
 
 /// Run it.
 pub fn run(args: &WhyArgs) -> Result<(), Exit> {
@@ -41,7 +48,8 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
     waits.look_up(looked, args.engine, Limits::default());
     let graph = Graph::new(&waits);
     let concerns = concerns(&graph, &chosen);
-    let report = Report { args, waits: &waits, graph: &graph, chosen, concerns };
+    let report =
+        Report { args, waits: &waits, graph: &graph, chosen, concerns, stacks: Cell::new(STACKS) };
     let mut sink = Sink::stdout();
     match (args.json, args.csv) {
         (true, _) => document::json(sink.buf(), &report),

@@ -5,7 +5,7 @@ use taskdiag::field;
 use taskdiag::why::{How, NoHolder, Wait, Waits};
 
 /// A name that another user chose, with what a terminal would obey escaped.
-fn shown(name: &[u8]) -> String {
+pub fn shown(name: &[u8]) -> String {
     let mut out = Vec::new();
     field::escape(&mut out, name);
     String::from_utf8_lossy(&out).into_owned()

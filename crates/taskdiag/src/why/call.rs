@@ -1,4 +1,6 @@
-//! The system call that a thread is in, from the text of `/proc/PID/task/TID/syscall`.
+//! The system call that a thread is in.
+
+use crate::engine::procfs::parse::SyscallText;
 
 /// Addresses below this are those of a 32-bit program, whose calls have other numbers.
 const LOW: u64 = 1 << 32;
@@ -18,18 +20,10 @@ pub struct Call {
 }
 
 impl Call {
-    /// `202 0x55a0cdf8e0e0 0x80 0x2 0x0 0x0 0x0 0x7f2bf379de78 0x7f2bf382812b`. `None`: it is in no
-    /// call, or runs.
-    pub fn parse(text: &[u8]) -> Option<Call> {
-        let text = std::str::from_utf8(text).ok()?;
-        let mut words = text.split_ascii_whitespace();
-        let number = words.next()?.parse().ok()?;
-        let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-        let mut args = [0; 6];
-        for arg in &mut args {
-            *arg = hex()?;
-        }
-        Some(Call { number, args, stack: hex()?, code: hex()? })
+    /// From the text of `/proc/PID/task/TID/syscall`. `None`: it is in no call, or runs.
+    pub(super) fn of(text: Option<SyscallText>) -> Option<Call> {
+        let Some(SyscallText::Asleep { nr, args: Some(args), sp, pc }) = text else { return None };
+        Some(Call { number: u32::try_from(nr).ok()?, args, stack: sp, code: pc })
     }
 
     /// Whether it is surely a call of a 64-bit program. The kernel prints the numbers of 32-bit
@@ -127,21 +121,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernel_has_number_arguments_and_addresses() {
-        let text = b"202 0x55a0cdf8e0e0 0x80 0x2 0x0 0x0 0x1 0x7f2bf379de78 0x7f2bf382812b\n";
-        let call = Call::parse(text).expect("a call");
-        assert_eq!((call.number, call.args), (202, [0x55a0cdf8e0e0, 0x80, 2, 0, 0, 1]));
-        assert_eq!((call.stack, call.code), (0x7f2bf379de78, 0x7f2bf382812b));
-        for none in [&b"running\n"[..], b"-1 0x7f2bf379de78 0x7f2bf382812b\n", b"", b"202 0x1"] {
-            assert_eq!(Call::parse(none), None);
-        }
-    }
-
-    #[test]
     fn a_call_of_a_32_bit_program_is_not_decoded() {
-        let low = format!("{} 0x1 0x0 0x2 0x0 0x0 0x0 0xffd0b5a0 0xf7f2b549", libc::SYS_futex);
-        let call = Call::parse(low.as_bytes()).expect("a call");
-        assert!(!call.is(libc::SYS_futex));
-        assert_eq!(call.descriptor(), None);
+        let of = |nr: libc::c_long, sp| {
+            let args = Some([1, 0, 2, 0, 0, 0]);
+            let text = SyscallText::Asleep { nr: nr as i32, args, sp, pc: 0xf7f2_b549 };
+            Call::of(Some(text)).expect("a call")
+        };
+        assert!(of(libc::SYS_futex, 0x7f2b_f379_de78).is(libc::SYS_futex));
+        assert_eq!(of(libc::SYS_read, 0x7f2b_f379_de78).descriptor(), Some(1));
+        assert!(!of(libc::SYS_futex, 0xffd0_b5a0).is(libc::SYS_futex));
+        assert_eq!(of(libc::SYS_read, 0xffd0_b5a0).descriptor(), None);
     }
 }

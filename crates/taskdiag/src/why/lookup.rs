@@ -41,8 +41,10 @@ impl Default for Limits {
 
 /// So many waits are worth a go of their own.
 const MANY: usize = 16;
-/// How many processes are remembered with their mappings.
+/// How many processes are remembered, and how many mappings of all of them: any user can have
+/// thousands of processes with 65,000 mappings each.
 const PROCESSES: usize = 1024;
+const MAPPINGS: usize = 1 << 20;
 /// The most that is read of the list of file locks.
 const LOCKS: u64 = 16 << 20;
 /// The most descriptors that are asked for their locks.
@@ -75,6 +77,8 @@ struct Look<'w> {
     end: Instant,
     patience: Patience,
     processes: HashMap<u32, Result<Arc<Process>, NoHolder>>,
+    /// How many mappings these have together.
+    mappings: usize,
     /// The places in programs from which the C library, and not the program, called futex(2).
     by_library: HashSet<(u32, u64)>,
     /// Processes whose memory or files did not come.
@@ -97,6 +101,7 @@ impl<'w> Look<'w> {
             end: Instant::now() + limits.all,
             patience: Patience::default(),
             processes: HashMap::new(),
+            mappings: 0,
             by_library: HashSet::new(),
             stuck: HashSet::new(),
             stands: HashMap::new(),
@@ -135,10 +140,11 @@ impl<'w> Look<'w> {
         if let Some(known) = self.processes.get(&tgid) {
             return known.clone();
         }
-        if self.processes.len() >= PROCESSES {
+        if self.processes.len() >= PROCESSES || self.mappings >= MAPPINGS {
             return Err(NoHolder::NotLookedAt);
         }
         let found = self.within(tgid, move || Process::read(tgid).map(Arc::new));
+        self.mappings += found.as_ref().map_or(0, |process| process.mappings());
         self.processes.insert(tgid, found.clone());
         found
     }
@@ -268,7 +274,10 @@ impl<'w> Look<'w> {
             }
             Ok((id, stand))
         })?;
-        self.by_library.insert(code);
+        // The word of a futex with priority inheritance says nothing about who called.
+        if !is_defined_by_kernel {
+            self.by_library.insert(code);
+        }
         // Whose thread is it? One of the same process, unless others have this memory, too.
         let owner = match (shared, process.has_our_numbers) {
             (None, true) => Place { tgid: place.tgid, tid: id },

@@ -69,14 +69,13 @@ impl Place {
     /// How often it has left a CPU.
     fn switches(self) -> Result<u64, NoHolder> {
         let status = read(&self.path("status"), SMALL)?;
-        let switches = |name| number::<u64>(&status, name).ok_or(NoHolder::Changed);
-        Ok(switches("voluntary_ctxt_switches")? + switches("nonvoluntary_ctxt_switches")?)
+        parse::sleep(&status).switches.ok_or(NoHolder::Changed)
     }
 
     /// Its place, which must be in this call.
     pub(super) fn stand_in(self, call: &Call) -> Result<Stand, NoHolder> {
         let switches = self.switches()?;
-        match Call::parse(&read(&self.path("syscall"), SMALL)?) {
+        match Call::of(parse::syscall(&read(&self.path("syscall"), SMALL)?)) {
             Some(now) if now == *call => Ok(Stand { switches }),
             _ => Err(NoHolder::Changed),
         }
@@ -108,14 +107,13 @@ impl Place {
 
     /// The thread that traces it.
     pub(super) fn tracer(self) -> Option<Place> {
-        let tid = number::<u32>(&read(&self.path("status"), SMALL).ok()?, "TracerPid")?;
-        Place::of_thread(tid)
+        Place::of_thread(parse::sleep(&read(&self.path("status"), SMALL).ok()?).tracer?)
     }
 
     /// The place of a thread of any process.
     pub(super) fn of_thread(tid: u32) -> Option<Place> {
         let status = read(&format!("/proc/{tid}/status"), SMALL).ok()?;
-        Some(Place { tgid: number(&status, "Tgid")?, tid }).filter(|p| p.lives())
+        Some(Place { tgid: parse::tgid(&status)?, tid }).filter(|p| p.lives())
     }
 
     /// The inode of an open file. Nobody is asked, as the kernel has it.
@@ -232,6 +230,11 @@ impl Process {
             }
         }
         Ok(Process { library, shared, has_our_numbers })
+    }
+
+    /// How many mappings are remembered.
+    pub(super) fn mappings(&self) -> usize {
+        self.library.len() + self.shared.len()
     }
 
     /// Whether this address is in the code of the GNU C library.
