@@ -17,6 +17,7 @@ mod search;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -191,18 +192,26 @@ fn is_elevated() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// In a forked copy of a process whose thread held the lock, the lock is never released.
+/// In a forked copy of a process whose thread held the lock, the lock is never released. So after
+/// one wait that was in vain, nobody waits until somebody has got it.
 fn lock() -> Option<MutexGuard<'static, Option<Containers>>> {
+    static WAS_IN_VAIN: AtomicBool = AtomicBool::new(false);
     let begun = Instant::now();
     loop {
-        match HOST.try_lock() {
-            Ok(host) => return Some(host),
-            Err(TryLockError::Poisoned(e)) => return Some(e.into_inner()),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => {
+        let host = match HOST.try_lock() {
+            Ok(host) => host,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                if WAS_IN_VAIN.load(Ordering::Relaxed) || begun.elapsed() >= PATIENCE {
+                    WAS_IN_VAIN.store(true, Ordering::Relaxed);
+                    return None;
+                }
                 std::thread::sleep(Duration::from_millis(1));
+                continue;
             }
-            Err(TryLockError::WouldBlock) => return None,
-        }
+        };
+        WAS_IN_VAIN.store(false, Ordering::Relaxed);
+        return Some(host);
     }
 }
 
@@ -224,6 +233,11 @@ fn look_up(
     }
     let runtime = container.as_ref().and_then(|c| c.runtime);
     let id = container.as_ref().and_then(|c| checked(&c.id));
+    // What is in the slice of a user was made by that user, whatever its name.
+    let owner = match cgroup::owner(path) {
+        Some(uid) if uid != 0 => Owner::User(uid),
+        _ => Owner::Root,
+    };
     let mut names = ContainerNames::all(Reason::Absent);
     if let Some(word) = runtime {
         names.runtime = Ok(word.as_bytes().into());
@@ -232,7 +246,7 @@ fn look_up(
         // The path has the name itself.
         if matches!(runtime, Some("lxc" | "nspawn" | "libvirt-lxc" | "rkt")) {
             names.name = Ok(container.id.as_ref().into());
-            if runtime == Some("lxc") {
+            if runtime == Some("lxc") && owner == Owner::Root {
                 incus(root, &container.id, &mut names);
             }
         }
@@ -240,11 +254,6 @@ fn look_up(
             return Some((names, None));
         }
     }
-    // What is in the slice of a user was made by that user, whatever its name.
-    let owner = match cgroup::owner(path) {
-        Some(uid) if uid != 0 => Owner::User(uid),
-        _ => Owner::Root,
-    };
     let pod = pod.as_deref().and_then(checked);
     let found = search::find(root, Wanted { id, runtime, pod, owner }, lists);
     let source = match found {

@@ -9,9 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use taskdiag_wire::Reason;
+
+use crate::engine::procfs::parse::unescape;
 
 /// Whose files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +75,10 @@ fn stat_of(fd: BorrowedFd<'_>) -> Result<rustix::fs::Statx, Errno> {
 fn open(place: &Place, owner: Owner, flags: OFlags) -> Result<OwnedFd, Errno> {
     let common = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let base = rustix::fs::open(&place.base, directory, Mode::empty())?;
+    let base = match owner {
+        Owner::Root => rustix::fs::open(&place.base, directory, Mode::empty())?,
+        Owner::User(_) => home_directory(&place.base, directory)?,
+    };
     let mut resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     if owner != Owner::Root {
@@ -86,6 +91,27 @@ fn open(place: &Place, owner: Owner, flags: OFlags) -> Result<OwnedFd, Errno> {
         Err(Errno::NOSYS | Errno::PERM) if owner == Owner::Root => {
             rustix::fs::openat(&base, &place.below, flags, Mode::empty())
         }
+        Err(Errno::NOSYS) => Err(Errno::OPNOTSUPP),
+        result => result,
+    }
+}
+
+/// A directory of a user, if its file system answers at once. A link on the way, or what has been
+/// mounted there since the last time, could lead to one that does not.
+fn home_directory(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mounts = std::fs::read("/proc/self/mountinfo").map_err(|_| Errno::OPNOTSUPP)?;
+    let check = |path: &Path| if is_local(&mounts, path) { Ok(()) } else { Err(Errno::AGAIN) };
+    check(path)?;
+    let mut path = path.to_owned();
+    // Some distributions make /home a link to /var/home.
+    if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+        if let Ok(to) = std::fs::read_link(parent) {
+            path = parent.parent().unwrap_or(parent).join(to).join(name);
+            check(&path)?;
+        }
+    }
+    match rustix::fs::openat2(CWD, &path, flags, Mode::empty(), resolve) {
         Err(Errno::NOSYS) => Err(Errno::OPNOTSUPP),
         result => result,
     }
@@ -128,7 +154,7 @@ pub fn look(place: &Place, owner: Owner) -> Option<Stamp> {
         Owner::Root => {
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
             let path = place.base.join(&place.below);
-            rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::BASIC_STATS).ok()?
+            rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS).ok()?
         }
         Owner::User(_) => stat_of(open(place, owner, OFlags::PATH).ok()?.as_fd()).ok()?,
     };
@@ -178,7 +204,7 @@ fn is_local(mounts: &[u8], directory: &Path) -> bool {
     for line in mounts.split(|b| *b == b'\n') {
         let mut words = line.split(|b| *b == b' ');
         let Some(point) = words.nth(4) else { continue };
-        let point = unescaped(point);
+        let point = unescape(point);
         let kind = words.skip_while(|w| *w != b"-").nth(1).unwrap_or_default();
         if directory.starts_with(Path::new(OsStr::from_bytes(&point))) {
             // The last one of those that cover the same place is on top.
@@ -190,27 +216,13 @@ fn is_local(mounts: &[u8], directory: &Path) -> bool {
     best.is_some_and(|(_, is_local)| is_local)
 }
 
-/// The kernel writes blanks and backslashes of paths as `\NNN`.
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..3).filter(|c| *first == b'\\' && c.iter().all(u8::is_ascii_digit));
-        match code.and_then(|c| u8::from_str_radix(std::str::from_utf8(c).ok()?, 8).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    out
+/// An absolute path of the machine whose files are below `root`.
+pub fn below(root: &Path, path: &[u8]) -> PathBuf {
+    let begin = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
+    root.join(OsStr::from_bytes(&path[begin..]))
 }
 
-/// The home directory of a user, from the passwd file below `root`, if it answers at once.
+/// The home directory of a user, from the passwd file below `root`.
 pub fn home(root: &Path, uid: u32) -> Found<PathBuf> {
     let passwd = Place { base: root.to_owned(), below: "etc/passwd".into() };
     let Some((text, _)) = read(&passwd, Owner::Root, 8 << 20)? else { return Ok(None) };
@@ -223,11 +235,7 @@ pub fn home(root: &Path, uid: u32) -> Found<PathBuf> {
     let Some(home) = line.filter(|home| home.starts_with(b"/")) else {
         return Err(Reason::Unsupported);
     };
-    let home = root.join(OsStr::from_bytes(home.trim_ascii_start().get(1..).unwrap_or_default()));
-    let mounts = std::fs::read("/proc/self/mountinfo").map_err(|_| Reason::Unsupported)?;
-    if !is_local(&mounts, &home) {
-        return Err(Reason::Blocked);
-    }
+    let home = below(root, home);
     Ok(Some(home))
 }
 

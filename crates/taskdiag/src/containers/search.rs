@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use taskdiag_wire::Reason;
 
@@ -16,6 +17,9 @@ const LIST: u64 = 32 << 20;
 const USERS: u64 = 1 << 20;
 /// The most names in a directory that are looked at.
 const ENTRIES: usize = 65_536;
+/// The most containers of a user, and those of all lists together, that are remembered.
+const USERS_ENTRIES: usize = 1024;
+const ALL_ENTRIES: usize = 65_536;
 
 /// A container of which the names are wanted.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +61,8 @@ struct Listed<T> {
 /// What is known of lists. They are read again when they have changed.
 #[derive(Debug, Default)]
 pub struct Lists {
+    /// By user: the home directory, and when that was found.
+    homes: HashMap<u32, (Instant, Found<PathBuf>)>,
     stores: HashMap<Place, Listed<Names>>,
     /// By uid: namespace and name of each pod.
     pods: Option<Listed<(Vec<u8>, Vec<u8>)>>,
@@ -65,11 +71,26 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Forgets the lists of users when there are many, each of which may take a megabyte.
+    /// Forgets the lists when they are many or have many entries. Any user can have eight of them.
     pub fn prune(&mut self) {
-        if self.stores.len() > 256 {
+        let entries = self.stores.values().filter_map(|l| l.entries.as_ref().ok());
+        if self.stores.len() > 1024 || entries.map(HashMap::len).sum::<usize>() > ALL_ENTRIES {
             self.stores.clear();
         }
+        if self.homes.len() > 1024 {
+            self.homes.clear();
+        }
+    }
+
+    /// The home directory of a user, as it was found in the last seconds.
+    fn home(&mut self, root: &Path, uid: u32) -> Found<PathBuf> {
+        let old = self.homes.get(&uid).filter(|(at, _)| at.elapsed() < super::AGAIN);
+        if let Some((_, home)) = old {
+            return home.clone();
+        }
+        let home = open::home(root, uid);
+        self.homes.insert(uid, (Instant::now(), home.clone()));
+        home
     }
 }
 
@@ -147,7 +168,8 @@ fn file(
     runtime: &'static str,
     parse: fn(&[u8]) -> Option<Names>,
 ) -> Found<Hit> {
-    let Some((text, stamp)) = open::read(&place, owner, FILE)? else { return Ok(None) };
+    let most = if owner == Owner::Root { FILE } else { USERS };
+    let Some((text, stamp)) = open::read(&place, owner, most)? else { return Ok(None) };
     let names = parse(&text).ok_or(Reason::Unsupported)?;
     Ok(Some(Hit { runtime, names, source: Some((place, owner, stamp)), otherwise: Reason::Absent }))
 }
@@ -174,7 +196,7 @@ fn docker(root: &Path, id: &str) -> Found<Hit> {
     let config = place(root.to_owned(), "etc/docker/daemon.json");
     if let Ok(Some((text, _))) = open::read(&config, Owner::Root, FILE) {
         if let Some(other) = json::data_root(&text).filter(|path| path.starts_with(b"/")) {
-            roots.insert(0, root.join(OsStr::from_bytes(&other[1..])));
+            roots.insert(0, open::below(root, &other));
         }
     }
     let below = Path::new("containers").join(id).join("config.v2.json");
@@ -242,7 +264,7 @@ fn podman(root: &Path, id: &str, lists: &mut Lists) -> Found<Hit> {
     let config = place(root.to_owned(), "etc/containers/storage.conf");
     if let Ok(Some((text, _))) = open::read(&config, Owner::Root, FILE) {
         if let Some(other) = graph_root(&text).filter(|path| path.starts_with(b"/")) {
-            bases.insert(0, root.join(OsStr::from_bytes(&other[1..])));
+            bases.insert(0, open::below(root, other));
         }
     }
     stored(bases, Path::new(""), Owner::Root, id, lists)
@@ -305,7 +327,13 @@ impl Lists {
             let most = if owner == Owner::Root { LIST } else { USERS };
             let (stamp, entries) = match open::read(place, owner, most) {
                 Ok(Some((text, stamp))) => {
-                    (Some(stamp), json::store(&text).ok_or(Reason::Unsupported))
+                    let all = json::store(&text).ok_or(Reason::Unsupported);
+                    let is_too_long = |all: &HashMap<_, _>| all.len() > USERS_ENTRIES;
+                    let all = match (all, owner) {
+                        (Ok(all), Owner::User(_)) if is_too_long(&all) => Err(Reason::Truncated),
+                        (all, _) => all,
+                    };
+                    (Some(stamp), all)
                 }
                 Ok(None) => (None, Ok(HashMap::new())),
                 Err(reason) => (now, Err(reason)),
@@ -324,7 +352,7 @@ fn rootless(
     runtime: Option<&str>,
     lists: &mut Lists,
 ) -> Found<Hit> {
-    let Some(home) = open::home(root, uid)? else { return Ok(None) };
+    let Some(home) = lists.home(root, uid)? else { return Ok(None) };
     let owner = Owner::User(uid);
     let mut hit = Ok(None);
     if runtime != Some("docker") {

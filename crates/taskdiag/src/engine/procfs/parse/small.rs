@@ -178,7 +178,7 @@ fn cgroup_mount(line: &[u8]) -> Option<(CgroupMount, Option<&[u8]>)> {
 }
 
 /// mountinfo writes blank, tab, newline and backslash as a backslash and three octal digits.
-fn unescape(text: &[u8]) -> Vec<u8> {
+pub fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, tail)) = rest.split_first() {
