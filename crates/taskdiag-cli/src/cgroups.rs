@@ -1,12 +1,12 @@
 //! `taskdiag cgroups`: what each cgroup uses and may use, as a tree or as a list.
 
+use std::io::ErrorKind;
 use std::time::Instant;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
-use taskdiag::Reason;
 use taskdiag::cgroups::{Bounds, Cgroups, LeftOut, Session};
 use taskdiag::field::{CGROUPS, Missing};
 use taskdiag::view::{CgroupRows, Item, Query, Rows as _};
+use taskdiag::{Error, Reason};
 
 use crate::answer;
 use crate::args::cgroups::CgroupsArgs;
@@ -73,30 +73,36 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
 /// The cgroups, after the delay if there is one.
 fn list(args: &CgroupsArgs, query: &Query) -> Result<Cgroups, Exit> {
     let descriptors = args.delay.map_or(0, |_| {
-        allow_files();
+        // Files that stay open are read faster. If the limit stays low, fewer do.
+        crate::commands::wait::allow_files(usize::MAX / 2);
         Session::descriptors()
     });
     let mut session = Session::new(query.cgroup_files(), Bounds::default(), descriptors)?;
     if !args.paths.is_empty() {
-        session = session.below(args.paths.iter().map(Vec::as_slice))?;
+        let named = session.below(args.paths.iter().map(Vec::as_slice));
+        session = named.map_err(|e| Exit::Usage(e.to_string()))?;
     }
-    let first = session.list()?;
     let Some(delay) = args.delay else {
+        let all = session.once().map_err(not_there)?;
         interrupt::answered();
-        return Ok(first);
+        return Ok(all);
     };
-    drop(first);
+    session.list().map_err(not_there)?;
     interrupt::rest();
     std::thread::sleep(delay);
     interrupt::answered();
-    Ok(session.list()?)
+    session.list().map_err(not_there)
 }
 
-/// Files that stay open are read in a third of the time. If the limit stays low, fewer do.
-fn allow_files() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit);
+/// A cgroup that was named and is not there matches nothing.
+fn not_there(e: Error) -> Exit {
+    match e {
+        Error::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {
+            say(format_args!("taskdiag: {e}"));
+            Exit::NoMatch
+        }
+        e => e.into(),
+    }
 }
 
 fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
@@ -104,7 +110,7 @@ fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
         return Ok(args.table.columns.clone());
     }
     let text = args.table.form == Form::Text;
-    // Each file costs some microseconds for each cgroup, so this view has one of PSI.
+    // Most of the time is the kernel's for each file, so this view has one of PSI.
     let name = if is_tree { "branch" } else { "path" };
     let view = match (text, args.delay.is_some()) {
         (true, false) => {

@@ -491,11 +491,16 @@ fn live_cgroups_have_the_values_of_the_kernel() {
     if is_limited {
         assert_eq!(row.get(Member::MemoryMax), Known::Number(64 << 20));
     }
+    let mut compared = 0;
     for (i, (file, member)) in FILES.into_iter().enumerate() {
         let (Some(before), Some(after)) = (before[i], after[i]) else { continue };
+        compared += 1;
         let (least, most) = (before.min(after), before.max(after));
         let value = row.get(member).number().expect(file);
         assert!((least..=most).contains(&value), "{file}: {value}, {least} to {most}");
+    }
+    if compared == 0 {
+        skip("no controller is enabled, so no file has a number to compare");
     }
     let id = fs::metadata(&made.dirs[0]).map(|m| std::os::unix::fs::MetadataExt::ino(&m));
     assert!(made.dirs.len() > 1 || id.is_ok_and(|id| id == row.id()));
@@ -638,6 +643,9 @@ fn a_cgroup_that_vanishes_is_no_error() {
     let made = churn.join().expect("it ends");
     eprintln!("{listed} listings beside {made} cgroups: {seen} seen, {half} vanished meanwhile");
     assert!(listed > 5 && made > 5);
+    if seen == 0 {
+        skip("no listing has met a cgroup before it was removed");
+    }
 }
 
 #[cfg(feature = "view")]

@@ -82,12 +82,12 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
     if some_are_lacking { Err(Exit::NoMatch) } else { Ok(()) }
 }
 
-/// Raises the limit of open files as far as possible, because each process needs one.
-fn allow_files(processes: usize) {
+/// Raises the limit of open files as far as possible if it is too low for so many.
+pub fn allow_files(files: usize) {
     let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|n| n < processes as u64 + 64) {
+    if limit.current.is_some_and(|n| n < files as u64 + 64) {
         limit.current = limit.maximum;
-        // If the limit stays too low, opening a process reports it.
+        // If the limit stays too low, opening one reports it.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }

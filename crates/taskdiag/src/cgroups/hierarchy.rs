@@ -1,21 +1,17 @@
 //! The hierarchies of cgroups that this process sees: that of version 2, and those of version 1,
 //! each with its controllers.
 
-use std::ffi::CString;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::members::{Files, Source, V1, V2};
 use super::read::{DIRECTORY, Reader};
 use crate::engine::procfs::parse::cgroup_mounts;
 use crate::error::Error;
-
-/// The types of the two file systems, of statfs(2).
-const CGROUP2_MAGIC: i64 = 0x6367_7270;
-const CGROUP1_MAGIC: i64 = 0x0027_e0eb;
 
 /// The controllers of version 1 whose files are read.
 const OF_V1: [&[u8]; 6] = [b"cpu", b"cpuacct", b"memory", b"pids", b"blkio", b"freezer"];
@@ -37,9 +33,8 @@ pub(super) struct Hierarchy {
 
 impl Hierarchy {
     fn new(root: OwnedFd, controllers: Option<Vec<String>>) -> Hierarchy {
-        let is_there = |name: &std::ffi::CStr| {
-            rustix::fs::statat(&root, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-        };
+        let is_there =
+            |name: &CStr| rustix::fs::statat(&root, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let version = if controllers.is_none() { 2 } else { 1 };
         let controllers = controllers
             .unwrap_or_else(|| Reader::default().controllers(root.as_fd()).unwrap_or_default());
@@ -74,12 +69,26 @@ fn open(path: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, &path, DIRECTORY, Mode::empty())
 }
 
-/// A directory of this file system. Something else may have been mounted over it.
-fn open_mount(point: &[u8], magic: i64) -> Option<OwnedFd> {
-    let fd = open(point).ok()?;
-    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-    let found = rustix::fs::fstatfs(&fd).ok()?.f_type as i64;
-    (found == magic).then_some(fd)
+/// A directory of this device. Something else may have been mounted over it, whose server might not
+/// answer, so nothing but the cached number of the device is asked for.
+fn open_mount(point: &[u8], dev: (u32, u32)) -> Option<OwnedFd> {
+    let path = CString::new(point).ok()?;
+    let place = rustix::fs::openat(CWD, &path, DIRECTORY | OFlags::PATH, Mode::empty()).ok()?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(&place, c"", flags, StatxFlags::empty()).ok()?;
+    let is_it = (stat.stx_dev_major, stat.stx_dev_minor) == dev;
+    is_it.then(|| open_below(place.as_fd(), c".").ok()).flatten()
+}
+
+/// A directory below one of a hierarchy. A user may own cgroups, and mount a file system there that
+/// answers when it wants to.
+pub(super) fn open_below(dir: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(dir, path, DIRECTORY, Mode::empty(), resolve) {
+        // Before Linux 5.6, and in sandboxes that do not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(dir, path, DIRECTORY, Mode::empty()),
+        result => result,
+    }
 }
 
 /// The hierarchies that are mounted for this process.
@@ -109,8 +118,7 @@ pub(super) fn find() -> Result<Vec<Hierarchy>, Error> {
         if controllers.as_ref().is_some_and(Vec::is_empty) {
             continue;
         }
-        let magic = if of_v1.is_some() { CGROUP1_MAGIC } else { CGROUP2_MAGIC };
-        if let Some(root) = open_mount(&mount.point, magic) {
+        if let Some(root) = open_mount(&mount.point, mount.dev) {
             seen.push(mount.dev);
             found.push(Hierarchy::new(root, controllers));
         }

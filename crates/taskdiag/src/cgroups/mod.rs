@@ -59,6 +59,7 @@ pub struct Cgroup {
     is_v2: bool,
     level: usize,
     parent: Option<usize>,
+    at: Instant,
     values: Arc<Values>,
     processes: Known,
     tasks: Known,
@@ -112,7 +113,8 @@ impl Cgroup {
     pub fn growth(&self, member: Member) -> Option<(u64, Duration)> {
         let (time, earlier) = self.earlier.as_ref()?;
         let (new, old) = (self.get(member).number()?, earlier.get(member).number()?);
-        Some((new.saturating_sub(old), *time))
+        // A counter that is smaller now began again, as after its controller was disabled.
+        Some((new.checked_sub(old)?, *time))
     }
 }
 
@@ -132,7 +134,7 @@ impl Cgroups {
     /// # Errors
     /// [`Error::Io`]: no cgroup file system is mounted, or this process may open no more files.
     pub fn read(files: Files, bounds: Bounds) -> Result<Cgroups, Error> {
-        Session { is_single: true, ..Session::new(files, bounds, 0)? }.list()
+        Session::new(files, bounds, 0)?.once()
     }
     /// All cgroups. Those below another one follow it, in the order of their names.
     pub fn list(&self) -> &[Cgroup] {
@@ -166,12 +168,12 @@ pub struct Session {
     is_single: bool,
     kept: Kept,
     reader: Reader,
-    /// The previous listing, and when it was made.
-    earlier: Option<(Instant, Earlier)>,
+    /// The previous listing.
+    earlier: Earlier,
 }
 
-/// The values of cgroups by path, each with the id of the cgroup.
-type Earlier = HashMap<Vec<u8>, (u64, Arc<Values>)>;
+/// The values of cgroups by path, each with the id of the cgroup and when they were read.
+type Earlier = HashMap<Vec<u8>, (u64, Instant, Arc<Values>)>;
 
 /// The most descriptors that a session should use. The kernel keeps a page for the text of each
 /// open file.
@@ -215,8 +217,16 @@ impl Session {
             is_single: false,
             kept: Kept::new(descriptors),
             reader: Reader::default(),
-            earlier: None,
+            earlier: Earlier::new(),
         }
+    }
+    /// Lists the cgroups, and ends the session.
+    ///
+    /// # Errors
+    /// As [`Session::list`].
+    pub fn once(mut self) -> Result<Cgroups, Error> {
+        self.is_single = true;
+        self.list()
     }
     /// Half of the descriptors that this process may have, and not more than 8,192.
     pub fn descriptors() -> usize {
@@ -310,27 +320,25 @@ impl Session {
         let v2 = self.hierarchies.iter().position(|h| h.version == 2).map_or(0, bit);
         let mut list = arranged(list, v2);
         sum_up(&mut list, self.files, left);
-        self.compare(&mut list, at);
+        self.compare(&mut list);
         let has_v1 = self.hierarchies.iter().any(|h| h.version == 1);
         let syscalls = self.reader.syscalls - before;
         Ok(Cgroups { list, left, syscalls, took: at.elapsed(), has_v1 })
     }
     /// Gives each cgroup its values of the previous listing, and remembers the new ones.
-    fn compare(&mut self, list: &mut [Cgroup], at: Instant) {
+    fn compare(&mut self, list: &mut [Cgroup]) {
         // A single listing compares nothing.
         if self.is_single {
             return;
         }
-        if let Some((then, earlier)) = &mut self.earlier {
-            let time = at.duration_since(*then);
-            for cgroup in list.iter_mut() {
-                // A new cgroup may have the path of one that was removed.
-                let old = earlier.remove(&cgroup.path).filter(|(id, _)| *id == cgroup.id);
-                cgroup.earlier = old.map(|(_, values)| (time, values));
-            }
+        for cgroup in list.iter_mut() {
+            // A new cgroup may have the path of one that was removed.
+            let old = self.earlier.remove(&cgroup.path).filter(|(id, ..)| *id == cgroup.id);
+            // The first listing opens the files and is slower, so each has a time of its own.
+            cgroup.earlier = old.map(|(_, then, values)| (cgroup.at - then, values));
         }
-        let new = list.iter().map(|c| (c.path.clone(), (c.id, c.values.clone())));
-        self.earlier = Some((at, new.collect()));
+        let new = list.iter().map(|c| (c.path.clone(), (c.id, c.at, c.values.clone())));
+        self.earlier = new.collect();
     }
 }
 
@@ -367,6 +375,7 @@ fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
             is_v2: one.hierarchies & v2 != 0,
             level,
             parent,
+            at: one.at,
             values: one.values,
             processes: Known::NotAsked,
             tasks: Known::NotAsked,
@@ -412,7 +421,7 @@ fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
         }
     }
     if is_cut {
-        // The sum of what was read would be too low, so it is not shown.
+        // What was read is less than the sum, so no sum is shown.
         let cut = Known::Missing(Reason::Truncated);
         for cgroup in list.iter_mut() {
             if cgroup.processes.is_known() {

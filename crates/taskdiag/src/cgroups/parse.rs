@@ -4,18 +4,11 @@ use taskdiag_wire::Reason;
 
 use super::members::{Form, Member};
 use super::value::{Known, Values};
+use crate::engine::procfs::parse::number;
 
 /// From this number on, a limit of version 1 is none: the largest number of pages, in bytes. It
 /// depends on the page size, so everything above half of it counts.
 const NO_LIMIT: u64 = i64::MAX as u64 / 2;
-
-/// Decimal digits alone. A number that does not fit is not known.
-fn number(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    text.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
-}
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| *b == b'\n').filter(|line| !line.is_empty())

@@ -8,15 +8,16 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use taskdiag_wire::Reason;
 
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Hierarchy, open_below};
 use super::members::{Files, Form, Member, Source};
 use super::parse;
-use super::read::{DIRECTORY, Reader};
+use super::read::Reader;
 use super::value::{Known, Values};
 
 /// How much of a listing is read. What is left out is counted in [`LeftOut`].
@@ -60,6 +61,8 @@ pub(super) struct Found {
     pub id: u64,
     /// The hierarchies that have it, by number, as bits.
     pub hierarchies: u64,
+    /// When its files were begun to be read.
+    pub at: Instant,
     /// By themselves, because they are large and the list is sorted.
     pub values: Arc<Values>,
 }
@@ -108,7 +111,8 @@ impl List {
             by.insert(path.clone(), self.found.len());
         }
         let values = Arc::new(self.blank.clone());
-        self.found.push(Found { path, id, hierarchies: bit(number), values });
+        let (hierarchies, at) = (bit(number), Instant::now());
+        self.found.push(Found { path, id, hierarchies, at, values });
         Some(self.found.len() - 1)
     }
 }
@@ -272,7 +276,7 @@ impl Walk<'_> {
             below => below,
         };
         let below = CString::new(below).map_err(|_| Errno::NOENT)?;
-        rustix::fs::openat(&self.hierarchy.root, &below, DIRECTORY, Mode::empty())
+        open_below(self.hierarchy.root.as_fd(), &below)
     }
 
     /// Adds a cgroup whose directory cannot be opened.
@@ -378,9 +382,13 @@ impl Walk<'_> {
             next.push_back(Next { path, level: one.level + 1, id: Some(id) });
         });
         match listed {
-            Err(e) if is_about_us(e) => Err(e),
-            _ => Ok(()),
+            Err(e) if is_about_us(e) => return Err(e),
+            Err(e) if is_gone(e) => {}
+            // Those below it are not known, so sums without them would be too low.
+            Err(_) => self.list.left.cgroups += 1,
+            Ok(_) => {}
         }
+        Ok(())
     }
 }
 

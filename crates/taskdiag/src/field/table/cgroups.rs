@@ -83,12 +83,12 @@ fn pressure<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     })
 }
 
-/// The growth of a counter. Without an earlier listing there is none; a value that is missing now
-/// has its reason.
+/// The growth of a counter. There is none without an earlier listing that has the cgroup, or if the
+/// counter began again; a value that is missing now has its reason.
 fn growth<'a>(row: &Row<'a>, m: Member, wrap: fn(u64, Duration) -> Value<'static>) -> Value<'a> {
     of(row, |c| match c.growth(m) {
         Some((n, time)) if !time.is_zero() => wrap(n, time),
-        _ => known(c.get(m), |_| Value::UNKNOWN),
+        _ => known(c.get(m), |_| Value::ABSENT),
     })
 }
 

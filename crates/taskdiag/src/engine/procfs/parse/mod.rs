@@ -116,7 +116,7 @@ fn is_blank(b: u8) -> bool {
 const SAFE_DIGITS: usize = 19;
 
 /// Parses a decimal number that fills the whole field.
-fn number(digits: &[u8]) -> Option<u64> {
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
