@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use taskdiag::wire::FdDetailKind;
+use taskdiag::wire::{FdDetailKind, OwnerHow};
 use taskdiag::{Group, Reason, WaitKind};
 
 use crate::rows::{Row, differences};
@@ -98,6 +98,9 @@ fn common(key: &str, v: &Value) -> Value {
         }
         // A CPU or no CPU, and a lock of the kernel, are not in /proc.
         Value::Num(n) if key == "wait.kind" && is_of_bpf(*n) => Value::Num(-1),
+        Value::Num(n) if key == "wait.owner_how" && is_owner_of_bpf(*n) => {
+            Value::Num(OwnerHow::NotLookedUp as i128)
+        }
         Value::Num(n) if is_time(key) => Value::Num(n.div_euclid(10_000_000)),
         Value::Num(n) if is_share(key) => Value::Num(n.div_euclid(1024)),
         v => v.clone(),
@@ -117,12 +120,17 @@ fn is_of_bpf(kind: i128) -> bool {
     })
 }
 
-/// A time that each engine finds out in its own way: `tests/waits.rs` compares it.
+/// A time that each engine finds out in its own way, and the number of a lock that only BPF sees:
+/// `tests/waits.rs` compares them.
 fn is_of_its_own(key: &str) -> bool {
-    matches!(
-        key,
-        "wait.last_ran_ns" | "wait.ran_error_ns" | "wait.ran_by" | "wait.owner_how" | "wait.object"
-    )
+    matches!(key, "wait.last_ran_ns" | "wait.ran_error_ns" | "wait.ran_by" | "wait.object")
+}
+
+/// Is this an owner of a lock that /proc does not show?
+fn is_owner_of_bpf(how: i128) -> bool {
+    let known = u32::try_from(how).ok().and_then(OwnerHow::from_number);
+    let is = |how| matches!(how, OwnerHow::Lock | OwnerHow::None | OwnerHow::Readers);
+    known.is_some_and(|how| is(how) || how == OwnerHow::NotKept)
 }
 
 /// The result of a comparison.

@@ -39,6 +39,16 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Does this kernel note for which of its locks a task waits? Mutexes since Linux 6.15, and rwsems
+/// since 6.17, if it was built so.
+pub fn notes_blockers() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("it is there");
+    let mut numbers = release.split('.').map_while(|n| n.parse::<u32>().ok());
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (6, 17) && types.windows(9).any(|w| w == b"\0blocker\0")
+}
+
 /// Does this test run as root? If not, it is reported as skipped.
 pub fn needs_root(test: &str) -> bool {
     if !is_root() {

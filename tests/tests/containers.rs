@@ -186,12 +186,18 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
         assert_eq!(row(text, odd), "podman odd\\x1b[31m img:1 - -");
         assert_eq!(row(text, unknown), "docker - - - -");
     };
-    for by in ["container", "pod", "image", "unit", "slice"] {
+    for (by, has) in [
+        ("container", "postgres"),
+        ("pod", "db-0"),
+        ("image", "postgres:16"),
+        ("unit", "docker-"),
+        ("slice", "taskdiagnames"),
+    ] {
         let text = taskdiag(Some(root), &["memory", "--by", by]);
-        let has = ["postgres", "db-0", "docker-", "taskdiagnames"];
-        assert!(has.iter().any(|word| text.contains(word)), "{by}: {text}");
+        assert!(text.contains(has), "{by}: {text}");
     }
     let pids = [web, db, odd, unknown].map(|p| p.to_string()).join(",");
+    assert!(names_of_engines().contains(&"procfs"));
     for (n, engine) in names_of_engines().into_iter().enumerate() {
         let run = |args: &[&str]| taskdiag(Some(root), &[args, &["--engine", engine]].concat());
         check(&run(&["ps", "-p", &pids, "-o", COLUMNS]));
@@ -225,21 +231,18 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
         if n > 0 {
             continue;
         }
-        for args in [
-            &["top", "--once", "--by", "container", "--container", "web,postgres"][..],
-            &["top", "--once", "--by", "pod"],
-            &["top", "--once", "--by", "image"],
-            &["maps", "--container", "postgres", "--by", "path"],
-            &["files", "--pod", "shop/db-0"],
-            &["tree", "--container", "web"],
+        // The program may be that of busybox.
+        let sleep = &["sleep", "busybox"][..];
+        for (args, has) in [
+            (&["top", "--once", "--by", "container", "--rows", "999"][..], &["postgres"][..]),
+            (&["top", "--once", "--by", "pod"], &["db-0"]),
+            (&["top", "--once", "--by", "image"], &["nginx:1.27"]),
+            (&["maps", "--container", "postgres", "--by", "path"], sleep),
+            (&["files", "--pod", "shop/db-0"], sleep),
+            (&["tree", "--container", "web"], sleep),
         ] {
             let text = run(args);
-            let has = match args[0] {
-                "top" => "web nginx postgres db-0",
-                // The program may be that of busybox.
-                _ => "sleep busybox",
-            };
-            assert!(has.split(' ').any(|word| text.contains(word)), "{args:?}: {text}");
+            assert!(has.iter().any(|word| text.contains(word)), "{args:?}: {text}");
         }
         let labels = "unit,container,pod,namespace";
         let text =

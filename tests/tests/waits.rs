@@ -8,7 +8,7 @@ use taskdiag::syscalls::Machine;
 use taskdiag::wire::WAIT_UNINTERRUPTIBLE;
 use taskdiag::{EngineId, Group, Groups, OwnerHow, Record, Request, TaskView, Wait, WaitKind};
 use taskdiag_tests::answer::engines_with;
-use taskdiag_tests::{Answer, Mktask, Source, plain_dir, read, skip};
+use taskdiag_tests::{Answer, Mktask, Source, notes_blockers, plain_dir, read, skip};
 
 /// Kinds of waits that the state `waits` has.
 const KINDS: [&str; 23] = [
@@ -92,8 +92,7 @@ fn each_kind_of_wait_is_named_with_its_system_call() {
             // arm64 lacks the older forms of some calls.
             let is_same = |call: &str| {
                 let (call, fact) = (call, m.text(&format!("call-{want}")));
-                call == fact
-                    || call.trim_end_matches(char::is_numeric).contains(fact)
+                call.trim_end_matches(char::is_numeric) == fact.trim_end_matches(char::is_numeric)
                     || matches!(
                         (call, fact),
                         ("ppoll", "poll") | ("pselect6", "select") | ("epoll_pwait", "epoll_wait")
@@ -189,6 +188,9 @@ fn the_time_of_a_wait_is_when_it_began() {
 fn engines_agree_when_a_thread_last_ran() {
     let Some((m, _dir)) = waits("times of engines") else { return };
     let engines = engines_with_times();
+    if engines.len() < 2 {
+        return skip("times of engines", "there is one engine with times");
+    }
     for pair in engines.windows(2) {
         let answers = [pair[0], pair[1]].map(|engine| threads(engine, m.pid()));
         let mut compared = 0;
@@ -245,6 +247,7 @@ fn a_lock_of_the_kernel_names_its_owner() {
         if kind(w) == "other" {
             assert_eq!((owner_how(w), w.owner_tid()), (Some(OwnerHow::NotLookedUp), None), "{a}");
             if engine.id() == EngineId::Bpf {
+                assert!(!notes_blockers(), "{a}: this kernel notes the lock");
                 skip("owner of a lock of the kernel", "this kernel does not note it");
             }
             continue;
