@@ -77,8 +77,6 @@ static __always_inline void set_up(void)
 #ifndef NO_MORE
 	if (WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
 		set_up_names(me);
-#endif
-#ifndef NO_MORE
 	if (WANT(TASK_DIAG_WAIT))
 		set_up_clock(me);
 #endif

@@ -4,8 +4,8 @@
  * system call and function. User space adds the kinds of waits that follow from
  * these two (engine/waits.rs), and replaces the address of a lock by a number.
  *
- * All that is said of a wait is of one wait: the thread has slept all the time,
- * as the number of its context switches proves.
+ * All values of a record describe one wait. The number of context switches is
+ * the same before and after they are read, so the thread has slept in between.
  */
 #ifndef TASKDIAG_WAIT_H
 #define TASKDIAG_WAIT_H
@@ -89,7 +89,7 @@ GROUP_FN begin_wait(void)
 /*
  * When the task last ran. The scheduler notes when it last got a CPU, and how long it has run since then, which is exact but for
  * interrupts in that time. exec_start is when it last left the CPU, on a clock that does not count interrupts and the time that a
- * hypervisor took away. So the true time is between the two, and the difference is said. A scheduler other than the fair one does
+ * hypervisor took away. So the true time lies between the two, and their difference is the error. A scheduler other than the fair one does
  * not note how long the last run was.
  */
 static __always_inline void put_times(struct task_diag_wait *a, struct task_struct *t)
@@ -178,9 +178,9 @@ static __always_inline void put_object(struct task_diag_wait *a, u64 object)
 }
 
 /*
- * The lock of the kernel that the task waits for, and who has it. The lock lives as long as a task waits for it, so its owner
- * counts if the task waits for the lock before and after the owner was read. That owner had not ended then, so its task_struct
- * stays until this run ends.
+ * The lock of the kernel that the task waits for, and its owner. The lock lives as long as a task waits for it. So its owner counts
+ * only if the task waits for the same lock before and after the owner was read. That owner had not ended then, so its
+ * task_struct stays until this run ends.
  */
 GROUP_FN put_lock(void)
 {

@@ -274,15 +274,10 @@ static void stuck_mount(int argc, char **argv)
 /* Waits until a process waits for an answer of the server. A signal ends such a wait at first. */
 static void await_answer(pid_t pid)
 {
-	char path[64], text[64];
+	char text[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/wchan", pid);
 	for (int i = 0; i < 10000; i++) {
-		int fd = must(open(path, O_RDONLY | O_CLOEXEC));
-		ssize_t n = read(fd, text, sizeof(text) - 1);
-
-		close(fd);
-		text[n > 0 ? n : 0] = 0;
+		read_proc(pid, "wchan", text, sizeof(text));
 		if (!strcmp(text, "request_wait_answer"))
 			return;
 		usleep(1000);

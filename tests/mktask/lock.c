@@ -22,24 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static int gettid_(void)
-{
-	return (int)syscall(SYS_gettid);
-}
-
 /* Waits until a task of any process sleeps in this system call. */
 static void await_call(int tid, long nr)
 {
-	char path[64], buf[256];
+	char buf[256];
 
-	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
 	for (int i = 0; i < 10000; i++) {
-		int fd = must(open(path, O_RDONLY | O_CLOEXEC));
-		ssize_t n = read(fd, buf, sizeof(buf) - 1);
-
-		close(fd);
-		buf[n > 0 ? n : 0] = 0;
-		if (n > 0 && buf[0] != 'r' && atol(buf) == nr)
+		read_proc(tid, "syscall", buf, sizeof(buf));
+		if (buf[0] && buf[0] != 'r' && atol(buf) == nr)
 			return;
 		usleep(1000);
 	}
@@ -64,7 +54,7 @@ static void *take_two(void *arg)
 
 	prctl(PR_SET_NAME, s->name);
 	pthread_mutex_lock(s->has);
-	atomic_store(&s->tid, gettid_());
+	atomic_store(&s->tid, gettid());
 	while (!atomic_load(s->go))
 		usleep(500);
 	pthread_mutex_lock(s->wants);
@@ -162,7 +152,7 @@ static void *wait_owned(void *arg)
 	long kind = (long)arg;
 	struct timespec t = far_away();
 
-	atomic_store(&tids[kind], gettid_());
+	atomic_store(&tids[kind], gettid());
 	switch (kind) {
 	case 0: pthread_mutex_lock(&normal); break;
 	case 1: pthread_mutex_lock(&recursive); break;
@@ -231,7 +221,7 @@ static void *wait_ownerless(void *arg)
 	long kind = (long)arg;
 	struct timespec t = far_away();
 
-	atomic_store(&tids[kind], gettid_());
+	atomic_store(&tids[kind], gettid());
 	switch (kind) {
 	case 0:
 		pthread_mutex_lock(&with_condition);
@@ -260,7 +250,7 @@ static atomic_int tid_by_hand;
 
 static void *wait_by_hand(void *unused)
 {
-	atomic_store(&tid_by_hand, gettid_());
+	atomic_store(&tid_by_hand, gettid());
 	syscall(SYS_futex, &inherits_by_hand, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0);
 	return unused;
 }
@@ -419,7 +409,7 @@ static pthread_mutex_t *unanswered;
 
 static void *wait_unanswered(void *arg)
 {
-	atomic_store(&tids[0], gettid_());
+	atomic_store(&tids[0], gettid());
 	pthread_mutex_lock(unanswered);
 	return arg;
 }
@@ -460,7 +450,7 @@ static void *contend(void *arg)
 	long n = (long)arg;
 	unsigned int seed = (unsigned int)n;
 
-	atomic_store(&members[n % 2][n / 2], gettid_());
+	atomic_store(&members[n % 2][n / 2], gettid());
 	for (;;) {
 		pthread_mutex_lock(&contended[n % 2]);
 		for (volatile int i = 0; i < (int)(rand_r(&seed) % 20000); i++)

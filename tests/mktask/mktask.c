@@ -188,6 +188,19 @@ _Noreturn void exec_again(const char *exe, char **argv, const char *what)
 	die("exec of %s: %m", exe);
 }
 
+void read_proc(int tid, const char *file, char *text, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", tid, file);
+	fd = must(open(path, O_RDONLY | O_CLOEXEC));
+	n = read(fd, text, size - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = 0;
+}
+
 void await_state(int pid, int tid, char state)
 {
 	char path[64], buf[512], *p;

@@ -51,6 +51,8 @@ char *in_dir(const char *dir, const char *name);	/* dir/name in new memory */
 _Noreturn void exec_again(const char *exe, char **argv, const char *what);
 /* Waits for a bounded time until the state letter of a thread of this process is `state`. */
 void await_state(int pid, int tid, char state);
+/* The beginning of a file of /proc/TID, as a string. */
+void read_proc(int tid, const char *file, char *text, size_t size);
 void clean_rmdir(const char *path);	/* when all is over */
 void clean_swap(const char *path);
 void clean_umount(const char *path);

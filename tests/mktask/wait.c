@@ -276,18 +276,11 @@ static void *waiter(void *arg)
 /* Waits until the thread sleeps in one call for a while. Another call may sleep before that. */
 static void await_call(int tid, const char *want)
 {
-	char path[64], text[200], last[200] = "";
+	char text[200], last[200] = "";
 	int same = 0;
 
 	for (int i = 0; i < 10000 && same < 20; i++) {
-		int fd;
-		ssize_t n;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
-		fd = must(open(path, O_RDONLY | O_CLOEXEC));
-		n = read(fd, text, sizeof(text) - 1);
-		close(fd);
-		text[n > 0 ? n : 0] = 0;
+		read_proc(tid, "syscall", text, sizeof(text));
 		same = strncmp(text, "running", 7) && !strcmp(text, last) ? same + 1 : 0;
 		strcpy(last, text);
 		usleep(1000);

@@ -421,7 +421,7 @@ named! {
 }
 
 named! {
-    /// How it is known who has what a task waits for.
+    /// How the owner of what a task waits for is known.
     #[non_exhaustive]
     OwnerHow: u32 {
         /// Nobody looked.
@@ -444,7 +444,7 @@ named! {
         Pthread = 8 "pthread",
         /// `/proc/locks` names it.
         FileLock = 9 "file-lock",
-        /// It is the only one who has the other end open.
+        /// No other process has the other end open.
         OtherEnd = 10 "other-end",
     }
 }

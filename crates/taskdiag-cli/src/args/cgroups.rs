@@ -9,7 +9,6 @@ use taskdiag::field::CGROUPS;
 
 use super::table;
 use crate::exit::{self, Exit};
-use crate::limits;
 
 /// Parsed options of `taskdiag cgroups`.
 #[derive(Clone, Debug)]
@@ -66,12 +65,7 @@ pub fn command() -> Command {
     .arg(table::flag("flat", "Print a list with paths, and no tree"))
     .next_help_heading("Output")
     .arg(
-        Arg::new("delay")
-            .long("delay")
-            .short('d')
-            .value_name("TIME")
-            .value_parser(limits::duration)
-            .help(
+        table::delay().help(
                 "Look twice, this time apart, such as 1s or 500ms, and show what happened in between: cpu_now, read_now, \
                  write_now and other columns whose name ends in _now",
             ),

@@ -50,7 +50,7 @@ pub fn filters(m: &ArgMatches, set: &'static Set) -> Result<Vec<Filter>, Exit> {
     Ok(all)
 }
 
-/// Conditions of which one has to be true, each with a column that it needs.
+/// Alternatives: a row is chosen if one of them is true. Each comes with the column that it needs.
 type Any = Vec<(&'static str, String)>;
 type Condition = fn(&str) -> Result<Any, Exit>;
 

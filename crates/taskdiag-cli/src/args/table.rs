@@ -65,6 +65,15 @@ pub fn columns() -> Arg {
         .help("Cut lines after N cells, whether on a terminal or not")
 }
 
+/// `--delay`, whose help says what happens after it.
+pub fn delay() -> Arg {
+    Arg::new("delay")
+        .long("delay")
+        .short('d')
+        .value_name("TIME")
+        .value_parser(crate::limits::duration)
+}
+
 /// `--where`.
 pub fn filter() -> Arg {
     list(

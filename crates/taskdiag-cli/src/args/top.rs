@@ -10,7 +10,6 @@ use taskdiag::view::Filter;
 use super::{engine, lists, table};
 use crate::columns::{self, Column};
 use crate::exit::{self, Asked, Exit};
-use crate::limits;
 use crate::order::{self, Key};
 use crate::output::Form;
 use crate::units::{self, Units};
@@ -197,12 +196,7 @@ pub fn command() -> Command {
         .arg(table::flag("per-cpu", "Show a meter for each CPU").short('1'))
         .next_help_heading("Output")
         .arg(
-            Arg::new("delay")
-                .long("delay")
-                .short('d')
-                .value_name("TIME")
-                .value_parser(limits::duration)
-                .help("Refresh after this time, such as 500ms or 5s; without a unit, seconds; 1s if it is not given"),
+            table::delay().help("Refresh after this time, such as 500ms or 5s; without a unit, seconds; 1s if it is not given"),
         )
         .arg(
             Arg::new("share")

@@ -421,7 +421,7 @@ fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
         }
     }
     if is_cut {
-        // What was read is less than the sum, so no sum is shown.
+        // A sum of only a part would be too low, so none is shown.
         let cut = Known::Missing(Reason::Truncated);
         for cgroup in list.iter_mut() {
             if cgroup.processes.is_known() {

@@ -57,7 +57,7 @@ impl ContainerNames {
             pod_namespace: Err(reason),
         }
     }
-    /// The names of a container of another machine or time, of which nothing was kept.
+    /// For a container of an answer that kept no names, as one from another machine.
     pub(crate) fn unknown() -> ContainerNames {
         ContainerNames::all(Reason::Unsupported)
     }

@@ -21,7 +21,7 @@ const ENTRIES: usize = 65_536;
 const USERS_ENTRIES: usize = 1024;
 const ALL_ENTRIES: usize = 65_536;
 
-/// A container of which the names are wanted.
+/// A container whose names are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Its id, if it is one: hexadecimal digits.
