@@ -71,6 +71,7 @@ pub mod field;
 pub mod files;
 mod host;
 mod large;
+mod mountinfo;
 mod process;
 mod rates;
 #[cfg(feature = "record")]

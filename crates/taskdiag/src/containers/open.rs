@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, StatxF
 use rustix::io::Errno;
 use taskdiag_wire::Reason;
 
-use crate::engine::procfs::parse::unescape;
+use crate::mountinfo::unescape;
 
 /// Whose files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use taskdiag_wire::{Autogroup, Io, Limits};
 
 use super::{Fields, number, set};
+use crate::mountinfo::unescape;
 
 /// A process or thread id from the name of a directory in /proc. `None` for every other name.
 pub fn pid(name: &[u8]) -> Option<u32> {
@@ -177,23 +178,6 @@ fn cgroup_mount(line: &[u8]) -> Option<(CgroupMount, Option<&[u8]>)> {
     Some((CgroupMount { dev, root: unescape(root), point: unescape(point) }, of_v1))
 }
 
-/// mountinfo writes blank, tab, newline and backslash as a backslash and three octal digits.
-pub fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, tail)) = rest.split_first() {
-        let code = match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
-                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
-            }
-            _ => None,
-        };
-        out.push(code.unwrap_or(first));
-        rest = if code.is_some() { &rest[4..] } else { tail };
-    }
-    out
-}
-
 /// Lines without their newline. Text after the last newline is a cut line and is left out.
 pub(super) fn complete_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
@@ -324,7 +308,5 @@ mod tests {
             31 1 0:28 / /c rw shared:5 - cgroup systemd\n";
         let all: Vec<_> = cgroup_mounts(text).map(|(m, of_v1)| (m.dev, of_v1)).collect();
         assert_eq!(all, [((0, 27), Some(&b"rw,cpu,cpuacct"[..]))]);
-        assert_eq!(unescape(b"\\04"), b"\\04");
-        assert_eq!(unescape(b"\\777"), b"\\777");
     }
 }
