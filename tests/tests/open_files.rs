@@ -372,11 +372,15 @@ fn memory_and_files_that_processes_share_count_once() {
     let sum = |pids: &str| {
         run("procfs", &["memory", "-p", pids, "--by", "user", "-o", "pss,rss"])[0].clone()
     };
-    let (one, two) = (sum(&list(&[m.pid()])), sum(&both));
-    for column in ["pss", "rss"] {
-        let of = |row: &Value| row[column].as_u64().expect("a number");
-        assert!(of(&two) < of(&one) * 3 / 2, "{column}: {two} for two, {one} for one");
-    }
+    // A share of a page grows when another process with this program ends, as those of other tests
+    // may between the two looks. What is counted twice is counted twice in each pair of looks.
+    let pair = || (sum(&list(&[m.pid()])), sum(&both));
+    let of = |row: &Value, column: &str| row[column].as_u64().expect("a number");
+    let is_once = |(one, two): &(Value, Value)| {
+        ["pss", "rss"].iter().all(|c| of(two, c) < of(one, c) * 3 / 2)
+    };
+    let mut looks = (0..10).map(|_| pair()).inspect(|(one, two)| println!("one {one}, two {two}"));
+    assert!(looks.any(|look| is_once(&look)), "the memory of two is more than that of one");
 }
 
 #[test]

@@ -171,11 +171,10 @@ fn cgtop() -> Option<HashMap<String, u64>> {
     Some(text.lines().filter_map(row).collect())
 }
 
-#[test]
-fn memory_is_that_of_systemd_cgtop() {
-    let Some(before) = cgtop().filter(|all| !all.is_empty()) else {
-        return skip("cgroups::cgtop", "there is no systemd-cgtop that shows cgroups");
-    };
+/// How many cgroups of one look have about the memory that systemd-cgtop shows before and after it,
+/// and how many were compared.
+fn like_cgtop() -> Option<(usize, usize)> {
+    let before = cgtop().filter(|all| !all.is_empty())?;
     let ours = json(&["-o", "path,memory"]);
     let after = cgtop().expect("it ran before");
     let (mut equal, mut compared) = (0, 0);
@@ -191,11 +190,25 @@ fn memory_is_that_of_systemd_cgtop() {
         let is_near = (least.saturating_sub(some)..=most + some).contains(&value);
         equal += usize::from(is_near);
     }
-    if compared == 0 {
-        return skip("cgroups::cgtop", "systemd-cgtop shows the memory of no cgroup");
+    Some((equal, compared))
+}
+
+#[test]
+fn memory_is_that_of_systemd_cgtop() {
+    // The memory of a cgroup that works hard goes up and down, and there may be few others.
+    for _ in 0..20 {
+        match like_cgtop() {
+            None => return skip("cgroups::cgtop", "there is no systemd-cgtop that shows cgroups"),
+            Some((_, 0)) => {
+                return skip("cgroups::cgtop", "systemd-cgtop shows the memory of no cgroup");
+            }
+            Some((equal, compared)) if equal * 10 >= compared * 8 => return,
+            Some((equal, compared)) => {
+                println!("{equal} of {compared} are as systemd-cgtop has them")
+            }
+        }
     }
-    // The memory of a cgroup that works hard may go up and down meanwhile.
-    assert!(equal * 10 >= compared * 8, "{equal} of {compared} are as systemd-cgtop has them");
+    panic!("in none of 20 looks is memory as systemd-cgtop has it");
 }
 
 /// A size in another unit must not become 0 where there is none. Files have this, too.
