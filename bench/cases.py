@@ -46,8 +46,8 @@ def with_a_big_one(b, command):
     """Times a list of the processes without, with, and again without a process of 100,000 threads."""
     without = b.compare({"without, before": command}, rounds=15)["without, before"]
     with load(THREADS):
-        # ps does not take turns with it: ps would fill the caches of the CPU, as it does not
-        # without the threads.
+        # ps runs afterwards and not by turns with it, because ps would fill the caches of the CPU.
+        # The runs without the threads have no ps beside them either.
         r = b.compare({"with 100,000 threads": command}, rounds=15)
         b.compare({"ps, with": ["ps", "-eo", "pid,ppid,comm"]}, rounds=5)
         b.count("with 100,000 threads", command)

@@ -128,7 +128,7 @@ impl Schema {
             };
             let child = item.map(|f| Schema::new(f, "item", 0, &[], Vec::new()));
             let mut metadata = vec![("taskdiag.help", s.help), ("taskdiag.source", s.source)];
-            // Arrow's own types have the unit of a duration and of a moment.
+            // The unit of a duration or a moment is a part of Arrow's type.
             if !s.unit.is_empty() && !matches!(s.kind, Type::Duration | Type::Timestamp) {
                 metadata.push(("taskdiag.unit", s.unit));
             }

@@ -14,7 +14,7 @@ def to_pandas(table):
         columns = {column.name: _series(pandas, column.type, table[column.name]) for column in table.schema}
         # Without rows, too, the columns are there with their types.
         return pandas.DataFrame(columns, columns=table.columns)
-    # A number of NumPy cannot be missing, and a fraction is no replacement for 2**64-1.
+    # NumPy has no missing integer, and a float cannot hold 2**64-1.
     types = {pyarrow.uint64(): pandas.UInt64Dtype(), pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
     frame = pyarrow.table(table).to_pandas(types_mapper=types.get)
     for column in table.schema:

@@ -50,7 +50,7 @@ pub struct Session {
 pub struct Ran {
     /// The number of rows. `None`: it was not a query.
     pub rows: Option<usize>,
-    /// Messages about data that is not missing.
+    /// Messages that are not about missing data.
     pub remarks: Vec<String>,
     /// Messages about missing data.
     pub lacks: Vec<Lack>,

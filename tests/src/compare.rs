@@ -264,8 +264,8 @@ fn compare_lists(key: (Group, &'static str), a1: &Task, b: &Task, a2: &Task, out
     }
 }
 
-/// The entries of a list without values that change by themselves, and with the precision that
-/// every engine has.
+/// Prepares the entries of a list for a comparison: removes the values that change by themselves,
+/// and rounds the others to the precision that all engines have.
 fn steady(rows: &[Row]) -> Vec<Row> {
     let is = |row: &Row, kind: FdDetailKind| {
         row.get("kind") == Some(&Value::Num(i128::from(kind as u32)))

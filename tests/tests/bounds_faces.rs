@@ -2,7 +2,7 @@
 //! together: see `bounds.rs`, and docs/operate/limits.md for the figures.
 //!
 //! This is a separate program, because the kernel counts the memory of the process that starts
-//! another one as memory of the new one. So this one has to be small.
+//! another one as memory of the new one. This program is small, so that the count is of the face.
 
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};

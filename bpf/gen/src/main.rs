@@ -25,7 +25,7 @@ const CLANG: &str = "clang-19";
 struct Options {
     /// Compare with the checked-in files.
     check: bool,
-    /// Rounds to wait between the load of a pointer and its use.
+    /// For storms: how many rounds the programs wait between the load of a pointer and its use.
     gap: Option<u32>,
     /// Another directory than that of the crate `taskdiag-bpf`.
     out: Option<PathBuf>,

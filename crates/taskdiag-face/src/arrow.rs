@@ -70,7 +70,7 @@ impl Form {
             ("taskdiag.help".to_owned(), spec.help.to_owned()),
             ("taskdiag.source".to_owned(), spec.source.to_owned()),
         ]);
-        // Arrow's own types have the unit of a duration and of a moment.
+        // The unit of a duration or a moment is a part of Arrow's type.
         if !spec.unit.is_empty() && !matches!(spec.kind, Type::Duration | Type::Timestamp) {
             metadata.insert("taskdiag.unit".to_owned(), spec.unit.to_owned());
         }

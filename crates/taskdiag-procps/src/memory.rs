@@ -279,8 +279,8 @@ pub enum Room {
     Free,
     /// The kernel does not overcommit.
     Strict,
-    /// This process has a limit, and enough memory below it. Nothing must be kept from one call to
-    /// the next.
+    /// This process has a limit, and enough memory below it. No
+    /// memory may be kept from one call to the next.
     Limited,
     /// There may be too little.
     TooLittle,

@@ -68,7 +68,7 @@ pub fn answered(snapshot: &Snapshot) {
     });
 }
 
-/// A further part of such an answer.
+/// Counts the tasks of a further part of an answer.
 pub fn continued(snapshot: &Snapshot) {
     count(|c| c.rows += snapshot.tasks().len() as u64);
 }

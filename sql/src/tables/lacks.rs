@@ -93,7 +93,7 @@ pub struct Lacks {
     lists: BTreeMap<(Why, bool, &'static str), u64>,
     /// Other messages about missing data.
     lines: Vec<Lack>,
-    /// Messages about data that is not missing.
+    /// Messages that are not about missing data.
     remarks: Vec<String>,
 }
 

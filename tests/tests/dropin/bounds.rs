@@ -197,7 +197,7 @@ fn programs_end_in_the_same_way_where_memory_is_short() {
     let sizes = [from, from + 8, 64, 96, 160, 224, 256, 320, 600];
     let mut wrong = Vec::new();
     for (n, program) in PROGRAMS.iter().enumerate() {
-        // Not every size with every program, but each of them twice.
+        // Each program runs with a third of the sizes, and neighbours in the list with others.
         for size in sizes.iter().skip(n % 3).step_by(3) {
             let most = size * MIB;
             for which in [libc::RLIMIT_AS, libc::RLIMIT_DATA] {

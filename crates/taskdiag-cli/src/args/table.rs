@@ -91,8 +91,8 @@ pub fn conditions() -> [Arg; 4] {
 }
 
 /// The conditions for rows of this set, joined by "and": those of [`conditions`], and one for each
-/// word, which the name or the arguments of the task must have. The arguments of this process
-/// have what is looked for, so an expression about arguments leaves it out, as pgrep does.
+/// word, which the name or the arguments of the task must have. The arguments of taskdiag
+/// itself contain each word that it searches for, so such a search leaves it out, as pgrep does.
 pub fn filter_from(
     m: &ArgMatches,
     set: &'static Set,

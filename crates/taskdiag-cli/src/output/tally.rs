@@ -20,7 +20,8 @@ pub struct Tally {
     /// Column, kind and task of values that several rows of a task lack, so that the task counts
     /// once.
     seen: HashSet<(usize, usize, u32)>,
-    /// Are rows ignored that represent a task whose whole list is missing?
+    /// Whether only rows of entries are counted. A task whose whole list is missing has a row
+    /// without an entry.
     only_entries: bool,
 }
 

@@ -189,7 +189,7 @@ fn why(e: Errno, form: Form) -> Reason {
     }
 }
 
-/// Is it an error that says nothing about the cgroup?
+/// Whether the error is about this process, which lacks files or memory, and not about the cgroup.
 pub(super) fn is_about_us(e: Errno) -> bool {
     matches!(e, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }

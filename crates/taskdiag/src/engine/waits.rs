@@ -1,10 +1,10 @@
 //! What a sleeping thread waits for, as far as it follows from the function of the kernel that it
 //! sleeps in, its system call, and its state. Both engines use it, so that they agree.
 //!
-//! The function decides, because one system call waits for many things. Where it is not in the list
-//! here, the system call decides, but only for waits that signals end: what the others wait for is
-//! rarely what the call is about. Everything else is [`WaitKind::Other`], and the function is what
-//! a reader has.
+//! The function decides, because one system call waits for many things. If the list here lacks the
+//! function, the system call decides, but only for waits that a signal ends. In the others, a task
+//! rarely waits for what its call is about: it waits for a lock or for memory. Everything else is
+//! [`WaitKind::Other`], and the record still names the function.
 //!
 //! It does not look at memory of the thread. So a lock and a condition are both a futex.
 

@@ -95,7 +95,7 @@ impl<'a> CgroupRows<'a> {
         }
         out
     }
-    /// The same rows in another order, or others of the listing.
+    /// Shows these rows of the listing, in this order.
     pub fn show(&mut self, places: Vec<u32>) {
         self.shown = places;
     }

@@ -116,7 +116,7 @@ pub fn normalize(
             }
             [b'-', first, ..] if *first != b'-' => {
                 let mut letters = bytes[1..].iter().map(|b| char::from(*b));
-                // Up to the first that takes the rest as its value.
+                // The letter after the first option that takes a value begins that value.
                 if let Some((_, instead)) = letters
                     .by_ref()
                     .take_while(|c| !takes_value(*c))

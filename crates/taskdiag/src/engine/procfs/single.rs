@@ -107,7 +107,7 @@ fn start_ticks(stat: &StatFile) -> Result<u64, NotRead> {
     Ok(ns / Tick::here().ns())
 }
 
-/// All threads but the first have no signal for their end, and no process is without.
+/// Only the first thread of a process has an exit signal.
 fn is_thread(stat: &StatFile) -> bool {
     stat.stat.known().exit_signal().is_some_and(|signal| signal < 0)
 }

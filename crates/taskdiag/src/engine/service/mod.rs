@@ -134,7 +134,8 @@ impl Service {
 
     fn ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {
         let result = self.try_to_ask(ask);
-        // Only if it was slow or busy. After other errors, it may be used again at once.
+        // A service that was slow or busy is not used for a while. After other errors, it may be
+        // used again at once.
         if let (Some(_), Err(Error::Unavailable { cause: Cause::Limit, .. })) =
             (self.patience, &result)
         {
