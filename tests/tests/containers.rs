@@ -284,6 +284,27 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
     }
 }
 
+#[test]
+fn a_group_in_a_directory_of_a_user_does_not_get_the_name_of_a_container_of_root() {
+    let test = "a_group_in_a_directory_of_a_user_does_not_get_the_name_of_a_container_of_root";
+    let Some(mut groups) = Groups::new(test, "foreign") else { return };
+    let files = tempfile::tempdir().expect("a directory");
+    docker(files.path(), &id(300_001), "bank", "bank:1");
+    let service = groups.make("user.service");
+    std::os::unix::fs::chown(&service, Some(31_337), Some(31_337)).expect("root may");
+    let own = groups.start(&format!("docker-{}.scope", id(300_001)));
+    let foreign = groups.start(&format!("user.service/docker-{}.scope", id(300_001)));
+    for engine in names_of_engines() {
+        let names = |pid: u32| {
+            let pid = pid.to_string();
+            let args = ["ps", "-p", &pid, "--engine", engine, "-o", "container_name=,image="];
+            taskdiag(Some(files.path()), &args).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(own), "bank bank:1", "{engine}");
+        assert_eq!(names(foreign), "- -", "{engine}");
+    }
+}
+
 /// How long containers come and go.
 fn churn_time() -> Duration {
     match std::env::var("TASKDIAG_LONG_CONTAINERS") {
