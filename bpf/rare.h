@@ -7,6 +7,7 @@
 #define TASKDIAG_RARE_H
 
 #include "out.h"
+#include "shared.h"
 
 #ifndef NO_RARE
 
@@ -128,7 +129,8 @@ GROUP_FN name_hierarchy(u32 id)
 			h->text[st.len++ & 0x3f] = ',';
 		APPEND(h->text, 0x3f, 32, R(CAST(struct cgroup_subsys_state, css), ss, legacy_name));
 	}
-	if (id && bpf_probe_read_kernel_str(name, sizeof(name), &root->name) > 1) {
+	h->is_named = id && bpf_probe_read_kernel_str(name, sizeof(name), &root->name) > 1;
+	if (h->is_named) {
 		if (st.len)
 			h->text[st.len++ & 0x3f] = ',';
 		__builtin_memcpy(h->text + (st.len & 0x3f), "name=", 5);
@@ -170,6 +172,8 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	if (exiting && id != 0)
 		st.n = 0;
 	depth = st.n;
+	if (depth == 0 && cfg.skip_cgroup_roots && id && !h->is_named)
+		return 0;
 	if (depth == 0)
 		data[st.len++ & 0x1fff] = '/';
 	EACH(i, 0, depth, 32) {
@@ -195,17 +199,74 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	return 0;
 }
 
+#ifndef LEGACY
+
+/* A longer text is not copied. */
+enum { SET_MAX = 0x3fff };
+
+#define SLOT_OF(set) (&st.sets[mix(set) & (SETS_MAX - 1)])
+
+/*
+ * Copies what a message of this run has of the css_set st.set. Returns 0 if there is none. The cgroups of a set never
+ * change, and while this run goes on, no other set is at its address, because its memory is freed under RCU.
+ */
+GROUP_FN copy_cgroups(void)
+{
+	struct written_set *w = SLOT_OF(st.set);
+	u32 chunk = w->chunk, off = w->off, len = w->len & SET_MAX;
+	char *from, *to;
+
+	if (w->set != st.set || w->slice != st.slice)
+		return 0;
+	spill();
+	from = bpf_map_lookup_elem(&out, &chunk);
+	to = here();
+	if (!from || !to || bpf_probe_read_kernel(to, len, from + (off & (CHUNK_SPAN - 1))))
+		return 0;
+	st.off += len;
+	is_late(2);
+	return 1;
+}
+
+static __always_inline void remember_cgroups(u32 chunk, u32 off)
+{
+	struct written_set *w = SLOT_OF(st.set);
+
+	if (st.chunk != chunk || st.off - off > SET_MAX)
+		return;
+	w->set = st.set;
+	w->slice = st.slice;
+	w->chunk = chunk;
+	w->off = off;
+	w->len = st.off - off;
+}
+
+#else
+
+/* Here, others run between two tasks, and so the address of a set that is gone may be that of another one. */
+static int copy_cgroups(void) { return 0; }
+static void remember_cgroups(u32 chunk, u32 off) { (void)chunk; (void)off; }
+
+#endif
+
 /* Write the paths of the cgroups of the task's css_set. Returns 0 if the task has moved to others meanwhile: the links
  * between a set and its cgroups are freed at once, so what was written may be wrong. */
 GROUP_FN put_cgroups_of_set(void)
 {
 	struct task_struct *t = THIS;
-	struct task_diag_cgroup *a = here();
+	struct task_diag_cgroup *a;
 	struct css_set *set = R(t, cgroups);
 	u32 exiting = R(t, flags) & PF_EXITING;
 	struct list_head *head, *pos;
-	u32 i;
+	u32 i, chunk, off;
 
+	/* The paths of a task that ends are others than those of its set. */
+	st.set = (u64)set;
+	if (!exiting && copy_cgroups())
+		return 1;
+	chunk = st.chunk;
+	off = st.off;
+	a = here();
 	if (!a || !set)
 		return 1;
 	PUT(a, TASK_DIAG_CGROUP);
@@ -239,7 +300,11 @@ GROUP_FN put_cgroups_of_set(void)
 		}
 		pos = R(CAST(struct list_head, pos), prev);
 	}
-	return STILL(t, cgroups, set);
+	if (!STILL(t, cgroups, set))
+		return 0;
+	if (!exiting)
+		remember_cgroups(chunk, off);
+	return 1;
 }
 
 GROUP_FN put_cgroup(void)

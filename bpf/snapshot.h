@@ -20,6 +20,8 @@
 #define CHUNKS_RESERVE	2
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
+/* How many css_sets a run remembers. */
+#define SETS_MAX	64
 #define CONTROLLERS_MAX	128
 #define OFFSETS_MAX	256
 #define OFFSET_NONE	0xffffu	/* the kernel has no such member */
@@ -91,6 +93,9 @@ struct config {
 	__u32 text_max;
 	/* Does the processor have to be kept from loading in another order than the program (order())? */
 	__u32 orders_loads;
+	/* Are paths of cgroups left out that are the root of a hierarchy of version 1 with controllers? */
+	__u32 skip_cgroup_roots;
+	__u32 reserved;
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
 	char symbol_format[8];
@@ -101,8 +106,15 @@ struct config {
 /* "controllers:" of a hierarchy, as in /proc/PID/cgroup. A len of 0 means that it is not known yet. */
 struct hierarchy {
 	__u32 len;
-	__u32 reserved;
+	__u32 is_named;		/* as that of systemd, "name=systemd:" */
 	char text[CONTROLLERS_MAX];
+};
+
+/* What a message has of the cgroups of a css_set, and where. Tasks with the same cgroups have the same css_set. */
+struct written_set {
+	__u64 set;
+	__u32 slice;		/* the run in which this entry was made */
+	__u32 chunk, off, len;
 };
 
 /* A task that the walk will come to: see ahead.h. */
@@ -213,6 +225,8 @@ struct state {
 	__u64 io[7];
 	__u64 cpu_offset[CPUS_MAX];
 	struct hierarchy hierarchy[HIERARCHIES_MAX];
+	struct written_set sets[SETS_MAX];
+	__u64 set;		/* the css_set of the task, as a number */
 	/* lists, names and paths: raw.h, names.h */
 	__u32 list, list_n, list_any, list_attr, list_valid;
 	__u32 names;		/* written so far */

@@ -33,8 +33,8 @@ pub struct Places {
     pub slices: Ledger,
     /// Containers.
     pub containers: Ledger,
-    /// The names of each container, by the labels of its account.
-    names: HashMap<String, String>,
+    /// By the labels of the account of a container: a path of its control group, and its names.
+    names: HashMap<String, (Box<[u8]>, String)>,
 }
 
 fn unit_labels(unit: &[u8], slice: &[u8]) -> String {
@@ -119,8 +119,10 @@ impl Places {
         if let Some(it) = cgroup::container(path).filter(|_| families.containers) {
             let pod = cgroup::pod(path).unwrap_or_default();
             let labels = container_labels(&it.id, it.runtime.unwrap_or(""), &pod);
-            if let Some(names) = containers::of_host(path) {
-                self.names.insert(labels.clone(), name_labels(&names));
+            if !self.names.contains_key(&labels) {
+                if let Some(names) = containers::of_host(path) {
+                    self.names.insert(labels.clone(), (path.into(), name_labels(&names)));
+                }
             }
             found.container = Some(self.containers.join(labels));
         }
@@ -147,13 +149,63 @@ impl Places {
         // Containers that are counted with others, or have ended, need no names.
         let kept: HashSet<&str> = self.containers.all().map(|a| a.labels.as_str()).collect();
         self.names.retain(|labels, _| kept.contains(labels.as_str()));
+        // A container may have been renamed.
+        for (path, text) in self.names.values_mut() {
+            if let Some(names) = containers::of_host(path) {
+                *text = name_labels(&names);
+            }
+        }
     }
     /// The labels with the names of the container that has these labels.
     pub fn names(&self, labels: &str) -> Option<&str> {
-        self.names.get(labels).map(String::as_str)
+        self.names.get(labels).map(|(_, text)| text.as_str())
     }
     /// Adds the counters and the present values of a process.
     pub fn add(&mut self, place: &Where, by: &Counts, gauges: &Gauges) {
         self.each(place, |ledger, id| gauges.add_to(ledger.account(id), by));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use taskdiag::wire::decode::Stream;
+    use taskdiag::wire::{A_CGROUP_PATH, Cgroup, Done, StreamWriter};
+
+    use super::*;
+
+    #[test]
+    fn a_renamed_container_has_its_new_name_in_the_next_answer() {
+        let id = format!("{:064x}", 77);
+        let dir = std::env::temp_dir().join(format!("taskdiag-places-{}", std::process::id()));
+        let file = dir.join(format!("var/lib/docker/containers/{id}/config.v2.json"));
+        fs::create_dir_all(file.parent().expect("it has one")).expect("a directory");
+        let named = |name: &str| {
+            let text = format!(r#"{{"Config":{{"Image":"i:1"}},"Name":"/{name}"}}"#);
+            fs::write(&file, text).expect("a file");
+        };
+        containers::set_host_root(&dir);
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        w.begin_task(7, 7);
+        w.put(&Cgroup::new());
+        let path = format!(":/docker/{id}");
+        w.put_blob(A_CGROUP_PATH, 0, 0, path.as_bytes(), path.len());
+        w.end_task();
+        let stream = Stream::parse(w.finish(Done::default())).expect("it is well formed");
+        let row = Row::new(stream.get(0).expect("one task"));
+        let mut places = Places::new(10);
+        let families = Families { containers: true, ..Families::default() };
+        let labels = container_labels(id.as_bytes(), "docker", b"");
+        named("one");
+        places.find(&row, families);
+        for name in ["one", "second"] {
+            named(name);
+            places.begin();
+            let names = places.names(&labels).expect("they are known");
+            assert!(names.contains(&format!("container_name=\"{name}\"")), "{names}");
+        }
+        fs::remove_dir_all(dir).expect("it is removed");
     }
 }

@@ -93,7 +93,12 @@ impl Need {
 }
 
 const fn group(groups: Groups) -> Need {
-    Need { groups, ..NOTHING }
+    // The real library shows the paths of all hierarchies.
+    let members = match groups.contains(Groups::CGROUP) {
+        true => Members::of(Groups::CGROUP, &[]),
+        false => Members::NONE,
+    };
+    Need { groups, members, ..NOTHING }
 }
 
 const fn members(groups: Groups, names: &[&str], file: File) -> Need {

@@ -171,6 +171,17 @@ pub fn container(path: &[u8]) -> Option<Container<'_>> {
     None
 }
 
+/// The path as far as its outermost container.
+pub(crate) fn outermost(path: &[u8]) -> Option<&[u8]> {
+    let all: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
+    let mut end = 0;
+    all.iter().enumerate().find_map(|(n, part)| {
+        end += part.len() + usize::from(n > 0);
+        let outer = all[..n].iter().rev().copied().filter(|p| !p.is_empty());
+        container_of(part, outer).map(|_| &path[..end])
+    })
+}
+
 /// The container of a component. `outer`: the components before it, the nearest first.
 fn container_of<'a>(
     part: &'a [u8],
@@ -379,6 +390,20 @@ mod tests {
         let id2: String = ID.chars().rev().collect();
         let path = path.replace("{ID2}", &id2).replace("{BUILD}", BUILD_ID).replace("{TASK}", TASK);
         path.replace("{ID}", ID).replace("{UID}", UID).replace("{U}", &UID.replace('-', "_"))
+    }
+
+    #[test]
+    fn the_outermost_container_is_the_one_of_this_machine() {
+        for (path, want) in [
+            ("/docker/{ID}/docker/{ID2}", "/docker/{ID}"),
+            ("/docker/{ID}/kubelet.slice/podx/{ID2}", "/docker/{ID}"),
+            ("/a.slice//docker-{ID}.scope/init.scope", "/a.slice//docker-{ID}.scope"),
+            ("/system.slice/ssh.service", "-"),
+            ("/", "-"),
+        ] {
+            let path = real(path);
+            assert_eq!(text(outermost(path.as_bytes())), real(want), "{path}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag_wire::layout::bit;
-use taskdiag_wire::{Base, Cred, Groups, Stat, Statm, Strategy};
+use taskdiag_wire::{Base, Cred, Group, Groups, Stat, Statm, Strategy};
 
 use crate::watch::Watch;
 
@@ -154,6 +154,10 @@ impl Processes {
 /// members of the first three in many places of its memory, and /proc has the members of STATM in
 /// several files. A long list costs less where some need not be read. Supplementary groups are in
 /// the answer if `ngroups` of CRED is wanted.
+///
+/// CGROUP has a path for each hierarchy, of which version 1 has a dozen. Most tasks are at the root
+/// of most of them, which no column shows. So these paths are in the answer only if they are
+/// wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Members {
@@ -165,17 +169,26 @@ pub struct Members {
     pub stat: u32,
     /// Bits of the members of STATM, as in its `valid`.
     pub statm: u32,
+    /// Paths of control groups that are the root of a hierarchy of version 1 with controllers.
+    pub cgroup_roots: bool,
 }
 
 impl Members {
     /// All of them.
-    pub const ALL: Members =
-        Members { base: u32::MAX, cred: u32::MAX, stat: u32::MAX, statm: u32::MAX };
+    pub const ALL: Members = Members {
+        base: u32::MAX,
+        cred: u32::MAX,
+        stat: u32::MAX,
+        statm: u32::MAX,
+        cgroup_roots: true,
+    };
     /// None of them.
-    pub const NONE: Members = Members { base: 0, cred: 0, stat: 0, statm: 0 };
+    pub const NONE: Members = Members { base: 0, cred: 0, stat: 0, statm: 0, cgroup_roots: false };
 
     /// Members of one group by name, or all of the group if there are no names. Groups other than
     /// BASE, CRED, STAT and STATM have no member sets, because they are always read as a whole.
+    /// The only name of CGROUP is `below_root`, for what it has without the paths of
+    /// [`cgroup_roots`](Self::cgroup_roots).
     ///
     /// # Panics
     /// If there is no such member. In a constant, this is an error of the compiler.
@@ -188,9 +201,15 @@ impl Members {
             Stat::MEMBERS
         } else if group.bits() == Groups::STATM.bits() {
             Statm::MEMBERS
+        } else if group.bits() == Groups::CGROUP.bits() && !names.is_empty() {
+            assert!(
+                matches!(names, [n] if matches!(n.as_bytes(), b"below_root")),
+                "CGROUP has no such part"
+            );
+            return Members::NONE;
         } else {
             assert!(names.is_empty(), "members belong to BASE, CRED, STAT and STATM");
-            return Members::NONE;
+            return Members { cgroup_roots: group.has(Group::Cgroup), ..Members::NONE };
         };
         let mut bits = if names.is_empty() { u32::MAX } else { 0 };
         let mut n = 0;
@@ -216,6 +235,7 @@ impl Members {
             cred: self.cred | o.cred,
             stat: self.stat | o.stat,
             statm: self.statm | o.statm,
+            cgroup_roots: self.cgroup_roots || o.cgroup_roots,
         }
     }
     /// The form on the wire: the members of BASE and of STAT that may be missing.

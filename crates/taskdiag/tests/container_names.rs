@@ -258,6 +258,61 @@ fn containers_of_a_user_are_looked_for_in_the_home_directory_only() {
 }
 
 #[test]
+fn a_group_that_another_user_could_make_does_not_get_the_name_of_a_container_of_root() {
+    // SAFETY: it takes nothing and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("SKIPPED: a directory of another user takes root to make");
+    }
+    let home = Home::new();
+    let (root, d, p) = (home.dir.path(), id(1), id(2));
+    put(root, &format!("var/lib/docker/containers/{d}/config.v2.json"), docker("db", "i", ""));
+    put(root, &home.list(), format!("[{}]", stored(&p, "mine", "img:1")));
+    for (service, uid, mode) in
+        [("root", 0, 0o755), ("user", home.uid, 0o755), ("all", 0, 0o777), ("group", 0, 0o775)]
+    {
+        let dir = root.join(format!("sys/fs/cgroup/system.slice/{service}.service"));
+        fs::create_dir_all(&dir).expect("a directory");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).expect("its mode");
+        let gid = if service == "root" { 0 } else { home.uid };
+        std::os::unix::fs::chown(dir, Some(uid), Some(gid)).expect("root may");
+    }
+    let unknown = "docker ?unsupported ?unsupported ?unsupported ?unsupported";
+    let mut all = Containers::new(root);
+    for (path, want) in [
+        (format!("/system.slice/root.service/docker-{d}.scope"), "docker db i - -"),
+        // A group within that of the container, which its processes may own.
+        (format!("/system.slice/root.service/docker-{d}.scope/x"), "docker db i - -"),
+        // A service that systemd has delegated to its user.
+        (format!("/system.slice/user.service/docker-{d}.scope"), "docker - - - -"),
+        (format!("/system.slice/user.service/libpod-{p}.scope"), "podman mine img:1 - -"),
+        (format!("/system.slice/all.service/docker-{d}.scope"), unknown),
+        (format!("/system.slice/group.service/docker-{d}.scope"), unknown),
+        // A group that was made within a container.
+        (format!("/docker/{}/docker-{d}.scope", id(9)), "docker - - - -"),
+        (format!("/docker/{}/kubepods/pod{UID}", id(9)), "docker - - - -"),
+    ] {
+        assert_eq!(names(&mut all, &path), want, "{path}");
+    }
+}
+
+#[test]
+fn groups_within_a_container_share_one_look_at_its_file() {
+    let dir = TempDir::new().expect("a directory");
+    let (root, d) = (dir.path(), id(1));
+    let file = format!("var/lib/docker/containers/{d}/config.v2.json");
+    put(root, &file, docker("web", "i", ""));
+    let mut all = Containers::new(root);
+    let path = |n: usize| format!("/docker/{d}/system.slice/unit{n}.service");
+    let first = all.names(path(0).as_bytes()).expect("a container");
+    fs::remove_file(root.join(file)).expect("it is removed");
+    // It ended, and its other groups have the names that are known of it.
+    for n in 1..3 {
+        let other = all.names(path(n).as_bytes()).expect("a container");
+        assert_eq!(line(&other), line(&first));
+    }
+}
+
+#[test]
 fn files_of_a_hostile_user_are_refused() {
     let none = "podman ?unsupported ?unsupported ?unsupported ?unsupported";
     let p = id(1);

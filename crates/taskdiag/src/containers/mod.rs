@@ -12,6 +12,7 @@
 //! another directory for `/`, as for a reader in a container that has the machine's files mounted.
 
 mod json;
+mod maker;
 mod open;
 mod search;
 
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use taskdiag_wire::{ContainerPart, ContainerView, Reason};
 
 use crate::cgroup;
+use maker::Makers;
 use open::Owner;
 use search::{Lists, Source, Wanted};
 
@@ -99,10 +101,47 @@ pub fn is_contained(path: &[u8]) -> bool {
 const ROOT: &str = "TASKDIAG_HOST_ROOT";
 /// A container without names is looked for again after this time.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The most containers that are remembered.
+/// Which container a control group belongs to is looked at again after this time.
+const PLACE_AGAIN: Duration = Duration::from_secs(60);
+/// The most containers, and the most paths of control groups, that are remembered.
 const MOST: usize = 16_384;
 /// The longest wait for another thread that looks up names.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A container or pod, as far as the path of a control group and its directory show it. All groups
+/// in it have the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    runtime: Option<&'static str>,
+    /// The id, or the name if the runtime only has names.
+    id: Option<Box<[u8]>>,
+    pod: Option<Box<[u8]>>,
+    /// The user whose container it is. `None`: several users could have made the group.
+    owner: Option<Owner>,
+    /// Is it within another container? Then its files are not those of this machine.
+    is_nested: bool,
+}
+
+impl Identity {
+    fn of(root: &Path, path: &[u8], makers: &mut Makers) -> Option<Identity> {
+        let container = cgroup::container(path);
+        let pod = cgroup::pod(path);
+        if container.is_none() && pod.is_none() {
+            return None;
+        }
+        // A process in a container may make groups of any name there.
+        let outer = cgroup::outermost(path).unwrap_or(path);
+        let id_of = |path| cgroup::container(path).map(|c| c.id);
+        let is_nested = id_of(outer) != id_of(path) || cgroup::pod(outer) != pod;
+        Some(Identity {
+            runtime: container.as_ref().and_then(|c| c.runtime),
+            id: container.map(|c| c.id.as_ref().into()),
+            pod: pod.map(|pod| pod.as_ref().into()),
+            owner: makers.of(root, outer),
+            is_nested,
+        })
+    }
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -117,7 +156,10 @@ pub struct Containers {
     root: PathBuf,
     /// Does the root stay, whatever the environment says?
     is_set: bool,
-    entries: HashMap<Box<[u8]>, Entry>,
+    /// By path of a control group: when it was looked at, and what it belongs to.
+    places: HashMap<Box<[u8]>, (Instant, Option<Identity>)>,
+    entries: HashMap<Identity, Entry>,
+    makers: Makers,
     lists: Lists,
 }
 
@@ -132,13 +174,22 @@ impl Containers {
     /// The names of the container and pod that have the control group with this path. `None`: the
     /// path is not that of one.
     pub fn names(&mut self, path: &[u8]) -> Option<Arc<ContainerNames>> {
-        let old = match self.entries.get(path) {
+        let is_known = self.places.get(path).is_some_and(|(at, _)| at.elapsed() < PLACE_AGAIN);
+        if !is_known {
+            if self.places.len() >= MOST {
+                self.places.clear();
+            }
+            let identity = Identity::of(&self.root, path, &mut self.makers);
+            self.places.insert(path.into(), (Instant::now(), identity));
+        }
+        let identity = self.places.get(path)?.1.as_ref()?;
+        let old = match self.entries.get(identity) {
             Some(entry) if entry.is_current() => return Some(entry.names.clone()),
             Some(entry) => Some((entry.names.clone(), entry.source.clone())),
             None => None,
         };
         self.lists.prune();
-        let (names, source) = look_up(&self.root, path, &mut self.lists)?;
+        let (names, source) = look_up(&self.root, identity, &mut self.lists);
         // The file of a container that ends is removed before its last process has ended.
         let (names, source) = match (source, old) {
             (None, Some((names, Some(source)))) => (names, Some(source)),
@@ -148,7 +199,7 @@ impl Containers {
             self.entries.clear();
         }
         let entry = Entry { names: names.clone(), source, at: Instant::now() };
-        self.entries.insert(path.into(), entry);
+        self.entries.insert(identity.clone(), entry);
         Some(names)
     }
 }
@@ -221,40 +272,33 @@ fn checked(id: &[u8]) -> Option<&str> {
     std::str::from_utf8(id).ok().filter(|_| is_id)
 }
 
-fn look_up(
-    root: &Path,
-    path: &[u8],
-    lists: &mut Lists,
-) -> Option<(ContainerNames, Option<Source>)> {
-    let container = cgroup::container(path);
-    let pod = cgroup::pod(path);
-    if container.is_none() && pod.is_none() {
-        return None;
-    }
-    let runtime = container.as_ref().and_then(|c| c.runtime);
-    let id = container.as_ref().and_then(|c| checked(&c.id));
-    // What is in the slice of a user was made by that user, whatever its name.
-    let owner = match cgroup::owner(path) {
-        Some(uid) if uid != 0 => Owner::User(uid),
-        _ => Owner::Root,
-    };
+fn look_up(root: &Path, of: &Identity, lists: &mut Lists) -> (ContainerNames, Option<Source>) {
+    let runtime = of.runtime;
+    let id = of.id.as_deref().and_then(checked);
     let mut names = ContainerNames::all(Reason::Absent);
     if let Some(word) = runtime {
         names.runtime = Ok(word.as_bytes().into());
     }
-    if let (Some(container), None) = (&container, id) {
+    if let (Some(name), None) = (&of.id, id) {
         // The path has the name itself.
         if matches!(runtime, Some("lxc" | "nspawn" | "libvirt-lxc" | "rkt")) {
-            names.name = Ok(container.id.as_ref().into());
-            if runtime == Some("lxc") && owner == Owner::Root {
-                incus(root, &container.id, &mut names);
+            names.name = Ok(name.clone());
+            if runtime == Some("lxc") && of.owner == Some(Owner::Root) && !of.is_nested {
+                incus(root, name, &mut names);
             }
         }
-        if pod.is_none() {
-            return Some((names, None));
+        if of.pod.is_none() {
+            return (names, None);
         }
     }
-    let pod = pod.as_deref().and_then(checked);
+    if of.is_nested {
+        return (names, None);
+    }
+    let Some(owner) = of.owner else {
+        let runtime = names.runtime.or(Err(Reason::Unsupported));
+        return (ContainerNames { runtime, ..ContainerNames::all(Reason::Unsupported) }, None);
+    };
+    let pod = of.pod.as_deref().and_then(checked);
     let found = search::find(root, Wanted { id, runtime, pod, owner }, lists);
     let source = match found {
         Ok(Some(hit)) => {
@@ -275,7 +319,7 @@ fn look_up(
             None
         }
     };
-    Some((names, source))
+    (names, source)
 }
 
 /// The directories of instances of Incus and LXD, which run LXC.

@@ -16,7 +16,7 @@ use taskdiag_wire::Reason;
 use crate::mountinfo::unescape;
 
 /// Whose files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A directory that only root can change, so links to it are root's.
     Root,

@@ -132,6 +132,8 @@ impl LoadedProgram {
             number_format: *b"%llu\0\0\0\0",
             // x86-64 keeps loads in the order of the program.
             orders_loads: u32::from(!cfg!(target_arch = "x86_64")),
+            skip_cgroup_roots: u32::from(!req.members.cgroup_roots),
+            reserved: 0,
             offsets,
         };
         let init = [

@@ -46,6 +46,8 @@ pub struct Config {
     pub list_total: u64,
     pub text_max: u32,
     pub orders_loads: u32,
+    pub skip_cgroup_roots: u32,
+    pub reserved: u32,
     pub frame_format: [u8; 16],
     pub symbol_format: [u8; 8],
     pub number_format: [u8; 8],
@@ -84,7 +86,7 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 36712;
+pub const STATE_SIZE: usize = 38256;
 
 #[cfg(test)]
 mod tests {
@@ -116,6 +118,7 @@ mod tests {
             ("TEXT_SMALL", room::TEXT_SMALL as usize),
             ("TEXT_LEAST", room::TEXT_LEAST as usize),
             ("offsetof(struct config, orders_loads)", offset_of!(Config, orders_loads)),
+            ("offsetof(struct config, skip_cgroup_roots)", offset_of!(Config, skip_cgroup_roots)),
             ("LIST_LEAST", room::LIST_LEAST),
             ("NAME_LEAST", room::NAME_LEAST),
             ("offsetof(struct config, offsets)", offset_of!(Config, offsets)),

@@ -278,6 +278,7 @@ impl Procfs {
             sockets: Sockets::default(),
             names: FileNames::default(),
             held: self.held.clone().filter(|_| !req.strategy.is_threads()),
+            cgroup_roots: req.members.cgroup_roots,
             cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
         };
         let mut out = StreamWriter::new();

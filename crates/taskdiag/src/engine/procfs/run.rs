@@ -34,6 +34,8 @@ pub(super) struct Run {
     pub(super) sched_clock: Option<SchedClock>,
     /// Where to look up the ids of cgroups, if they were requested and can be found.
     pub(super) cgroups: Option<Cgroups>,
+    /// Are paths wanted that are the root of a hierarchy of version 1?
+    pub(super) cgroup_roots: bool,
     /// Whether the pids in this /proc belong to our own pid namespace.
     pub(super) own_pids: bool,
     /// Whether clocks of processes are read, which have the CPU time of ended threads. They are

@@ -323,7 +323,8 @@ impl Worker<'_> {
                     }
                 }
                 self.out.put(&record);
-                for line in parse::cgroup_lines(bytes) {
+                let roots = self.run.cgroup_roots;
+                for line in parse::cgroup_lines(bytes).filter(|l| roots || !l.is_bare_root()) {
                     self.out.put_blob(A_CGROUP_PATH, line.hierarchy, 0, line.text, line.text.len());
                 }
                 self.reader.syscalls += calls;

@@ -17,9 +17,7 @@ fn nspid(_: &Context, row: &Row<'_>) -> Value<'static> {
 /// or `id:controllers:/path`.
 fn cgroup<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     let mut out = Vec::new();
-    let mut any = false;
     for (id, entry) in row.view.cgroups() {
-        any = true;
         // The root of a hierarchy carries no information.
         if entry.ends_with(b":/") {
             continue;
@@ -32,7 +30,7 @@ fn cgroup<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         out.extend_from_slice(entry);
     }
     if out.is_empty() {
-        return if any { Value::ABSENT } else { row.missing(Group::Cgroup) };
+        return row.cgroup.map_or_else(|| row.missing(Group::Cgroup), |_| Value::ABSENT);
     }
     Value::Bytes { data: Cow::Owned(out), cut: false }
 }
@@ -77,10 +75,10 @@ pub const FIELDS: &[Field] = &[
     ns!("utsns" "UTSNS" "Inode of its uts namespace" "/proc/PID/ns/uts" uts),
     row!("nspid" "NSPID" 8 Left [NS] IntegerList None Plain, "/proc/PID/status NSpid",
         "Its id in each pid namespace, the reader's first", {}, nspid),
-    row!("cgroup" "CGROUP" 27 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+    row!("cgroup" "CGROUP" 27 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Control groups of all hierarchies, except for roots, id:controllers:path", {}, cgroup),
-    row!("cgroup_path" "CGROUP" 27 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+    row!("cgroup_path" "CGROUP" 27 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Path of its v2 control group", {}, cgroup_path),
-    row!("cgroupid" "CGROUPID" 8 Right [CGROUP] Integer None Plain, "kernfs id of the cgroup",
+    row!("cgroupid" "CGROUPID" 8 Right [CGROUP(below_root)] Integer None Plain, "kernfs id of the cgroup",
         "Inode of the directory of its v2 control group", {}, uint!(Cgroup cgroup.id)),
 ];

@@ -69,7 +69,7 @@ fn owner(_: &Context, row: &Row<'_>) -> Value<'static> {
 
 macro_rules! systemd {
     ($name:literal $header:literal $width:literal $what:literal $get:expr) => {
-        row!($name $header $width Left [CGROUP] Text None Plain, "/proc/PID/cgroup", $what, {},
+        row!($name $header $width Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup", $what, {},
             |_, row| of_systemd(row, $get))
     };
 }
@@ -79,7 +79,7 @@ const FILES: &str = "files of the runtime, found by /proc/PID/cgroup";
 
 macro_rules! named {
     ($name:literal $header:literal $width:literal $what:literal $member:ident) => {
-        row!($name $header $width Left [CGROUP] Text None Plain, FILES, $what, {},
+        row!($name $header $width Left [CGROUP(below_root)] Text None Plain, FILES, $what, {},
             |cx, row| named(cx, row, |n| &n.$member))
     };
 }
@@ -94,16 +94,16 @@ pub const FIELDS: &[Field] = &[
         |p| cgroup::session(p).map(Cow::Borrowed)),
     systemd!("machine" "MACHINE" 31 "Virtual machine or container, as known to systemd-machined"
         cgroup::machine),
-    row!("ouid" "OWNER" 5 Left [CGROUP] Integer None Plain, "/proc/PID/cgroup",
+    row!("ouid" "OWNER" 5 Left [CGROUP(below_root)] Integer None Plain, "/proc/PID/cgroup",
         "Uid of the user whose systemd slice it is in", {}, owner),
-    row!("container" "CONTAINER" 12 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+    row!("container" "CONTAINER" 12 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Id of its container, or the name if its runtime only has names",
         {"container_id" "CONTAINER"},
         |_, row| container(row, |c| Value::Bytes { data: c.id, cut: false })),
-    row!("runtime" "RUNTIME" 10 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+    row!("runtime" "RUNTIME" 10 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Runtime of its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit, garden, kata, mesos, nomad, rkt", {},
         |_, row| container(row, |c| c.runtime.map_or(Value::UNKNOWN, Value::Word))),
-    row!("pod" "POD" 36 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+    row!("pod" "POD" 36 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Uid of its Kubernetes pod", {"pod_uid" "POD"}, pod),
     named!("container_name" "CNAME" 20 "Name of its container" name),
     named!("image" "IMAGE" 30 "Name of the image of its container" image),
@@ -111,6 +111,6 @@ pub const FIELDS: &[Field] = &[
     named!("pod_namespace" "NAMESPACE" 16 "Kubernetes namespace of its pod" pod_namespace),
     named!("container_runtime" "CRUNTIME" 10
         "Runtime of its container, also where only the files of the runtime tell it" runtime),
-    row!("lxc" "LXC" 8 Left [CGROUP] Text None Plain, "/proc/PID/cgroup",
+    row!("lxc" "LXC" 8 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Name of its LXC container", {}, |_, row| container(row, lxc)),
 ];

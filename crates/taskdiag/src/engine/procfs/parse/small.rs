@@ -126,6 +126,14 @@ pub struct CgroupLine<'a> {
     pub path: &'a [u8],
 }
 
+impl CgroupLine<'_> {
+    /// Is it the root of a hierarchy of version 1 that has controllers and no name?
+    pub fn is_bare_root(&self) -> bool {
+        let mut controllers = self.text[..self.text.len() - self.path.len()].split(|b| *b == b',');
+        self.hierarchy != 0 && self.path == b"/" && !controllers.any(|c| c.starts_with(b"name="))
+    }
+}
+
 /// The complete and well-formed lines of /proc/PID/cgroup. The name of a cgroup contains no
 /// newline.
 pub fn cgroup_lines(bytes: &[u8]) -> impl Iterator<Item = CgroupLine<'_>> {
