@@ -143,12 +143,16 @@ fn the_view_for_people_leaves_room_for_names() {
 fn errors_name_the_wrong_word() {
     for (args, code, word) in [
         (&["cgroups", "/taskdiag/nosuch"][..], 1, "/taskdiag/nosuch"),
+        (&["cgroups", "taskdiag-nosuch"], 1, "--unit taskdiag-nosuch shows"),
         (&["cgroups", "/a/../b"], 2, ".."),
         (&["cgroups", ""], 2, "empty"),
         (&["cgroups", "-d", "0"], 2, "--delay"),
         (&["cgroups", "--pod", "a/b"], 2, "only ids"),
-        (&["cgroups", "-o", "pid"], 2, "'pid' is a column of 'taskdiag tasks'"),
+        (&["cgroups", "-o", "pid"], 2, "'pid' is a column of 'taskdiag ps'"),
         (&["cgroups", "-o", "memroy"], 2, "memory"),
+        (&["cgroups", "-o", "rss"], 2, "the memory of a cgroup is memory"),
+        (&["cgroups", "--sort", "-nlwp"], 2, "the number of threads is tasks"),
+        (&["cgroups", "--where", "limit > 0"], 2, "limits are memory_max"),
         (&["cgroups", "--where", "memory > x"], 2, "memory"),
     ] {
         let (got, out, err) = parts(&run(args));

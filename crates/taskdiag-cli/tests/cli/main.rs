@@ -33,3 +33,4 @@ mod tree;
 mod units;
 mod wait;
 mod where_;
+mod why;
