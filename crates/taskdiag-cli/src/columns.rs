@@ -82,8 +82,8 @@ const LACKING: &[(&[&str], &str)] = &[
 const FORMS: &[&str] = &["json", "jsonl", "csv", "arrow", "parquet"];
 
 /// The error about a name that is no column of these rows. It may be one of other rows, one of
-/// procps, or a word for which there is another column. `to_do` says what it was to do, such as " to
-/// sort by".
+/// procps, or a word for which there is another column. `to_do` says what it was to do, such as
+/// " to sort by".
 pub fn unknown(set: &Set, name: &str, to_do: &str) -> Exit {
     let lower = name.to_lowercase();
     let lacking = LACKING.iter().find(|(names, _)| names.contains(&name));
