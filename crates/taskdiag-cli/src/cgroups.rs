@@ -56,6 +56,11 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
         _ => output::rows(&mut sink, &table.form, &shown, table.headers, &mut tally)?,
     };
     sink.finish()?;
+    if let (0, Some((option, name))) = (count, &args.place) {
+        say(format_args!(
+            "taskdiag: no cgroup has {name} as the id of a {option}; 'taskdiag ps --{option} {name} -o cgroup_path' finds it by its name"
+        ));
+    }
     if table.stats {
         crate::stats::print(rows.snapshot(), count, begin, asked);
     }

@@ -17,6 +17,8 @@ pub struct CgroupsArgs {
     pub table: table::TableArgs,
     /// The cgroups to show, with those below them. Empty: all.
     pub paths: Vec<Vec<u8>>,
+    /// The option with a name or an id of a container or a pod, and its value.
+    pub place: Option<(&'static str, String)>,
     /// Print paths instead of a tree?
     pub flat: bool,
     /// Look twice, this far apart, and show what happened in between.
@@ -121,7 +123,9 @@ impl CgroupsArgs {
         if delay.is_some_and(|d| d.is_zero()) {
             return Err(Exit::Usage("--delay must be more than 0".into()));
         }
-        Ok(CgroupsArgs { table, paths, flat: m.get_flag("flat"), delay })
+        let value = |option| m.get_one::<String>(option).map(|name| (option, name.clone()));
+        let place = value("container").or_else(|| value("pod"));
+        Ok(CgroupsArgs { table, paths, place, flat: m.get_flag("flat"), delay })
     }
 }
 

@@ -204,8 +204,9 @@ pub fn machine(out: &mut Vec<u8>, report: &Report<'_>) {
     stuck(out, report);
     if out.len() == begin {
         let longer = time(report.args.longer.as_nanos() as u64);
-        let all = report.waits.all().len();
-        let unseen = report.waits.all().iter().filter(|w| w.is_unseen()).count();
+        let chosen = || report.waits.all().iter().zip(&report.chosen).filter(|(_, is)| **is);
+        let all = chosen().count();
+        let unseen = chosen().filter(|(wait, _)| wait.is_unseen()).count();
         let all = count(all, "thread", "threads");
         let text = match unseen {
             0 => format!(

@@ -216,3 +216,12 @@ fn a_size_that_is_not_there_is_not_zero_in_any_unit() {
         assert!(sockets.iter().all(|l| l.trim_end().ends_with(" -")), "{unit}: {sockets:?}");
     }
 }
+
+#[test]
+fn the_name_of_a_container_is_no_id_and_the_message_says_what_finds_it() {
+    for option in ["container", "pod"] {
+        let (code, _, err) = parts(&run(&["cgroups", &format!("--{option}"), "no-such-name"]));
+        let hint = format!("'taskdiag ps --{option} no-such-name -o cgroup_path'");
+        assert!(code == 1 && err.contains(&hint), "{code} {err}");
+    }
+}

@@ -69,3 +69,15 @@ fn those_that_wait_for_one_process_are_drawn_on_one_level() {
         "{drawn:?}"
     );
 }
+
+#[test]
+fn a_selection_that_matches_no_thread_is_no_report_about_the_machine() {
+    for args in [&["--where", "comm == 'no such name'"][..], &["--unit", "no-such-unit"]] {
+        let (code, out, err) = parts(&run(&[&["why"], args].concat()));
+        assert_eq!((code, out.as_str()), (1, ""), "{args:?}: {err}");
+        assert!(err.contains("no thread is known to match"), "{args:?}: {err}");
+    }
+    let own = format!("tid == {}", std::process::id());
+    let (code, out, err) = parts(&run(&["why", "--longer", "1h", "--where", &own]));
+    assert!(code == 0 && out.contains("1 thread"), "{out}{err}");
+}
