@@ -173,9 +173,10 @@ const DEFAULT_FILES: &str =
 
 fn no_column(py: Python<'_>, set: &'static Set, name: &str) -> PyErr {
     let elsewhere = SETS.iter().find(|s| s.find(name).is_some());
-    let hint = match elsewhere {
-        Some(other) => format!("; it is a column of {}", other.name),
-        None => field::nearest(name, set.all_names().map(|n| n.name))
+    let hint = match (set.meant(name), elsewhere) {
+        (Some(meant), _) => format!(": {meant}"),
+        (_, Some(other)) => format!("; it is a column of {}", other.name),
+        _ => field::nearest(name, set.all_names().map(|n| n.name))
             .map_or_else(String::new, |near| format!(" (did you mean '{near}'?)")),
     };
     let lists = format!("taskdiag.columns('{}') lists them", set.name);

@@ -56,6 +56,11 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
         _ => output::rows(&mut sink, &table.form, &shown, table.headers, &mut tally)?,
     };
     sink.finish()?;
+    if let (0, Some((option, name))) = (count, &args.place) {
+        say(format_args!(
+            "taskdiag: no cgroup has {name} as the id of a {option}; 'taskdiag ps --{option} {name} -o cgroup_path' finds it by its name"
+        ));
+    }
     if table.stats {
         crate::stats::print(rows.snapshot(), count, begin, asked);
     }
@@ -83,22 +88,30 @@ fn list(args: &CgroupsArgs, query: &Query) -> Result<Cgroups, Exit> {
         session = named.map_err(|e| Exit::Usage(e.to_string()))?;
     }
     let Some(delay) = args.delay else {
-        let all = session.once().map_err(not_there)?;
+        let all = session.once().map_err(|e| not_there(args, e))?;
         interrupt::answered();
         return Ok(all);
     };
-    session.list().map_err(not_there)?;
+    session.list().map_err(|e| not_there(args, e))?;
     interrupt::rest();
     std::thread::sleep(delay);
     interrupt::answered();
-    session.list().map_err(not_there)
+    session.list().map_err(|e| not_there(args, e))
 }
 
-/// A cgroup that was named and is not there matches nothing.
-fn not_there(e: Error) -> Exit {
+/// A cgroup that was named and is not there matches nothing. People try the name of a service or of
+/// a container, which is not a path.
+fn not_there(args: &CgroupsArgs, e: Error) -> Exit {
     match e {
         Error::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {
-            say(format_args!("taskdiag: {e}"));
+            let name = |path: &Vec<u8>| !path.contains(&b'/');
+            match args.paths.iter().find(|path| name(path)).map(|n| String::from_utf8_lossy(n)) {
+                Some(name) => say(format_args!(
+                    "taskdiag: there is no cgroup /{name}: --unit {name} shows that of a service, and --where 'path ~ {name}' \
+                     each with this in its path"
+                )),
+                None => say(format_args!("taskdiag: {e}; 'taskdiag cgroups --flat' lists all")),
+            }
             Exit::NoMatch
         }
         e => e.into(),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use taskdiag::field::{Align, Field, Set, TASKS, TextForm};
+use taskdiag::field::{Align, CGROUPS, Field, Set, TASKS, TextForm};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -78,48 +78,41 @@ const LACKING: &[(&[&str], &str)] = &[
     (&["zone"], "Linux has no zones"),
 ];
 
-/// Words that are no columns of tasks, and the columns that are meant.
-const MEANT: &[(&[&str], &str)] = &[
-    (&["name", "command_name", "process"], "the name of a process is comm"),
-    (&["threads"], "the number of threads is nlwp"),
-    (
-        &["mem", "memory", "ram"],
-        "memory is rss, its share is %mem, and 'taskdiag memory' shows more of it",
-    ),
-    (&["cpu%", "cpu_percent"], "the share of CPU time is %cpu"),
-    (&["cmdline", "commandline"], "the command line is args"),
-    (&["parent"], "the parent is ppid"),
-    (&["status"], "the state is s, or stat"),
-    (&["json", "csv", "jsonl"], "the form of the output is chosen with --json, --jsonl or --csv"),
-];
+/// Forms of output, which are no columns.
+const FORMS: &[&str] = &["json", "jsonl", "csv", "arrow", "parquet"];
 
-/// The error about a column that rows of another command have, if there is one with this name or
-/// spelling.
-pub fn elsewhere(set: &Set, name: &str, spelling: &str) -> Option<Exit> {
-    let other = set.elsewhere(spelling)?;
-    let text =
-        format!("'{name}' is a column of 'taskdiag {}', not of {} here", other.name, set.name);
-    Some(Exit::Usage(text))
+/// The error about a name that is no column of these rows. It may be one of other rows, one of
+/// procps, or a word for which there is another column. `to_do` says what it was to do, such as
+/// " to sort by".
+pub fn unknown(set: &Set, name: &str, to_do: &str) -> Exit {
+    let lower = name.to_lowercase();
+    let lacking = LACKING.iter().find(|(names, _)| names.contains(&name));
+    Exit::Usage(match (set.meant(&lower), lacking, set.elsewhere(&lower)) {
+        (Some(meant), ..) => format!("there is no column '{name}' here: {meant}"),
+        (_, Some((_, instead)), _) if !std::ptr::eq(set, &CGROUPS) => {
+            format!("ps's column '{name}' is not here: {instead}")
+        }
+        _ if FORMS.contains(&lower.as_str()) => format!(
+            "there is no column '{name}' here: the form of the output is chosen with --json, --jsonl or --csv"
+        ),
+        (.., Some(other)) => {
+            format!(
+                "'{name}' is a column of 'taskdiag {}', not of {} here",
+                other.command(),
+                set.name
+            )
+        }
+        _ => {
+            let hint = nearest::hint(&lower, set.all_names().map(|n| n.name));
+            format!("there is no column '{name}'{to_do}{hint}; 'taskdiag fields' lists them")
+        }
+    })
 }
 
 /// The column for one name.
 fn column(set: &Set, name: &str) -> Result<Column, Exit> {
     let Some(named) = set.find(name) else {
-        if let Some((_, instead)) = LACKING.iter().find(|(names, _)| names.contains(&name)) {
-            return Err(Exit::Usage(format!("taskdiag lacks ps's column '{name}': {instead}")));
-        }
-        let lower = name.to_lowercase();
-        let hint = nearest::hint(&lower, set.all_names().map(|n| n.name));
-        let meant = MEANT.iter().find(|(words, _)| words.contains(&lower.as_str()));
-        if let Some((_, meant)) = meant {
-            return Err(Exit::Usage(format!("there is no column '{name}' here: {meant}")));
-        }
-        if let Some(e) = elsewhere(set, name, &lower) {
-            return Err(e);
-        }
-        return Err(Exit::Usage(format!(
-            "there is no column '{name}'{hint}; 'taskdiag fields' lists them"
-        )));
+        return Err(unknown(set, name, ""));
     };
     Ok(Column {
         name: name.to_owned(),
@@ -284,9 +277,6 @@ mod tests {
         for (bad, word) in [("comand", "'command'"), ("lim:14", "rlimit_rss")] {
             let Err(Exit::Usage(text)) = parse(bad) else { panic!("{bad}") };
             assert!(text.contains(word), "{text}");
-        }
-        for name in MEANT.iter().flat_map(|m| m.0) {
-            assert!(TASKS.find(name).is_none(), "{name}");
         }
         let c = parse("PID, Comm=NAME ,S,User:20").unwrap();
         assert_eq!(headers(&c), "PID NAME S USER");

@@ -14,16 +14,8 @@ pub fn keys_in_any_case(set: &Set, items: Vec<&str>) -> Result<Vec<Key>, Exit> {
 /// The keys of `--sort`. Each is a column, with `-` before it if the largest value comes first.
 pub fn keys(set: &Set, items: Vec<&str>) -> Result<Vec<Key>, Exit> {
     let key = |item: &str| {
-        Key::parse(set, item).ok_or_else(|| {
-            let (_, name) = Key::name(item);
-            if let Some(e) = crate::columns::elsewhere(set, name, name) {
-                return e;
-            }
-            let hint = crate::nearest::hint(name, set.all_names().map(|n| n.name));
-            Exit::Usage(format!(
-                "there is no column '{name}' to sort by{hint}; 'taskdiag fields' lists them"
-            ))
-        })
+        Key::parse(set, item)
+            .ok_or_else(|| crate::columns::unknown(set, Key::name(item).1, " to sort by"))
     };
     items.into_iter().map(key).collect()
 }

@@ -188,8 +188,13 @@ pub fn parse(argv: &[OsString]) -> Result<Job, Exit> {
     if let Some(tool) = name.filter(|n| args::LINKED.contains(n)) {
         return Err(args::no_stand_in(tool, tool, &others()));
     }
-    if argv.get(1..3).is_some_and(|w| w[0] == "help" && w[1] == "exit-codes") {
-        return Ok(Job::new(commands::exit_codes));
+    if let Some([first, topic]) = argv.get(1..3).filter(|w| w[0] == "help") {
+        debug_assert!(first == "help", "only help has topics");
+        match topic.to_str() {
+            Some("exit-codes") => return Ok(Job::new(commands::exit_codes)),
+            Some("letters") => return Ok(Job::new(commands::letters)),
+            _ => {}
+        }
     }
     let word = argv.get(1).and_then(|a| a.to_str());
     // Only the options of the given command are built, to save time.

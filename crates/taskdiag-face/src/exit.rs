@@ -212,17 +212,27 @@ pub fn examples(all: &[(&str, &str)]) -> String {
 pub fn codes_text() -> String {
     let mut out = String::from("Exit codes:");
     for (code, what) in CODES {
-        out.push_str(&format!("\n  {code:<3}"));
-        let mut width = 5;
-        for word in what.split(' ') {
-            if width + word.len() >= 78 {
-                out.push_str("\n     ");
-                width = 5;
-            }
+        out.push('\n');
+        out += &wrapped(&format!("  {code:<4}"), what);
+    }
+    out
+}
+
+/// A text in lines of less than 80 cells, after a label. Further lines begin below the text.
+pub fn wrapped(label: &str, text: &str) -> String {
+    let mut out = label.to_owned();
+    let mut width = label.len();
+    for (i, word) in text.split(' ').enumerate() {
+        if i > 0 && width + word.len() >= 78 {
+            out.push('\n');
+            out += &" ".repeat(label.len());
+            width = label.len();
+        } else if i > 0 {
             out.push(' ');
-            out.push_str(word);
-            width += word.len() + 1;
+            width += 1;
         }
+        out.push_str(word);
+        width += word.len();
     }
     out
 }
@@ -255,9 +265,19 @@ pub fn say(line: std::fmt::Arguments<'_>) {
         return;
     }
     let mut text = Vec::new();
-    escape(&mut text, line.to_string().as_bytes());
+    escape(&mut text, without_number(&line.to_string()).as_bytes());
     text.push(b'\n');
     write_error(&text);
+}
+
+/// The line without the number that Rust's library puts after the words of an error of the system.
+/// The words say the same.
+fn without_number(line: &str) -> &str {
+    let cut = line.strip_suffix(')').and_then(|l| l.rsplit_once(" (os error "));
+    match cut {
+        Some((words, number)) if number.bytes().all(|b| b.is_ascii_digit()) => words,
+        _ => line,
+    }
 }
 
 /// A line of the program on standard error, with its name before it.

@@ -17,6 +17,8 @@ pub struct CgroupsArgs {
     pub table: table::TableArgs,
     /// The cgroups to show, with those below them. Empty: all.
     pub paths: Vec<Vec<u8>>,
+    /// The option with a name or an id of a container or a pod, and its value.
+    pub place: Option<(&'static str, String)>,
     /// Print paths instead of a tree?
     pub flat: bool,
     /// Look twice, this far apart, and show what happened in between.
@@ -37,6 +39,16 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
 ];
 
+/// What `--where` takes here, for the end of `--help`.
+const WHERE: &str = "\
+An expression of --where compares the columns that 'taskdiag fields' lists for cgroups with values:
+  'memory > 1G and oom_kills > 0'     K M G T are powers of 1024
+  'throttled > 5m or cpu_some > 10%'  ms s m h d are units of time
+  'path ~ \"docker|containerd\"'      ~ matches a regular expression
+  'memory_max known'                  a value is known or missing
+A row is left out if its value is not known. Standard error says how many were.
+docs/reference/where.md has the whole language.";
+
 /// Explains what a row is.
 const INTRO: &str = "\
 A cgroup is a group of processes that the kernel counts and limits together: a service, a session, a container. The values of a \
@@ -45,12 +57,19 @@ it is the root, which has no limits.";
 
 /// The options.
 pub fn command() -> Command {
-    table::rows(
+    let [filter, container, pod, unit] = table::conditions();
+    let filter = filter
+        .help("Show only cgroups for which this is true, such as 'memory > 1G and oom_kills > 0'");
+    let container = container.help("Show cgroups of the containers with these ids");
+    let pod = pod.help("Show cgroups of the Kubernetes pods with these uids");
+    let unit = unit.help("Show cgroups of these units of systemd; sshd means sshd.service");
+    table::rows_with(
         Command::new("cgroups")
             .about("Show what each cgroup (service, container) uses and may use")
             .before_help(INTRO)
             .help_template(table::TEMPLATE)
             .override_usage("taskdiag cgroups [OPTIONS] [CGROUP...]"),
+        [filter, container, pod, unit],
     )
     .next_help_heading("Selection")
     .arg(
@@ -72,7 +91,7 @@ pub fn command() -> Command {
     )
     .arg(table::strict())
     .arg(table::flag("stats", "Say on standard error what the answer cost"))
-    .after_help(format!("{}\n\n{}", table::WHERE, exit::examples(EXAMPLES)))
+    .after_help(format!("{WHERE}\n\n{}", exit::examples(EXAMPLES)))
 }
 
 /// The path of a cgroup, which may have been given as that of its directory.
@@ -104,7 +123,9 @@ impl CgroupsArgs {
         if delay.is_some_and(|d| d.is_zero()) {
             return Err(Exit::Usage("--delay must be more than 0".into()));
         }
-        Ok(CgroupsArgs { table, paths, flat: m.get_flag("flat"), delay })
+        let value = |option| m.get_one::<String>(option).map(|name| (option, name.clone()));
+        let place = value("container").or_else(|| value("pod"));
+        Ok(CgroupsArgs { table, paths, place, flat: m.get_flag("flat"), delay })
     }
 }
 

@@ -248,10 +248,15 @@ pub fn output(command: Command) -> Command {
 
 /// Which rows, which columns, and how they are written.
 pub fn rows(command: Command) -> Command {
+    rows_with(command, conditions())
+}
+
+/// The same with these conditions, which are those of [`conditions`] with other words.
+pub fn rows_with(command: Command, conditions: [Arg; 4]) -> Command {
     command
         .args_override_self(true)
         .next_help_heading("Selection")
-        .args(conditions())
+        .args(conditions)
         .next_help_heading("Rows")
         .arg(
             list("sort", "KEYS", "Sort by these columns; - before one puts the largest first")

@@ -16,7 +16,9 @@ use crate::limits;
 pub struct WhyArgs {
     /// The processes or threads, each once. Empty: the whole machine.
     pub pids: Vec<u32>,
-    /// The conditions of `--where`.
+    /// Words to find processes by, which are conditions in `filter`, too.
+    pub words: Vec<String>,
+    /// The conditions of `--where`, and the words.
     pub filter: Option<Filter>,
     /// A line for each thread, instead of one for threads that wait alike?
     pub threads: bool,
@@ -40,18 +42,19 @@ pub fn command() -> Command {
     Command::new("why")
         .about("Say what tasks wait for, since when, and who holds it")
         .before_help(
-            "For each thread that waits: what for, since when, who holds it, and who is at the head of the queue. Without a PID, the \
-             deadlocks of the whole machine, then those who keep others waiting, and then tasks that are stuck. It needs no tracing, \
+            "For each thread that waits: what for, since when, who holds it, and who is at the head of the queue. Without a PID or \
+             a word, the deadlocks of the whole machine, then those who keep others waiting, and then tasks that are stuck. It needs no tracing, \
              and stops nobody. A holder is named only if somebody keeps it; condition variables, semaphores and the locks of Go, \
              Java and Rust have none. It needs the rights to trace a process: use it as root.",
         )
         .help_template(table::TEMPLATE)
         .args_override_self(true)
+        .override_usage("taskdiag why [OPTIONS] [PID...] [WORD...]")
         .arg(
             Arg::new("pids")
-                .value_name("PID")
+                .value_name("PID|WORD")
                 .action(ArgAction::Append)
-                .help("Explain the threads of these processes, or these threads"),
+                .help("Explain the threads of these processes, or these threads; a word selects processes with it in their name or arguments"),
         )
         .next_help_heading("Selection")
         .args(table::conditions())
@@ -76,22 +79,29 @@ pub fn command() -> Command {
         .after_help(exit::examples(&[
             ("taskdiag why", "find deadlocks and those who keep others waiting"),
             ("taskdiag why 4242", "explain what the threads of a process wait for"),
+            ("taskdiag why nginx", "explain those of processes with this word in their name or arguments"),
             ("taskdiag why --where 'user == web'", "only where tasks of this user wait"),
             ("taskdiag why --json 4242", "print waits, holders and chains for a program"),
         ]))
 }
 
 impl WhyArgs {
+    /// Is it about the whole machine?
+    pub fn is_of_machine(&self) -> bool {
+        self.pids.is_empty() && self.words.is_empty()
+    }
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<WhyArgs, Exit> {
+        let given = || m.get_many::<String>("pids").into_iter().flatten();
+        let words: Vec<String> = given().filter(|a| table::is_word(a)).cloned().collect();
         let mut pids = Vec::new();
-        for item in lists::items(m.get_many::<String>("pids").into_iter().flatten()) {
+        for item in lists::items(given().filter(|a| !table::is_word(a))) {
             match lists::pid("why", item)? {
                 0 => return Err(Exit::Usage(String::from("why: there is no process 0"))),
                 pid => pids.push(pid),
             }
         }
-        if pids.is_empty() && m.contains_id("pids") {
+        if pids.is_empty() && words.is_empty() && m.contains_id("pids") {
             return Err(Exit::Usage(String::from("PID needs at least one value")));
         }
         pids.sort_unstable();
@@ -104,7 +114,8 @@ impl WhyArgs {
         }
         Ok(WhyArgs {
             pids,
-            filter: table::filter_from(m, &TASKS, &[])?,
+            filter: table::filter_from(m, &TASKS, &words)?,
+            words,
             threads: flag("threads"),
             stack: flag("stack"),
             longer,

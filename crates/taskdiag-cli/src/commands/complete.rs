@@ -140,6 +140,9 @@ fn more_for_bash(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
         "        -p|-q|--pid|--quick-pid|--ppid) _taskdiag_list -W \"$(cd /proc && echo [0-9]*)\" ;;"
     )?;
     writeln!(out, "        -C|-c|--command) _taskdiag_there comm ;;")?;
+    for (option, column) in PLACES {
+        writeln!(out, "        --{option}) _taskdiag_there {column} ;;")?;
+    }
     writeln!(out, "        run) COMPREPLY=( $(compgen -c -- \"$cur\" | sort -u) ) ;;")?;
     writeln!(
         out,
@@ -147,7 +150,7 @@ fn more_for_bash(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
         pages(command)
     )?;
     writeln!(out, "        =|==) _taskdiag_there \"${{COMP_WORDS[COMP_CWORD-2]}}\" ;;")?;
-    writeln!(out, "        *) _taskdiag \"$@\" ;;\n    esac\n}}")?;
+    writeln!(out, "        *) _taskdiag_other \"$@\" ;;\n    esac\n}}")?;
     writeln!(out, "\ncomplete -F _taskdiag_with_values -o bashdefault -o default taskdiag")
 }
 
@@ -172,7 +175,19 @@ _taskdiag_there() {
         [[ $value =~ ^[A-Za-z0-9][A-Za-z0-9_.:@+-]*$ && $value == "$last"* ]] && COMPREPLY+=( "$begin$value" )
     done < <(timeout 2 "${COMP_WORDS[0]}" ps -eo "$1=" 2>/dev/null | tr -d ' ' | sort -u | head -n 1000)
 }
+
+_taskdiag_other() {
+    case "${COMP_WORDS[1]}:$cur" in
+        why:[1-9]*|maps:[1-9]*|memory:[1-9]*|ps:[1-9]*|tree:[1-9]*|wait:[1-9]*)
+            COMPREPLY=( $(compgen -W "$(cd /proc && echo [0-9]*)" -- "$cur") ) ;;
+        *) _taskdiag "$@" ;;
+    esac
+}
 "#;
+
+/// The options that name a place of processes, and the column with such names.
+const PLACES: [(&str, &str); 3] =
+    [("container", "container_name"), ("pod", "pod_name"), ("unit", "unit")];
 
 /// zsh has a function for process ids.
 fn of_zsh(script: &str) -> String {
@@ -193,6 +208,21 @@ fn more_for_fish(all: &Command, out: &mut Vec<u8>) {
     for (command, values) in [("run", "(__fish_complete_command)"), ("man", &pages(all))] {
         let line = format!(
             "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -x -a \"{values}\"\n"
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
+    for command in ["why", "maps", "tree", "wait"] {
+        let line = format!(
+            "complete -c taskdiag -n \"__fish_seen_subcommand_from {command}\" -x -a \"(__fish_complete_pids)\"\n"
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
+    for (option, column) in PLACES {
+        let has = |c: &&Command| c.get_arguments().any(|a| a.get_id() == option);
+        let names = all.get_subcommands().filter(has).map(Command::get_name);
+        let line = format!(
+            "complete -c taskdiag -n \"__fish_seen_subcommand_from {}\" -l {option} -x -a \"(taskdiag ps -eo {column}= 2>/dev/null | sort -u | string match -v -- - | head -n 1000)\"\n",
+            names.collect::<Vec<_>>().join(" ")
         );
         out.extend_from_slice(line.as_bytes());
     }

@@ -1,7 +1,7 @@
 //! Man page, completions and the page of all columns (`docs/reference/columns.md`), made from the
 //! option tables, the field table and the exit codes.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use clap::{Arg, ArgMatches, Command};
 use clap_mangen::Man;
@@ -95,6 +95,13 @@ pub fn page(of: &str, command: Command) -> Result<(), Exit> {
         }
     }
     sink::write_all(&out)?;
+    if io::stdout().is_terminal() {
+        let typed = format!("taskdiag man {of}");
+        let typed = typed.trim_end();
+        exit::say(format_args!(
+            "taskdiag: this is the source of the page; '{typed} | man -l -' shows the page"
+        ));
+    }
     Ok(())
 }
 
@@ -248,16 +255,7 @@ fn man(command: Command, out: &mut Vec<u8>) -> io::Result<()> {
 /// Writes the letters of BSD.
 fn letters(out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out, ".SH BSD\\-STYLE ARGUMENTS OF PS")?;
-    writeln!(
-        out,
-        "{}",
-        quoted(
-            "Letters without a dash, as in aux or axo pid,comm: a and x together select all \
-             processes, a alone those with a terminal, x alone your own. Without a set of \
-             columns, a and x show PID TTY STAT TIME COMMAND. Numbers are process ids. The \
-             letters mean:"
-        )
-    )?;
+    writeln!(out, "{}", quoted(super::LETTERS))?;
     for (letter, help) in procps::bsd_letters() {
         writeln!(out, ".TP\n\\fB{letter}\\fR\n{}", quoted(help))?;
     }

@@ -2,9 +2,7 @@
 
 mod rows;
 
-#[cfg(feature = "top")]
-pub use rows::Style;
-pub use rows::{ASCII, INDENTED, LINES, PLAIN, Tree};
+pub use rows::{ASCII, INDENTED, LINES, PLAIN, Style, Tree};
 
 use std::collections::HashMap;
 

@@ -27,10 +27,14 @@ const DRAWN_LEVELS: usize = 64;
 /// child, for the last child.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    gap: &'static str,
-    through: &'static str,
-    child: &'static str,
-    last: &'static str,
+    /// Below the last child.
+    pub gap: &'static str,
+    /// Below a child that others follow.
+    pub through: &'static str,
+    /// Before a child that others follow.
+    pub child: &'static str,
+    /// Before the last child.
+    pub last: &'static str,
     /// Are children of process 1 roots of their own?
     without_init: bool,
     /// Are roots in the order of procps?

@@ -11,7 +11,7 @@ use crate::output::{csv as cells, json};
 /// for the whole machine, all that wait for them.
 fn shown(report: &Report<'_>) -> Vec<usize> {
     let all = report.waits.all().len();
-    if !report.args.pids.is_empty() {
+    if !report.args.is_of_machine() {
         return (0..all).filter(|at| report.concerns[*at]).collect();
     }
     let mut is_shown = vec![false; report.graph.len()];
@@ -114,7 +114,7 @@ pub fn json(out: &mut Vec<u8>, report: &Report<'_>) {
         });
     });
     let mut heads = report.heads();
-    if !report.args.pids.is_empty() {
+    if !report.args.is_of_machine() {
         heads = report.graph.heads().into_iter().filter(|at| report.concerns[*at]).collect();
     }
     key(out, "heads");

@@ -11,6 +11,8 @@ use super::{ENDED, Report, STACKS};
 /// The most items of a section, and lines of a tree, unless `--threads` asks for all.
 const ITEMS: usize = 20;
 const LINES: usize = 12;
+/// The most cells before the pieces of a tree.
+const DRAWN: usize = 60;
 /// The most lines of a tree with `--threads`.
 const ALL_LINES: usize = 100_000;
 
@@ -59,9 +61,10 @@ impl Report<'_> {
             // The sentence has both.
             return;
         }
-        let blanks = |depth: usize| "   ".repeat(depth.min(20));
+        let (last, gap) = (self.style.last, self.style.gap);
+        let blanks = |depth: usize| gap.repeat(depth.min(20));
         for (depth, at) in chain.iter().skip(1).take(most).enumerate() {
-            line(out, &format!("  {}└─ {}", blanks(depth), self.sentence(*at)));
+            line(out, &format!("  {}{last}{}", blanks(depth), self.sentence(*at)));
             self.stack(out, *at, 5 + blanks(depth).len());
         }
         if chain.len() > most + 1 {
@@ -69,7 +72,7 @@ impl Report<'_> {
         }
         if let Some(back) = back {
             let depth = (chain.len() - 1).min(most);
-            line(out, &format!("  {}└─ {}: DEADLOCK", blanks(depth), self.who(back)));
+            line(out, &format!("  {}{last}{}: DEADLOCK", blanks(depth), self.who(back)));
         }
     }
 
@@ -82,9 +85,8 @@ impl Report<'_> {
     /// A node with all that wait for it, as far as there is room.
     fn tree(&self, out: &mut Vec<u8>, node: usize, room: usize) {
         let mut left = room;
-        let mut todo: Vec<(usize, usize)> = self.waiting(node).map(|n| (n, 0)).collect();
-        todo.reverse();
-        while let Some((at, depth)) = todo.pop() {
+        let mut todo = self.branches(node, "", room);
+        while let Some((at, before, is_last)) = todo.pop() {
             if left == 0 {
                 let shown = room as u32;
                 let more = self.graph.behind(node).tasks.saturating_sub(shown);
@@ -92,14 +94,27 @@ impl Report<'_> {
                 break;
             }
             left -= 1;
-            let blanks = "   ".repeat(depth.min(20));
-            line(out, &format!("  {blanks}└─ {}", self.sentence(at)));
-            self.stack(out, at, 5 + 3 * depth.min(20));
-            let mut next: Vec<(usize, usize)> =
-                self.waiting(at).map(|n| (n, depth + 1)).take(room + 1).collect();
-            next.reverse();
-            todo.append(&mut next);
+            let style = &self.style;
+            let (piece, next) =
+                if is_last { (style.last, style.gap) } else { (style.child, style.through) };
+            line(out, &format!("  {before}{piece}{}", self.sentence(at)));
+            let width = before.chars().count() + next.chars().count();
+            self.stack(out, at, 2 + width);
+            // Deeper levels are drawn like this one.
+            let before = if width < DRAWN { before + next } else { before };
+            todo.append(&mut self.branches(at, &before, room));
         }
+    }
+
+    /// Those that wait for a node, the last one first, with what is drawn before them, and whether
+    /// nothing follows on their level.
+    fn branches(&self, node: usize, before: &str, room: usize) -> Vec<(usize, String, bool)> {
+        let all: Vec<usize> = self.waiting(node).take(room.saturating_add(1)).collect();
+        let last = all.len().saturating_sub(1);
+        let branch = |(i, at)| (at, before.to_owned(), i == last);
+        let mut branches: Vec<_> = all.into_iter().enumerate().map(branch).collect();
+        branches.reverse();
+        branches
     }
 
     /// Those that wait for a node and are not in a cycle with it.
@@ -189,8 +204,9 @@ pub fn machine(out: &mut Vec<u8>, report: &Report<'_>) {
     stuck(out, report);
     if out.len() == begin {
         let longer = time(report.args.longer.as_nanos() as u64);
-        let all = report.waits.all().len();
-        let unseen = report.waits.all().iter().filter(|w| w.is_unseen()).count();
+        let chosen = || report.waits.all().iter().zip(&report.chosen).filter(|(_, is)| **is);
+        let all = chosen().count();
+        let unseen = chosen().filter(|(wait, _)| wait.is_unseen()).count();
         let all = count(all, "thread", "threads");
         let text = match unseen {
             0 => format!(

@@ -6,14 +6,16 @@ mod words;
 
 use std::cell::Cell;
 
-use taskdiag::view::{Plan, Query, Selection};
+use taskdiag::view::{Left, Plan, Query, Selection};
 use taskdiag::why::{Graph, Limits, NoHolder, Waits};
 use taskdiag::{Groups, Members, Snapshot, field};
 
 use crate::answer::{self, Source};
 use crate::args::why::WhyArgs;
 use crate::exit::{Asked, Exit, Lack, Partial, say};
-use crate::output::Sink;
+use crate::forest::{LINES, PLAIN, Style};
+use crate::output::terminal::{Color, Terminal};
+use crate::output::{Sink, tally};
 
 /// Everything that is shown.
 struct Report<'a> {
@@ -24,6 +26,8 @@ struct Report<'a> {
     chosen: Vec<bool>,
     /// For each node, whether a chosen one waits for it, directly or not.
     concerns: Vec<bool>,
+    /// How the lines of trees are drawn.
+    style: Style,
     /// For so many threads more, the stack is shown: each is a request of its own.
     stacks: Cell<usize>,
 }
@@ -37,28 +41,38 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
     let query = query(args);
     let snapshot = source.ask(plan(args, &query))?;
     let mut waits = Waits::of(&snapshot);
-    let chosen = chosen(args, &query, &snapshot);
-    let is_all = args.pids.is_empty();
+    let (chosen, left) = chosen(args, &query, &snapshot);
+    let is_all = args.is_of_machine();
     let missing: Vec<u32> =
         args.pids.iter().copied().filter(|p| waits.find(*p).is_none()).collect();
     for pid in &missing {
         say(format_args!("taskdiag: there is no process {pid}"));
     }
+    let has_none = !chosen.contains(&true);
+    if has_none && !args.words.is_empty() {
+        let words = args.words.join("' and '");
+        say(format_args!("taskdiag: no process has '{words}' in its name or arguments"));
+    } else if has_none && missing.is_empty() {
+        say(format_args!("taskdiag: no thread is known to match"));
+    }
     let looked: Vec<usize> = (0..chosen.len()).filter(|at| is_all || chosen[*at]).collect();
     waits.look_up(looked, args.engine, Limits::default());
     let graph = Graph::new(&waits);
     let concerns = concerns(&graph, &chosen);
-    let report =
-        Report { args, waits: &waits, graph: &graph, chosen, concerns, stacks: Cell::new(STACKS) };
+    let style = if Terminal::detect(Color::Never, true).lines { LINES } else { PLAIN };
+    let stacks = Cell::new(STACKS);
+    let report = Report { args, waits: &waits, graph: &graph, chosen, concerns, style, stacks };
     let mut sink = Sink::stdout();
     match (args.json, args.csv) {
         (true, _) => document::json(sink.buf(), &report),
         (_, true) => document::csv(sink.buf(), &report),
+        _ if is_all && has_none => {}
         _ if is_all => draw::machine(sink.buf(), &report),
         _ => draw::named(sink.buf(), &report),
     }
     sink.finish()?;
-    end(&report, &snapshot, &missing)
+    let left = tally::left_out(&left, &snapshot);
+    end(&report, &snapshot, left, has_none || !missing.is_empty())
 }
 
 /// The conditions of `--where`, which choose among threads.
@@ -81,9 +95,11 @@ fn plan(args: &WhyArgs, query: &Query) -> Plan {
     }
 }
 
-fn chosen(args: &WhyArgs, query: &Query, snapshot: &Snapshot) -> Vec<bool> {
+/// Which threads are explained, and those of which it is not known whether they match.
+fn chosen(args: &WhyArgs, query: &Query, snapshot: &Snapshot) -> (Vec<bool>, Vec<Left>) {
     let mut chosen = vec![false; snapshot.tasks().len()];
-    for at in query.view(snapshot).tasks() {
+    let view = query.view(snapshot);
+    for at in view.tasks() {
         chosen[*at as usize] = true;
     }
     if !args.pids.is_empty() {
@@ -92,7 +108,7 @@ fn chosen(args: &WhyArgs, query: &Query, snapshot: &Snapshot) -> Vec<bool> {
             *is &= is_named(task.tgid()) || is_named(task.pid());
         }
     }
-    chosen
+    (chosen, view.left())
 }
 
 /// The chosen nodes, and all that lie between them and the heads of their chains.
@@ -150,8 +166,12 @@ impl Report<'_> {
 const ENDED: Option<taskdiag::WaitKind> = Some(taskdiag::WaitKind::Ended);
 
 /// How the program ends: a deadlock has a code of its own, because health checks ask for it.
-fn end(report: &Report<'_>, snapshot: &Snapshot, missing: &[u32]) -> Result<(), Exit> {
-    let mut lacks = Vec::new();
+fn end(
+    report: &Report<'_>,
+    snapshot: &Snapshot,
+    mut lacks: Vec<Lack>,
+    is_missing: bool,
+) -> Result<(), Exit> {
     let chosen = report.waits.all().iter().zip(&report.chosen).filter(|(_, is)| **is);
     let (mut denied, mut unknown) = (0, 0);
     for (wait, _) in chosen.filter(|(wait, _)| wait.is_unseen()) {
@@ -187,10 +207,10 @@ fn end(report: &Report<'_>, snapshot: &Snapshot, missing: &[u32]) -> Result<(), 
         }
         Err(Exit::Partial(partial)) if !partial.is_failure() => {
             Partial::say(&partial);
-            if missing.is_empty() { Ok(()) } else { Err(Exit::NoMatch) }
+            if is_missing { Err(Exit::NoMatch) } else { Ok(()) }
         }
         Ok(()) if has_deadlock => Err(Exit::Deadlock),
-        Ok(()) if !missing.is_empty() => Err(Exit::NoMatch),
+        Ok(()) if is_missing => Err(Exit::NoMatch),
         verdict => verdict,
     }
 }

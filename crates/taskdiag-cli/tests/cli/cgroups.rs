@@ -143,12 +143,16 @@ fn the_view_for_people_leaves_room_for_names() {
 fn errors_name_the_wrong_word() {
     for (args, code, word) in [
         (&["cgroups", "/taskdiag/nosuch"][..], 1, "/taskdiag/nosuch"),
+        (&["cgroups", "taskdiag-nosuch"], 1, "--unit taskdiag-nosuch shows"),
         (&["cgroups", "/a/../b"], 2, ".."),
         (&["cgroups", ""], 2, "empty"),
         (&["cgroups", "-d", "0"], 2, "--delay"),
         (&["cgroups", "--pod", "a/b"], 2, "only ids"),
-        (&["cgroups", "-o", "pid"], 2, "'pid' is a column of 'taskdiag tasks'"),
+        (&["cgroups", "-o", "pid"], 2, "'pid' is a column of 'taskdiag ps'"),
         (&["cgroups", "-o", "memroy"], 2, "memory"),
+        (&["cgroups", "-o", "rss"], 2, "the memory of a cgroup is memory"),
+        (&["cgroups", "--sort", "-nlwp"], 2, "the number of threads is tasks"),
+        (&["cgroups", "--where", "limit > 0"], 2, "limits are memory_max"),
         (&["cgroups", "--where", "memory > x"], 2, "memory"),
     ] {
         let (got, out, err) = parts(&run(args));
@@ -223,5 +227,14 @@ fn a_size_that_is_not_there_is_not_zero_in_any_unit() {
         let sockets: Vec<&str> = out.lines().filter(|l| l.contains("unix")).collect();
         assert!(!sockets.is_empty(), "{out} {err}");
         assert!(sockets.iter().all(|l| l.trim_end().ends_with(" -")), "{unit}: {sockets:?}");
+    }
+}
+
+#[test]
+fn the_name_of_a_container_is_no_id_and_the_message_says_what_finds_it() {
+    for option in ["container", "pod"] {
+        let (code, _, err) = parts(&run(&["cgroups", &format!("--{option}"), "no-such-name"]));
+        let hint = format!("'taskdiag ps --{option} no-such-name -o cgroup_path'");
+        assert!(code == 1 && err.contains(&hint), "{code} {err}");
     }
 }

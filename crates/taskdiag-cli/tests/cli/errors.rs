@@ -32,7 +32,7 @@ fn wrong_usage_gets_a_hint_and_exit_code_2() {
     fails(&["ps", "-t", "nowhere"], 2, &["there is no terminal"]);
     fails(&["ps", "--json", "--csv"], 2, &["--csv"]);
     fails(&["ps", "--jsn"], 2, &["--json"]);
-    fails(&["ps", "by"], 2, &["letter 'b'", "--help"]);
+    fails(&["ps", "by"], 2, &["letter 'b'", "help letters"]);
     fails(&["ps", "axo"], 2, &["needs a list of columns"]);
     fails(&["ps", "-C", ""], 2, &["needs a list of command names"]);
     fails(&["maps", "-C", ","], 2, &["--command needs at least one value"]);
@@ -113,7 +113,7 @@ fn errors_suggest_the_likely_meaning() {
     fails(&["maps", "--pmap", "1"], 2, &["'taskdiag --as pmap PID'"]);
     fails(&["maps", "1", "-d"], 2, &["'taskdiag --as pmap -d PID'"]);
     fails(&["maps", "-XX", "1"], 2, &["'taskdiag --as pmap -XX PID'"]);
-    fails(&["ps", "-o", "resident"], 2, &["lacks ps's column", "use rss"]);
+    fails(&["ps", "-o", "resident"], 2, &["ps's column", "use rss"]);
     fails(&["ps", "-o", "mapping"], 2, &["a column of 'taskdiag maps'"]);
     fails(&["ps", "-b"], 2, &["'-b'", "--help"]);
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
@@ -175,6 +175,44 @@ fn a_column_of_another_command_is_said_to_be_one() {
         let (code, _, err) = parts(&run(&[&["ps"], args].concat()));
         assert!(code == 2 && err.contains("'cpu_now' is a column of 'taskdiag top'"), "{err}");
     }
+}
+
+#[test]
+fn a_word_for_a_column_names_the_column_wherever_columns_stand() {
+    let faces: [(&str, &[&str]); 5] = [
+        ("ps", &["-o", "threads"]),
+        ("ps", &["--sort", "-threads"]),
+        ("ps", &["--where", "threads > 5"]),
+        ("memory", &["--by", "threads"]),
+        ("top", &["--once", "--where", "threads > 5"]),
+    ];
+    for (command, args) in faces {
+        let (code, _, err) = parts(&run(&[&[command], args].concat()));
+        assert!(
+            code == 2 && err.contains("the number of threads is nlwp"),
+            "{command} {args:?}: {err}"
+        );
+    }
+}
+
+#[test]
+fn an_error_of_the_system_is_words_without_a_number() {
+    for args in [&["ps", "--from", "/nonexistent"][..], &["record", "/dev/null/x"]] {
+        let (code, _, err) = parts(&run(args));
+        assert!(code != 0 && err.ends_with('\n') && !err.contains("os error"), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_letter_that_ps_lacks_is_explained_by_a_list_of_all_letters() {
+    let (code, _, err) = parts(&run(&["ps", "axz"]));
+    assert!(code == 2 && err.contains("'taskdiag help letters'"), "{err}");
+    let (code, out, err) = parts(&run(&["help", "letters"]));
+    assert_eq!((code, err.as_str()), (0, ""));
+    for letter in ["  a  ", "  u  ", "  x  "] {
+        assert!(out.lines().any(|line| line.starts_with(letter)), "{letter}: {out}");
+    }
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
 }
 
 #[test]

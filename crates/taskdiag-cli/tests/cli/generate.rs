@@ -127,10 +127,16 @@ fn scripts_of_fish_and_zsh_know_programs_pages_and_names_of_commands() {
         ("man", "ps maps memory files tree"),
         ("ps", "(taskdiag ps -eo comm= "),
         ("files", "(taskdiag ps -eo comm= "),
+        ("why", "(__fish_complete_pids)"),
     ] {
         let mut lines = fish.lines().filter(|l| l.contains(&format!("_from {command}\"")));
         assert!(lines.any(|l| l.contains(values)), "{command}: {values}");
     }
+    let units = fish.lines().find(|l| l.contains("-l unit -x ")).expect("units in fish");
+    for command in ["ps", "files", "why", "cgroups"] {
+        assert!(units.split([' ', '"']).any(|word| word == command), "{command}: {units}");
+    }
+    assert!(units.contains("ps -eo unit="), "{units}");
     let zsh = script("zsh");
     let what = zsh.lines().find(|l| l.starts_with("'::what -- Print the page")).expect("man");
     assert!(what.contains("(ps maps memory files tree"), "{what}");
@@ -173,6 +179,11 @@ fn values_are_completed_in_bash() {
     assert!(all.contains("sleep") && !all.contains(['$', '(']), "{all}");
     for child in &mut children {
         child.kill().and_then(|()| child.wait()).expect("it ends");
+    }
+    for command in ["why", "maps", "tree", "wait"] {
+        let own = std::process::id().to_string();
+        let pids = offered(&["taskdiag", command, &own]);
+        assert!(pids.split_whitespace().any(|p| p == own), "{command}: {pids}");
     }
     let pids = offered(&["taskdiag", "maps", "-p", "\"\""]);
     assert!(pids.split_whitespace().any(|p| p == "1"), "{pids}");

@@ -20,6 +20,7 @@ mod host;
 mod maps;
 mod memory;
 mod names;
+mod pages;
 #[cfg(feature = "record")]
 mod record;
 mod run;
@@ -33,3 +34,4 @@ mod tree;
 mod units;
 mod wait;
 mod where_;
+mod why;

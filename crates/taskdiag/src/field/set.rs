@@ -31,6 +31,28 @@ pub static CGROUPS: Set = Set { name: "cgroups", own: table::CGROUPS, beside: fa
 /// All sets.
 pub static SETS: &[&Set] = &[&TASKS, &MAPS, &MEMORY, &FILES, &TOP, &CGROUPS];
 
+/// Words that are no columns of tasks, and the columns that are meant.
+const MEANT: &[(&[&str], &str)] = &[
+    (&["name", "command_name", "process"], "the name of a process is comm"),
+    (&["threads"], "the number of threads is nlwp"),
+    (&["mem", "memory", "ram"], "memory is rss, and its share is %mem"),
+    (&["cpu%", "cpu_percent"], "the share of CPU time is %cpu"),
+    (&["cmdline", "commandline"], "the command line is args"),
+    (&["parent"], "the parent is ppid"),
+    (&["status"], "the state is s, or stat"),
+];
+
+/// The same for rows that are cgroups.
+const MEANT_OF_CGROUPS: &[(&[&str], &str)] = &[
+    (&["cgroup_path", "cgname"], "the path of a cgroup is path"),
+    (&["mem", "ram", "rss", "resident"], "the memory of a cgroup is memory"),
+    (&["limit", "max"], "limits are memory_max, swap_max, cpu_max and pids_max"),
+    (&["threads", "nlwp"], "the number of threads is tasks"),
+    (&["processes", "nprocs"], "the number of processes is procs"),
+    (&["cpu", "%cpu", "pcpu", "cpu%", "cpu_percent"], "CPU time is time, and with -d 1s, cpu_now"),
+    (&["io"], "I/O is read_bytes and write_bytes, and with -d 1s, read_now and write_now"),
+];
+
 const OF_TASK: &str = "task.";
 
 fn names_of(tables: &'static [&'static [Field]]) -> impl Iterator<Item = Named> {
@@ -55,6 +77,17 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 impl Set {
+    /// The command of the program whose rows these are.
+    pub fn command(&self) -> &'static str {
+        if std::ptr::eq(self, &TASKS) { "ps" } else { self.name }
+    }
+    /// A sentence that names the column for a word that people try, but that is no column of these
+    /// rows, such as `threads` for `nlwp`.
+    pub fn meant(&self, word: &str) -> Option<&'static str> {
+        let words = if std::ptr::eq(self, &CGROUPS) { MEANT_OF_CGROUPS } else { MEANT };
+        let found = words.iter().find(|(words, _)| words.contains(&word)).map(|(_, meant)| *meant);
+        found.filter(|_| self.find(word).is_none())
+    }
     /// Do its rows also have the columns of their task?
     pub fn has_task_columns(&self) -> bool {
         self.beside
@@ -79,5 +112,28 @@ impl Set {
             return names_of(table::TABLES).find(|n| n.name == of_task);
         }
         self.all_names().find(|n| n.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_column_is_explained_by_one_that_is() {
+        for (set, words) in [(&TASKS, MEANT), (&CGROUPS, MEANT_OF_CGROUPS)] {
+            for (word, meant) in
+                words.iter().flat_map(|(w, meant)| w.iter().map(move |w| (w, meant)))
+            {
+                assert!(set.find(word).is_none(), "{word} is a column of {}", set.name);
+                assert_eq!(set.meant(word), Some(*meant));
+                let named = meant.split([' ', ',']).filter(|w| set.find(w).is_some()).count();
+                assert!(named > 0, "{meant}");
+            }
+        }
+        assert_eq!(
+            (FILES.meant("name"), TASKS.meant("pid"), CGROUPS.meant("name")),
+            (None, None, None)
+        );
     }
 }

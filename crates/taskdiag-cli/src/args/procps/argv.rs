@@ -309,7 +309,7 @@ fn unknown(word: &str, c: char, style: Style) -> String {
     }
     format!(
         "'{word}' is read as letters in the style of BSD (as in aux), and there is no letter '{c}'{}; \
-         'taskdiag ps --help' lists all letters",
+         'taskdiag help letters' lists all",
         by_name(word)
     )
 }

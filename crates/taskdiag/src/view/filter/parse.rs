@@ -136,12 +136,17 @@ impl<'t> Parser<'t> {
     fn column(&self, name: &str, at: &Range<usize>) -> Parsed<&'static Field> {
         let found = self.set.find(name).or_else(|| self.set.find(&name.to_lowercase()));
         let Some(named) = found else {
+            if let Some(meant) = self.set.meant(&name.to_lowercase()) {
+                return self
+                    .wrong(at.clone(), format!("there is no column '{name}' here: {meant}"));
+            }
             if let Some(other) = self.set.elsewhere(name) {
                 return self.wrong(
                     at.clone(),
                     format!(
                         "'{name}' is a column of 'taskdiag {}', not of {} here",
-                        other.name, self.set.name
+                        other.command(),
+                        self.set.name
                     ),
                 );
             }

@@ -199,6 +199,7 @@ fn errors_mark_their_place() {
         ("", "empty", "^"),
         ("rsss > 1G", "no column 'rsss' (did you mean 'rss'?)", "^^^^"),
         ("cpu_now > 5", "'cpu_now' is a column of 'taskdiag top', not of tasks here", "^^^^^^^"),
+        ("threads > 5", "no column 'threads' here: the number of threads is nlwp", "^^^^^^^"),
         ("rss > 1X", "not such a value: write 'rss > 100M'", "      ^^"),
         ("rss > vsz", "not with another column", "      ^^^"),
         ("rss", "'rss' is a size in bytes: write 'rss > 100M'", "^^^"),

@@ -1,0 +1,83 @@
+//! `taskdiag why`: how processes are chosen, and how those that wait for one are drawn.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use super::common::{parts, run};
+
+/// A child that ends with the test.
+struct Waits(Child);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_word_explains_processes_with_it_in_their_name_or_arguments() {
+    let word = format!("word-of-a-waiter-{}", std::process::id());
+    let mut sleep = Command::new("sleep");
+    let sleep = Waits(sleep.arg0(&word).arg("100").spawn().expect("sleep"));
+    let pid = sleep.0.id();
+    let ends = Instant::now() + Duration::from_secs(20);
+    let has_begun = || {
+        let args = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        args.starts_with(word.as_bytes())
+    };
+    while !has_begun() {
+        assert!(Instant::now() < ends, "sleep has not begun");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (code, out, err) = parts(&run(&["why", &word]));
+    assert!(code == 0 && out.starts_with(&format!("process {pid} (")), "{code} {out}{err}");
+    let (code, out, err) = parts(&run(&["why", &word, "--json"]));
+    assert!(code == 0 && out.contains(&format!("\"tid\":{pid},")), "{code} {out}{err}");
+    let (code, out, err) = parts(&run(&["why", &format!("no{word}")]));
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains(&format!("no process has 'no{word}' in its name or arguments")), "{err}");
+}
+
+#[test]
+fn those_that_wait_for_one_process_are_drawn_on_one_level() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("held");
+    let flock = || {
+        let child =
+            Command::new("flock").arg("--no-fork").arg(&path).args(["sleep", "100"]).spawn();
+        Waits(child.expect("flock of util-linux"))
+    };
+    let all = [flock(), flock(), flock()];
+    let pids: Vec<u32> = all.iter().map(|c| c.0.id()).collect();
+    let ends = Instant::now() + Duration::from_secs(20);
+    let drawn = loop {
+        let (_, out, err) = parts(&run(&["why", "--longer", "1ms", "--where", "comm == flock"]));
+        let is_drawn =
+            |line: &&str| pids.iter().any(|p| line.contains(&format!("\\_ process {p} (")));
+        let drawn: Vec<String> = out.lines().filter(is_drawn).map(str::to_owned).collect();
+        if drawn.len() == 2 {
+            break drawn;
+        }
+        assert!(Instant::now() < ends, "{out}{err}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // Standard output is no terminal, so the lines are ASCII.
+    assert!(
+        drawn.iter().all(|line| line.starts_with("   \\_ process ") && line.is_ascii()),
+        "{drawn:?}"
+    );
+}
+
+#[test]
+fn a_selection_that_matches_no_thread_is_no_report_about_the_machine() {
+    for args in [&["--where", "comm == 'no such name'"][..], &["--unit", "no-such-unit"]] {
+        let (code, out, err) = parts(&run(&[&["why"], args].concat()));
+        assert_eq!((code, out.as_str()), (1, ""), "{args:?}: {err}");
+        assert!(err.contains("no thread is known to match"), "{args:?}: {err}");
+    }
+    let own = format!("tid == {}", std::process::id());
+    let (code, out, err) = parts(&run(&["why", "--longer", "1h", "--where", &own]));
+    assert!(code == 0 && out.contains("1 thread"), "{out}{err}");
+}
