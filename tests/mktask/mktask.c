@@ -220,6 +220,21 @@ void await_state(int pid, int tid, char state)
 	die("task %d did not reach state %c", tid, state);
 }
 
+void await_sleep(int tid, const char *what)
+{
+	char text[200], last[200] = "";
+	int same = 0;
+
+	for (int i = 0; i < 10000 && same < 20; i++) {
+		read_proc(tid, "syscall", text, sizeof(text));
+		same = strncmp(text, "running", 7) && !strcmp(text, last) ? same + 1 : 0;
+		strcpy(last, text);
+		usleep(1000);
+	}
+	if (same < 20)
+		die("%s does not wait", what);
+}
+
 void clean_rmdir(const char *path)
 {
 	for (int i = 0; i < 4; i++) {
@@ -323,7 +338,7 @@ void write_file(const char *path, const char *text)
 
 static const struct state *const tables[] = {
 	life_states, name_states, who_states, use_states, held_states, have_states,
-	link_states, lock_states, odd_states, walk_states, wait_states,
+	link_states, lock_states, odd_states, walk_states, wait_states, stuck_states,
 };
 
 static const struct state *find(const char *name)

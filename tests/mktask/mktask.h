@@ -18,7 +18,8 @@ struct state {
 };
 
 extern const struct state life_states[], name_states[], who_states[], use_states[], held_states[],
-	have_states[], link_states[], lock_states[], odd_states[], walk_states[], wait_states[];
+	have_states[], link_states[], lock_states[], odd_states[], walk_states[], wait_states[],
+	stuck_states[];
 
 /* Reports key=value. A value must not have spaces. Arbitrary bytes are written in hex. */
 void fact(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -51,6 +52,8 @@ char *in_dir(const char *dir, const char *name);	/* dir/name in new memory */
 _Noreturn void exec_again(const char *exe, char **argv, const char *what);
 /* Waits for a bounded time until the state letter of a thread of this process is `state`. */
 void await_state(int pid, int tid, char state);
+/* Waits until a task sleeps in one place for a while. Another call may sleep before that. */
+void await_sleep(int tid, const char *what);
 /* The beginning of a file of /proc/TID, as a string. */
 void read_proc(int tid, const char *file, char *text, size_t size);
 void clean_rmdir(const char *path);	/* when all is over */

@@ -273,22 +273,6 @@ static void *waiter(void *arg)
 	die("%s: it did not wait: %m", w->kind);
 }
 
-/* Waits until the thread sleeps in one call for a while. Another call may sleep before that. */
-static void await_call(int tid, const char *want)
-{
-	char text[200], last[200] = "";
-	int same = 0;
-
-	for (int i = 0; i < 10000 && same < 20; i++) {
-		read_proc(tid, "syscall", text, sizeof(text));
-		same = strncmp(text, "running", 7) && !strcmp(text, last) ? same + 1 : 0;
-		strcpy(last, text);
-		usleep(1000);
-	}
-	if (same < 20)
-		die("%s does not wait", want);
-}
-
 static void many_waits(int argc, char **argv)
 {
 	char key[64];
@@ -309,7 +293,7 @@ static void many_waits(int argc, char **argv)
 
 		while (!(tid = __atomic_load_n(&tids[i], __ATOMIC_SEQ_CST)))
 			usleep(1000);
-		await_call(tid, waits[i].kind);
+		await_sleep(tid, waits[i].kind);
 		snprintf(key, sizeof(key), "wait-%s", waits[i].kind);
 		fact(key, "%d", tid);
 		snprintf(key, sizeof(key), "call-%s", waits[i].kind);

@@ -41,6 +41,7 @@ fn every_state_is_reached_and_ends() {
         ("lock-crowd", 'S'),
         ("lock-no-memory", 'S'),
         ("lock-churn", 'S'),
+        ("rare-waits", 'S'),
         ("zombie", 'Z'),
         ("leader-gone", 'Z'),
         ("exec-thread", 'S'),
@@ -86,6 +87,9 @@ fn every_state_is_reached_and_ends() {
     cases.push((vec!["held-lock".into(), path("held")], 'S'));
     cases.push((vec!["stuck-lock".into(), path("stuck")], 'D'));
     cases.push((vec!["waits".into(), path("waits")], 'S'));
+    // The first version of cgroups freezes a task in state D.
+    cases.push((vec!["frozen".into(), "v1".into(), path("frozen-v1")], 'D'));
+    cases.push((vec!["frozen".into(), "v2".into(), path("frozen-v2")], 'S'));
     cases.push((vec!["uffd-arguments".into()], 'S'));
     cases.push((vec!["cwd-deleted".into(), path("gone")], 'S'));
     cases.push((vec!["root".into(), path("root")], 'S'));

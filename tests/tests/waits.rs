@@ -107,6 +107,75 @@ fn each_kind_of_wait_is_named_with_its_system_call() {
     }
 }
 
+/// Kinds that not every kernel can have.
+const RARE: [&str; 7] =
+    ["seccomp", "userfaultfd", "io-uring", "futex-waitv", "mqueue", "pidfd", "signalfd"];
+
+#[test]
+fn kinds_that_not_every_kernel_has_are_named_where_they_can_be_made() {
+    let Some(m) = Mktask::or_skip("rare kinds of waits", &["rare-waits"]) else { return };
+    for want in RARE {
+        let lacks: i32 = m.num(&format!("lacks-{want}"));
+        if lacks != 0 {
+            let why = std::io::Error::from_raw_os_error(lacks);
+            skip(&format!("rare kinds of waits: {want}"), &why.to_string());
+            continue;
+        }
+        for engine in engines_with(Group::Wait) {
+            let a = threads(engine, m.pid());
+            let w = wait(&a, m.num(&format!("wait-{want}")));
+            let what = format!("{a}: {want} in {:?}", String::from_utf8_lossy(&function(w)));
+            assert_eq!(kind(w), m.text(&format!("kind-{want}")), "{what}");
+            let call = Machine::own().zip(w.syscall_nr()).and_then(|(m, nr)| m.syscall(nr, false));
+            assert_eq!(call.unwrap_or(""), m.text(&format!("call-{want}")), "{what}");
+        }
+    }
+}
+
+/// Whether this kernel freezes threads where they sleep in a way that can be seen.
+fn freezes_in_place_visibly() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("it is always there");
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(1))
+}
+
+#[test]
+fn frozen_tasks_are_frozen_whatever_they_did_before() {
+    for version in ["v1", "v2"] {
+        let (_dir, path) = plain_dir();
+        let test = format!("tasks that cgroups {version} freeze");
+        let Some(m) = Mktask::or_skip(&test, &["frozen", version, &path]) else { continue };
+        for engine in engines_with(Group::Wait) {
+            for key in ["holder", "sleeper", "runner"] {
+                if (version, key) == ("v1", "sleeper") && !freezes_in_place_visibly() {
+                    skip(&test, "before Linux 6.1, nothing shows that a sleeping thread is frozen");
+                    continue;
+                }
+                let a = threads(engine, m.num(key));
+                assert_eq!(kind(wait(&a, m.num(key))), "frozen", "{a}: {key} by {version}");
+            }
+            let a = threads(engine, m.num("waiter"));
+            assert_eq!(kind(wait(&a, m.num("waiter"))), "flock", "{a}");
+        }
+    }
+}
+
+/// It runs for a thousandth of the time, and /proc has nothing that tells it from one that runs.
+#[test]
+fn a_throttled_task_is_told_from_one_that_runs_by_bpf() {
+    for version in ["v1", "v2"] {
+        let test = format!("tasks that cgroups {version} throttle");
+        let Some(m) = Mktask::or_skip(&test, &["throttled", version]) else { continue };
+        for engine in engines_with(Group::Wait) {
+            let want = if engine.id() == EngineId::Bpf { "throttled" } else { "runnable" };
+            // It is on a CPU for a thousandth of the time.
+            let pid = m.num("throttled");
+            let is_so = (0..20).any(|_| kind(wait(&threads(engine, pid), pid)) == want);
+            assert!(is_so, "{engine}: it is never {want}");
+        }
+    }
+}
+
 /// The kernel's own text of the system call, the stack and the program, and of the function.
 #[test]
 fn system_calls_are_those_of_proc() {

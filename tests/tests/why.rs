@@ -46,6 +46,13 @@ fn output(args: &[&str]) -> (i32, String, String) {
     (out.status.code().expect("not killed"), text(&out.stdout), text(&out.stderr))
 }
 
+/// The report of the whole machine. All looks together may take ten seconds, which are not enough
+/// for each if many tests run at once, so it is asked a few times for what it has to say.
+fn machine(is_right: impl Fn(&str) -> bool) -> String {
+    let ask = || output(&["--longer=1ms"]).1;
+    (0..4).map(|_| ask()).find(|text| is_right(text)).unwrap_or_else(ask)
+}
+
 /// The exit code, and the document about these processes.
 fn why(engine: &str, pids: &[u32]) -> (i32, Value) {
     let mut args = vec![String::from("--json"), format!("--engine={engine}")];
@@ -292,6 +299,8 @@ fn a_server_that_does_not_answer_is_the_head_of_the_queue() {
         let fuse = of(&json, holder);
         assert_eq!(fuse["waits_on"], "fuse", "{engine}: {fuse}");
         assert_eq!(fuse["file"], format!("{path}/lost"), "{engine}: {fuse}");
+        assert_eq!(fuse["mount"], path.as_str(), "{engine}: {fuse}");
+        assert_eq!(fuse["mount_type"], "fuse.mktask", "{engine}: {fuse}");
         let wait = of(&json, m.pid());
         match engine {
             "bpf" if notes_blockers() => {
@@ -301,9 +310,59 @@ fn a_server_that_does_not_answer_is_the_head_of_the_queue() {
             _ => assert_eq!(wait["waits_for"], Value::Null, "{engine}: {wait}"),
         }
     }
-    let (_, text, _) = output(&["--longer=1ms"]);
     let said = format!("process {holder} (mktask)");
-    assert!(text.contains(&said) && text.contains("the server of a FUSE file system"), "{text}");
+    let server = format!("the server of {path} (fuse.mktask mktask)");
+    let is_right = |text: &str| text.contains(&said) && text.contains(&server);
+    let text = machine(is_right);
+    assert!(is_right(&text), "{text}");
+}
+
+/// The lock of a file is held by a process that is frozen, and so nobody else gets it.
+#[test]
+fn a_frozen_holder_is_the_head_of_the_queue() {
+    let name = "a_frozen_holder_is_the_head_of_the_queue";
+    if !can_look(name) {
+        return;
+    }
+    for version in ["v1", "v2"] {
+        let (_dir, path) = taskdiag_tests::plain_dir();
+        let Some(m) = Mktask::or_skip(name, &["frozen", version, &path]) else { continue };
+        let (holder, waiter) = (m.num("holder"), m.num("waiter"));
+        for engine in both() {
+            let (_, json) = why(engine, &[waiter, m.num("runner")]);
+            held(&json, (waiter, holder), "flock");
+            for pid in [holder, m.num("runner")] {
+                let wait = of(&json, pid);
+                assert_eq!(wait["waits_on"], "frozen", "{engine}: {wait}");
+                assert_eq!(wait["cgroup"], m.text("cgroup"), "{engine}: {wait}");
+            }
+        }
+        let is = format!("is frozen with its cgroup {}", m.text("cgroup"));
+        let head = format!("1 task waits for process {holder} (mktask)");
+        let is_head = |l: &str| l.starts_with(&head) && l.contains(&is);
+        // The others are stuck alike.
+        let others = format!("2 tasks: each {is}");
+        let is_right = |text: &str| text.lines().any(is_head) && text.contains(&others);
+        let text = machine(is_right);
+        assert!(is_right(&text), "{text}");
+    }
+}
+
+#[test]
+fn a_task_without_cpu_time_of_its_cgroup_counts_though_it_runs_in_each_period() {
+    let name = "a_task_without_cpu_time_of_its_cgroup_counts_though_it_runs_in_each_period";
+    if !both().contains(&"bpf") {
+        return skip(name, "/proc does not show it");
+    }
+    for version in ["v1", "v2"] {
+        let Some(m) = Mktask::or_skip(name, &["throttled", version]) else { continue };
+        let said = format!("is out of CPU time of its cgroup {}", m.text("cgroup"));
+        let pid = m.text("throttled");
+        // It is on a CPU for a thousandth of the time.
+        let found = |args: &[&str]| (0..20).any(|_| output(args).1.contains(&said));
+        assert!(found(&["--engine=bpf", pid]), "{:?}", output(&["--engine=bpf", pid]));
+        assert!(found(&["--engine=bpf", "--threads"]), "{:?}", output(&["--engine=bpf"]));
+    }
 }
 
 #[test]

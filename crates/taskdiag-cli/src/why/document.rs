@@ -81,6 +81,14 @@ fn wait(out: &mut Vec<u8>, wait: &Wait) {
     if let Some(file) = &wait.file {
         text(out, "file", file);
     }
+    if let Some(mount) = &wait.mount {
+        text(out, "mount", &mount.point);
+        text(out, "mount_type", &mount.kind);
+        text(out, "mount_source", &mount.source);
+    }
+    if let Some(cgroup) = &wait.cgroup {
+        text(out, "cgroup", cgroup);
+    }
     match wait.holder {
         Ok(holder) => {
             number(out, "waits_for", holder.tid);
@@ -134,7 +142,7 @@ pub fn json(out: &mut Vec<u8>, report: &Report<'_>) {
     out.extend_from_slice(b"}\n");
 }
 
-const HEADER: &str = "tid,pid,comm,s,waits_on,waited,waited_error,function,file,waits_for,waits_for_pid,waits_for_comm,how,why_none";
+const HEADER: &str = "tid,pid,comm,s,waits_on,waited,waited_error,function,file,mount,cgroup,waits_for,waits_for_pid,waits_for_comm,how,why_none";
 
 /// A row for each thread.
 pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
@@ -161,6 +169,8 @@ pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
         row.push(seconds(wait.waited_error_ns));
         row.push(cells::foreign_text(&wait.function));
         row.push(cells::foreign_text(wait.file.as_deref().unwrap_or_default()));
+        row.push(cells::foreign_text(wait.mount.as_ref().map_or(&[], |m| &m.point)));
+        row.push(cells::foreign_text(wait.cgroup.as_deref().unwrap_or_default()));
         match wait.holder {
             Ok(h) => {
                 let comm = report.waits.find(h.tid).map(|i| &report.waits.all()[i].comm[..]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use taskdiag::why::{Holder, Wait};
+use taskdiag::why::{Holder, Mount, Wait};
 use taskdiag::{Groups, Request, WaitKind};
 
 use super::words::{count, does, shown, time, who};
@@ -193,6 +193,8 @@ fn longest(report: &Report<'_>, of: &[usize]) -> String {
 fn without_time(report: &Report<'_>, wait: &Wait) -> String {
     let mut wait = wait.clone();
     wait.waited_ns = None;
+    // Those that wait for one server do so for several files.
+    wait.file = wait.file.filter(|_| wait.mount.is_none());
     does(report.waits, &wait)
 }
 
@@ -270,7 +272,7 @@ fn heads(out: &mut Vec<u8>, report: &Report<'_>) {
 /// Stuck tasks that nobody waits for, those that are stuck alike together.
 fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
     let all = report.waits.all();
-    type Alike = (Option<WaitKind>, Vec<u8>, Option<u32>);
+    type Alike = (Option<WaitKind>, Vec<u8>, Option<u32>, Option<Vec<u8>>, Option<Mount>);
     let mut alike: BTreeMap<Alike, Vec<usize>> = BTreeMap::new();
     for at in report.stuck() {
         let wait = &all[at];
@@ -278,9 +280,16 @@ fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
             Ok(Holder { tid, .. }) if wait.kind == ENDED => Some(tid),
             _ => None,
         };
-        // Zombies are grouped by their parents, and others by where they are.
-        let function = if wait.kind == ENDED { Vec::new() } else { wait.function.clone() };
-        alike.entry((wait.kind, function, parent)).or_default().push(at);
+        // Zombies are grouped by their parents, frozen and throttled tasks by their cgroups, those
+        // that wait for a server by the mount, and others by where they are.
+        use WaitKind::{Ended, Frozen, Fuse, Netfs, Throttled};
+        let function = match wait.kind {
+            Some(Ended | Frozen | Throttled) => Vec::new(),
+            Some(Fuse | Netfs) if wait.mount.is_some() => Vec::new(),
+            _ => wait.function.clone(),
+        };
+        let key = (wait.kind, function, parent, wait.cgroup.clone(), wait.mount.clone());
+        alike.entry(key).or_default().push(at);
     }
     let mut groups: Vec<Vec<usize>> = alike.into_values().collect();
     groups.sort_by_key(|g| std::cmp::Reverse(g.len()));

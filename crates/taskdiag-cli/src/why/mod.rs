@@ -7,7 +7,7 @@ mod words;
 use std::cell::Cell;
 
 use taskdiag::view::{Left, Plan, Query, Selection};
-use taskdiag::why::{Graph, Limits, NoHolder, Waits};
+use taskdiag::why::{Graph, Limits, NoHolder, Wait, Waits};
 use taskdiag::{Groups, Members, Snapshot, field};
 
 use crate::answer::{self, Source};
@@ -135,6 +135,13 @@ impl Report<'_> {
         waited_ns.is_none_or(|ns| u128::from(ns) >= self.args.longer.as_nanos())
     }
 
+    /// Whether a task counts for a report of the whole machine by itself. A throttled one runs for
+    /// a while in each period of its cgroup, so it never waits for long, and still is held up.
+    fn is_stuck(&self, wait: &Wait) -> bool {
+        let is_throttled = wait.kind == Some(taskdiag::WaitKind::Throttled);
+        wait.is_odd() && (is_throttled || self.is_long(wait.waited()))
+    }
+
     /// The heads of chains that are worth a report: somebody waits for them in a way that is not
     /// usual, or they are stuck themselves.
     fn heads(&self) -> Vec<usize> {
@@ -143,8 +150,7 @@ impl Report<'_> {
             let wait = &self.waits.all()[self.graph.node(*at).wait];
             let longest_ns = Some(behind.longest_ns).filter(|_| !behind.has_unknown);
             let is_odd = behind.odd > 0 && self.is_long(longest_ns);
-            let is_stuck = wait.is_odd() && self.is_long(wait.waited());
-            self.concerns[*at] && (is_odd || is_stuck)
+            self.concerns[*at] && (is_odd || self.is_stuck(wait))
         };
         self.graph.heads().into_iter().filter(is_worth).collect()
     }
@@ -156,7 +162,7 @@ impl Report<'_> {
             let (wait, node) = (&all[*at], *at);
             let is_alone = self.graph.next(node).is_none_or(|_| wait.kind == ENDED)
                 && self.graph.behind(node).tasks == 0;
-            self.chosen[node] && is_alone && wait.is_odd() && self.is_long(wait.waited())
+            self.chosen[node] && is_alone && self.is_stuck(wait)
         };
         (0..all.len()).filter(is_stuck).collect()
     }

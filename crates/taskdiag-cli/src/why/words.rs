@@ -76,6 +76,18 @@ fn of_file(wait: &Wait) -> String {
     wait.file.as_deref().map_or(String::new(), |file| format!(", for {}", shown(file)))
 }
 
+/// The server that a thread waits for, by its mount.
+pub fn server(wait: &Wait) -> String {
+    let family = if wait.kind == Some(WaitKind::Fuse) { "FUSE" } else { "network" };
+    match &wait.mount {
+        Some(m) => {
+            let (kind, source, point) = (shown(&m.kind), shown(&m.source), shown(&m.point));
+            format!("the server of {point} ({kind} {source})")
+        }
+        None => format!("the server of a {family} file system"),
+    }
+}
+
 fn pipe(wait: &Wait) -> String {
     match wait.file.as_deref() {
         Some(name) if !name.starts_with(b"pipe:") => shown(name),
@@ -123,8 +135,7 @@ pub fn object(wait: &Wait) -> String {
         BlockIo => "the disk",
         Writeback => "dirty pages to be written",
         Journal => "the journal of a file system",
-        Fuse => return format!("the server of a FUSE file system{}", of_file(wait)),
-        Netfs => return format!("the server of a network file system{}", of_file(wait)),
+        Fuse | Netfs => return format!("{}{}", server(wait), of_file(wait)),
         PageFault => "a page of its memory",
         Userfaultfd => "the handler of a userfaultfd",
         Child => "a child",
@@ -203,14 +214,20 @@ pub fn does(waits: &Waits, wait: &Wait) -> String {
         Some(Runnable | OnCpu) => return String::from("runs"),
         Some(Cpu) => return format!("has waited for a CPU{for_so_long}"),
         Some(Idle) => return String::from("is idle"),
-        Some(kind @ (Stopped | Frozen | Throttled)) => {
+        Some(Stopped) => {
             let is = if since.is_some() { "has been" } else { "is" };
-            let how = match kind {
-                Stopped => "stopped by a signal",
-                Frozen => "frozen with its cgroup",
-                _ => "out of CPU time of its cgroup",
+            return format!("{is} stopped by a signal{for_so_long}");
+        }
+        // It may have slept for long before its cgroup was frozen.
+        Some(kind @ (Frozen | Throttled)) => {
+            let how = if kind == Frozen {
+                "frozen with its cgroup"
+            } else {
+                "out of CPU time of its cgroup"
             };
-            return format!("{is} {how}{for_so_long}");
+            let cgroup = wait.cgroup.as_deref().map_or(String::new(), |c| format!(" {}", shown(c)));
+            let since = since.map_or(String::new(), |s| format!(", and has not run for {s}"));
+            return format!("is {how}{cgroup}{since}");
         }
         None if wait.holder == Err(NoHolder::NoRight) => {
             return format!("waits for ? (no right to look: {})", way_to_see());

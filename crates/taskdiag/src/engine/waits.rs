@@ -113,6 +113,7 @@ const FUNCTIONS: &[(&str, WaitKind)] = {
         ("futex_wait_queue", Futex),
         ("futex_wait_queue_me", Futex),
         ("futex_wait_requeue_pi", FutexCondition),
+        ("get_signal", Frozen),
         ("handle_userfault", Userfaultfd),
         ("hrtimer_nanosleep", Sleep),
         ("inet_csk_accept", Accept),
@@ -149,6 +150,9 @@ const FUNCTIONS: &[(&str, WaitKind)] = {
         ("rq_qos_wait", BlockIo),
         ("seccomp_do_user_notification", Seccomp),
         ("shrink_inactive_list", Reclaim),
+        ("signalfd_dequeue", Signalfd),
+        ("signalfd_read", Signalfd),
+        ("signalfd_read_iter", Signalfd),
         ("sigsuspend", Signal),
         ("sk_stream_wait_memory", Send),
         ("sk_wait_data", Receive),
@@ -185,6 +189,33 @@ const FUNCTIONS: &[(&str, WaitKind)] = {
         ("xlog_wait_on_iclog", Journal),
     ]
 };
+
+/// Functions that let the first version of cgroups freeze a thread where it sleeps, in order of
+/// their names. Since Linux 6.1, such a thread is in state D, in which none of them sleeps else.
+const FREEZABLE: &[&str] = &[
+    "__do_wait",
+    "do_nanosleep",
+    "do_signal_stop",
+    "do_sigtimedwait",
+    "do_wait",
+    "futex_do_wait",
+    "futex_wait_multiple",
+    "futex_wait_queue",
+    "get_signal",
+    "hrtimer_nanosleep",
+    "ptrace_stop",
+    "unix_stream_data_wait",
+    "unix_stream_read_generic",
+];
+
+/// Whether spinlocks of the kernel sleep, so that any function may be in state D for a moment.
+fn has_sleeping_spinlocks() -> bool {
+    static IS_SO: LazyLock<bool> = LazyLock::new(|| {
+        let version = rustix::system::uname().version().to_bytes().to_vec();
+        [&b"PREEMPT_RT"[..], b"PREEMPT RT"].iter().any(|w| version.windows(10).any(|v| v == *w))
+    });
+    *IS_SO
+}
 
 /// What system calls wait for.
 fn of_syscall(name: &str, args: Option<&[u64; 6]>) -> WaitKind {
@@ -254,6 +285,17 @@ pub struct Facts<'a> {
     pub args: Option<&'a [u64; 6]>,
     /// Has it no user space, as a thread of the kernel?
     pub is_kernels: bool,
+    /// Whether spinlocks of this kernel sleep.
+    pub has_sleeping_spinlocks: bool,
+}
+
+impl Facts<'_> {
+    /// Whether it was frozen where it slept.
+    fn is_frozen_in_place(&self) -> bool {
+        let is_known =
+            || FREEZABLE.binary_search_by(|name| name.as_bytes().cmp(plain(self.function))).is_ok();
+        self.state == b'D' && !self.is_kernels && !self.has_sleeping_spinlocks && is_known()
+    }
 }
 
 /// The name of a function without what the compiler has added.
@@ -270,6 +312,7 @@ pub fn kind(facts: &Facts<'_>) -> WaitKind {
         b't' => return WaitKind::Traced,
         b'R' => return WaitKind::Runnable,
         b'I' | b'P' => return WaitKind::Idle,
+        _ if facts.is_frozen_in_place() => return WaitKind::Frozen,
         _ => {}
     }
     let function = plain(facts.function);
@@ -325,6 +368,7 @@ pub fn complete(wait: &mut Wait, tgid: u32) {
         syscall: call,
         args: args.as_ref(),
         is_kernels: wait.valid & USER_SP != 0 && wait.user_sp == 0 && wait.user_pc == 0,
+        has_sleeping_spinlocks: has_sleeping_spinlocks(),
     });
     if wait.kind == WaitKind::Other as u32 {
         wait.kind = by_facts as u32;
@@ -356,14 +400,42 @@ pub fn complete(wait: &mut Wait, tgid: u32) {
 mod tests {
     use super::*;
 
+    const NOTHING: Facts<'_> = Facts {
+        state: b'S',
+        function: b"",
+        syscall: None,
+        args: None,
+        is_kernels: false,
+        has_sleeping_spinlocks: false,
+    };
+
     fn sleeping(function: &str, syscall: Option<&str>, args: [u64; 6]) -> WaitKind {
-        let function = function.as_bytes();
-        kind(&Facts { state: b'S', function, syscall, args: Some(&args), is_kernels: false })
+        kind(&Facts { function: function.as_bytes(), syscall, args: Some(&args), ..NOTHING })
     }
 
     #[test]
     fn functions_are_in_order() {
         assert!(FUNCTIONS.windows(2).all(|w| w[0].0 < w[1].0));
+        assert!(FREEZABLE.is_sorted());
+    }
+
+    #[test]
+    fn a_sleep_that_signals_end_is_frozen_if_it_is_in_state_d() {
+        let nap = Facts { function: b"hrtimer_nanosleep", syscall: Some("nanosleep"), ..NOTHING };
+        assert_eq!(kind(&nap), WaitKind::Sleep);
+        assert_eq!(kind(&Facts { state: b'D', ..nap }), WaitKind::Frozen);
+        assert_eq!(
+            kind(&Facts { function: b"futex_do_wait", state: b'D', ..nap }),
+            WaitKind::Frozen
+        );
+        // It may wait for a spinlock there, or sleep in a way of its own.
+        let in_d = Facts { state: b'D', has_sleeping_spinlocks: true, ..nap };
+        assert_eq!(kind(&in_d), WaitKind::Sleep);
+        let driver = Facts { state: b'D', function: b"some_driver", ..nap };
+        assert_eq!(kind(&driver), WaitKind::Other);
+        let trap = Facts { function: b"get_signal", syscall: Some("pause"), ..NOTHING };
+        assert_eq!(kind(&trap), WaitKind::Frozen);
+        assert_eq!(kind(&Facts { state: b'T', ..trap }), WaitKind::Stopped);
     }
 
     #[test]
@@ -396,13 +468,7 @@ mod tests {
     #[test]
     fn only_waits_that_signals_end_are_named_by_their_call() {
         let in_state = |state| {
-            kind(&Facts {
-                state,
-                function: b"some_driver",
-                syscall: Some("read"),
-                args: None,
-                is_kernels: false,
-            })
+            kind(&Facts { state, function: b"some_driver", syscall: Some("read"), ..NOTHING })
         };
         assert_eq!(in_state(b'S'), WaitKind::Read);
         assert_eq!(in_state(b'D'), WaitKind::Other);

@@ -237,6 +237,8 @@ mod tests {
             call: None,
             function: Vec::new(),
             file: None,
+            mount: None,
+            cgroup: None,
             holder: match to {
                 0 => Err(NoHolder::NotKept),
                 to => Ok(Holder {

@@ -4,6 +4,8 @@
 //! Each look begins and ends with the place of the waiting thread. Only if it has not run in
 //! between, the holder is the one of this very wait.
 
+mod names;
+
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,6 +91,7 @@ struct Look<'w> {
     is_done: Vec<bool>,
     has_files: bool,
     has_numbers: bool,
+    names: names::Seen,
 }
 
 impl<'w> Look<'w> {
@@ -108,6 +111,7 @@ impl<'w> Look<'w> {
             children: None,
             has_files: false,
             has_numbers: numbering::proc_is_own(),
+            names: names::Seen::default(),
         }
     }
 
@@ -174,6 +178,7 @@ impl<'w> Look<'w> {
             Traced => self.tracer(at),
             Ended => self.parent(at),
             Fuse | Netfs => return self.name_file(at),
+            Frozen | Throttled => return self.name_cgroup(at),
             _ => return,
         };
         self.waits.all[at].holder = found;
@@ -468,20 +473,6 @@ impl<'w> Look<'w> {
         self.stands.insert(at, stand);
         self.waits.all[at].file = name;
         Ok(OpenFile { fd, inode })
-    }
-
-    /// Finds the name of the file that a call waits for, by its descriptor or its path.
-    fn name_file(&mut self, at: usize) {
-        let (place, call) = self.wait(at);
-        let Some(call) = call else { return };
-        let name = self.within(place.tgid, move || {
-            let stand = place.stand_in(&call)?;
-            let by_path = || place.text(call.path()?);
-            let name = call.descriptor().and_then(|fd| place.link(fd)).or_else(by_path);
-            place.is_still(&stand)?;
-            Ok(name)
-        });
-        self.waits.all[at].file = name.ok().flatten();
     }
 
     fn pipe(&self, files: &Files<'_>, at: usize, fd: u32) -> Result<Holder, NoHolder> {

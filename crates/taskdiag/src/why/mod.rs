@@ -34,4 +34,4 @@ mod wait;
 pub use call::Call;
 pub use graph::{Behind, Graph, Node};
 pub use lookup::Limits;
-pub use wait::{Holder, How, NoHolder, Wait, Waits};
+pub use wait::{Holder, How, Mount, NoHolder, Wait, Waits};

@@ -16,6 +16,8 @@ use crate::engine::procfs::parse;
 const SMALL: u64 = 64 << 10;
 /// The most that is read of a list of mappings.
 const MAPS: u64 = 64 << 20;
+/// The most that is read of a list of mounts.
+const MOUNTS: u64 = 16 << 20;
 /// The longest path, which is no longer than a page.
 const PATH: u64 = 4096;
 /// The most threads that are looked at to find one by its id in another pid namespace.
@@ -119,6 +121,27 @@ impl Place {
     /// The inode of an open file. Nobody is asked, as the kernel has it.
     pub(super) fn inode(self, fd: u32) -> Result<Option<u64>, NoHolder> {
         Ok(number(&read(&self.path(&format!("fdinfo/{fd}")), SMALL)?, "ino"))
+    }
+
+    /// The mount that an open file was opened on, by its number in mountinfo.
+    pub(super) fn mount_id(self, fd: u32) -> Option<u64> {
+        number(&read(&self.path(&format!("fdinfo/{fd}")), SMALL).ok()?, "mnt_id")
+    }
+
+    /// The number of its mount namespace.
+    pub(super) fn mount_namespace(self) -> Option<u32> {
+        use std::os::unix::ffi::OsStrExt as _;
+        parse::ns_inode(fs::read_link(self.path("ns/mnt")).ok()?.as_os_str().as_bytes())
+    }
+
+    /// The mounts that it sees.
+    pub(super) fn mountinfo(self) -> Result<Vec<u8>, NoHolder> {
+        read(&self.path("mountinfo"), MOUNTS)
+    }
+
+    /// Its cgroups.
+    pub(super) fn cgroups(self) -> Result<Vec<u8>, NoHolder> {
+        read(&self.path("cgroup"), SMALL)
     }
 
     /// The process that a pidfd of it means.

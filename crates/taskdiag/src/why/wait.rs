@@ -44,8 +44,24 @@ pub struct Wait {
     pub function: Vec<u8>,
     /// The file that it waits for, where that was looked up.
     pub file: Option<Vec<u8>>,
+    /// The mount whose server it waits for, where that was looked up.
+    pub mount: Option<Mount>,
+    /// The cgroup that it is frozen or throttled with, where that was looked up.
+    pub cgroup: Option<Vec<u8>>,
     /// Who holds what it waits for.
     pub holder: Result<Holder, NoHolder>,
+}
+
+/// A mount of a file system that asks a server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Mount {
+    /// The directory that it is mounted on, as the waiting process sees it.
+    pub point: Vec<u8>,
+    /// The type of the file system.
+    pub kind: Vec<u8>,
+    /// What is mounted, such as `server:/export`.
+    pub source: Vec<u8>,
 }
 
 /// Who holds what a thread waits for.
@@ -197,8 +213,10 @@ impl Wait {
     }
     /// Whether it does not run and is not about to.
     pub fn is_waiting(&self) -> bool {
-        use WaitKind::{Cpu, Idle, OnCpu, Runnable};
-        !matches!(self.kind, Some(Cpu | Idle | OnCpu | Runnable)) && self.state != b'R'
+        use WaitKind::{Cpu, Idle, OnCpu, Runnable, Throttled};
+        // A throttled task would run, so it is in the state of those that do.
+        self.kind == Some(Throttled)
+            || !matches!(self.kind, Some(Cpu | Idle | OnCpu | Runnable)) && self.state != b'R'
     }
 }
 
@@ -293,6 +311,8 @@ fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
         call,
         function: known.and_then(|w| w.function()).map_or(Vec::new(), |f| text(&f)),
         file: None,
+        mount: None,
+        cgroup: None,
         holder,
     }
 }
