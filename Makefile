@@ -161,8 +161,8 @@ bpf: ## make the checked-in BPF skeletons again (needs clang)
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml
 
-lines: ## how many lines are tracked, without lock files and generated skeletons
-	@git ls-files -z -- ':!*.lock' ':!*/skel/*' | xargs -0 cat 2>/dev/null | wc -l
+lines: ## how many lines of text are tracked, without lock files and generated skeletons; links have none
+	@git grep -I -c '' -- ':!*.lock' ':!*/skel/*' | awk -F: '{ n += $$NF } END { print n }'
 
 bpf-check: ## are the BPF programs what the sources give, and do they call and load only as docs/operate/safety.md tells? (needs clang)
 	@tools/setup bpf

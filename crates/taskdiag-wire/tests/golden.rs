@@ -1,6 +1,6 @@
 //! Streams of each released version, which every later version must read: `golden/VERSION.stream`
 //! has a value of everything that version's format had, `golden/VERSION.txt` the values that were
-//! written.
+//! written. `golden/VERSION.diff` has them as what diff(1) prints for [`FIRST`] and that text.
 //!
 //! `TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test golden` makes the files of this version
 //! where they are not there. Existing files are never written again, because users have saved such
@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use taskdiag_wire::layout::{CStruct, Member};
 use taskdiag_wire::registry::{STRUCTS, shape};
 use taskdiag_wire::*;
+
+/// The text of the first version.
+const FIRST: &str = "0.1.0-first.txt";
 
 fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -241,6 +244,29 @@ fn of_its_time(text: &str, want: &str) -> String {
     lines.map(|l| format!("{l}\n")).collect()
 }
 
+/// The text that diff(1) compared with `old`.
+fn patched(old: &str, diff: &str) -> String {
+    let old: Vec<&str> = old.lines().collect();
+    let (mut out, mut at) = (Vec::new(), 0);
+    for line in diff.lines() {
+        if let Some(new) = line.strip_prefix("> ") {
+            out.push(new);
+        } else if let Some(gone) = line.strip_prefix("< ") {
+            assert!(old[..at].contains(&gone), "{gone} is not in {FIRST}");
+        } else if let Some(sign) = line.find(['a', 'c', 'd']) {
+            let (first, last) =
+                line[..sign].split_once(',').unwrap_or((&line[..sign], &line[..sign]));
+            let [first, last]: [usize; 2] = [first, last].map(|n| n.parse().expect("a line"));
+            // Lines are added after one that stays.
+            let stays = if &line[sign..=sign] == "a" { first } else { first - 1 };
+            out.extend(&old[at..stays]);
+            at = last;
+        }
+    }
+    out.extend(&old[at..]);
+    out.iter().map(|line| format!("{line}\n")).collect()
+}
+
 fn check(stream: &[u8], want: &str, name: &str) {
     let parsed = Stream::parse(AlignedBuf::copy_of(stream));
     let parsed = parsed.unwrap_or_else(|e| panic!("{name} cannot be read any more: {e}"));
@@ -282,7 +308,11 @@ fn streams_of_all_versions_are_read() {
         let path = entry.expect("a file").path();
         if path.extension().is_some_and(|e| e == "stream") {
             let bytes = fs::read(&path).expect("a stream");
-            let want = fs::read_to_string(path.with_extension("txt")).expect("its values");
+            let text = |path: PathBuf| fs::read_to_string(path).expect("values");
+            let want = match path.with_extension("diff") {
+                diff if diff.exists() => patched(&text(dir().join(FIRST)), &text(diff)),
+                _ => text(path.with_extension("txt")),
+            };
             check(&bytes, &want, &path.display().to_string());
             seen += 1;
         }

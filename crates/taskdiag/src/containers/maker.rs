@@ -1,5 +1,5 @@
-//! Who could make a control group. A user may name a group below a delegated one after the container
-//! of another user, so the name of a group proves nothing about its container.
+//! Who could make a control group. A user may name a group below a delegated one after the
+//! container of another user, so the name of a group proves nothing about its container.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, OwnedFd};
