@@ -201,6 +201,10 @@ fn an_error_of_the_system_is_words_without_a_number() {
         let (code, _, err) = parts(&run(args));
         assert!(code != 0 && err.ends_with('\n') && !err.contains("os error"), "{args:?}: {err}");
     }
+    for args in [&["engines"][..], &["engines", "--json"]] {
+        let (code, out, err) = parts(&run(args));
+        assert!(code == 0 && out.contains("service") && !out.contains("os error"), "{out}{err}");
+    }
 }
 
 #[test]
