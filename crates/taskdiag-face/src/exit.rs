@@ -270,8 +270,8 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     write_error(&text);
 }
 
-/// The text without the numbers that Rust's library puts after the words of errors of the system. The
-/// words say the same.
+/// The text without the numbers that Rust's library puts after the words of errors of the system.
+/// The words say the same.
 pub fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();
