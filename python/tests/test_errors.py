@@ -36,6 +36,8 @@ def test_a_process_that_is_not_there(start):
     ("options", "says"),
     [
         ({"columns": "pid,comand"}, "did you mean 'command'"),
+        ({"columns": "pid,threads"}, "the number of threads is nlwp"),
+        ({"where": "threads > 5"}, "the number of threads is nlwp"),
         ({"columns": "address"}, "a column of maps"),
         ({"columns": ""}, "columns='pid,comm'"),
         ({"columns": "pid,pid"}, "named twice"),

@@ -265,19 +265,26 @@ pub fn say(line: std::fmt::Arguments<'_>) {
         return;
     }
     let mut text = Vec::new();
-    escape(&mut text, without_number(&line.to_string()).as_bytes());
+    escape(&mut text, without_numbers(&line.to_string()).as_bytes());
     text.push(b'\n');
     write_error(&text);
 }
 
-/// The line without the number that Rust's library puts after the words of an error of the system.
+/// The text without the numbers that Rust's library puts after the words of errors of the system.
 /// The words say the same.
-fn without_number(line: &str) -> &str {
-    let cut = line.strip_suffix(')').and_then(|l| l.rsplit_once(" (os error "));
-    match cut {
-        Some((words, number)) if number.bytes().all(|b| b.is_ascii_digit()) => words,
-        _ => line,
+pub fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => out += rest,
+            _ => {
+                out += " (os error ";
+                out += part;
+            }
+        }
     }
+    out
 }
 
 /// A line of the program on standard error, with its name before it.

@@ -43,34 +43,53 @@ pub fn json_flag(m: &ArgMatches) -> Result<bool, Exit> {
 }
 
 /// The names of other tools that are not commands here, and what to use instead.
-const TOOLS: &[(&str, &str)] = &[
+const TOOLS: &[(&[&str], &str)] = &[
     (
-        "lsof",
+        &["lsof"],
         "'taskdiag files' takes the options of lsof, and 'taskdiag --as lsof' prints what lsof prints",
     ),
-    ("fuser", "'taskdiag files FILE' says who uses a file"),
-    ("smem", "'taskdiag memory' shows what smem does"),
+    (&["fuser"], "'taskdiag files FILE' says who uses a file"),
+    (&["smem"], "'taskdiag memory' shows what smem does"),
     #[cfg(not(feature = "top"))]
     (
-        "top",
+        &["top"],
         "it was left out of this build (feature 'top'); 'taskdiag ps --sort -pcpu' shows who used the CPU",
     ),
     #[cfg(not(feature = "record"))]
     (
-        "record",
+        &["record"],
         "it was left out of this build (feature 'record'); 'taskdiag dump' saves one answer",
     ),
-    ("atop", "'taskdiag record' keeps what ran, and --from DIR --at TIME shows it"),
+    (&["atop", "atopsar"], "'taskdiag record' keeps what ran, and --from DIR --at TIME shows it"),
     #[cfg(not(all(feature = "arrow", feature = "record")))]
     (
-        "convert",
+        &["convert"],
         "it was left out of this build; 'cargo build --release -p taskdiag-cli --features arrow' makes one that has it",
     ),
     #[cfg(not(feature = "export"))]
-    ("export", "it was left out of this build (feature 'export')"),
-    ("htop", "'taskdiag top' shows who uses the CPU"),
-    ("pgrep", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
-    ("pidof", "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name"),
+    (&["export"], "it was left out of this build (feature 'export')"),
+    (
+        &["htop", "btop", "iotop", "pidstat", "glances"],
+        "'taskdiag top' shows who uses CPU, memory and storage",
+    ),
+    (
+        &["pgrep", "pidof"],
+        "'taskdiag ps -C NAME -o pid=' prints the ids of processes with this name",
+    ),
+    (&["ss", "netstat"], "'taskdiag files -nP -i' shows sockets, and who has them open"),
+    (
+        &["systemd-cgtop", "systemd-cgls", "cgtop", "cgroup"],
+        "'taskdiag cgroups -d 1s' shows what each cgroup uses and may use",
+    ),
+    (
+        &["docker", "podman", "crictl", "container", "containers", "pod", "pods"],
+        "'taskdiag ps --container NAME' shows the processes of a container, --pod those of a pod, and 'taskdiag memory --by \
+         container' adds them up",
+    ),
+    (
+        &["deadlock", "deadlocks", "locks", "lslocks", "pstack", "strace"],
+        "'taskdiag why PID' says what a process waits for and who holds it, and 'taskdiag why' finds deadlocks",
+    ),
 ];
 
 /// The command to use if the first word is the name of another tool.
@@ -82,7 +101,7 @@ pub fn of_another_tool(word: &str) -> Option<String> {
         "pstree" => {
             "'taskdiag tree' takes the options of pstree, and 'taskdiag --as pstree' prints what pstree prints"
         }
-        word => TOOLS.iter().find(|(tool, _)| *tool == word)?.1,
+        word => TOOLS.iter().find(|(tools, _)| tools.contains(&word))?.1,
     };
     Some(format!("there is no command '{word}': {instead}"))
 }
@@ -92,7 +111,7 @@ pub const LINKED: &[&str] = &["fuser", "smem", "pgrep", "pidof"];
 
 /// Why this program does not stand in for a tool, and what does its job.
 pub fn no_stand_in(typed: &str, tool: &str, others: &str) -> Exit {
-    let of_tool = TOOLS.iter().find(|(t, _)| *t == tool);
+    let of_tool = TOOLS.iter().find(|(tools, _)| tools.contains(&tool));
     let more = of_tool.map_or(String::new(), |(_, instead)| format!("; {instead}"));
     Exit::Usage(format!("{typed}: taskdiag can stand in for {others}{more}"))
 }

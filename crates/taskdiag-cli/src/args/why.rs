@@ -57,6 +57,10 @@ pub fn command() -> Command {
                 .help("Explain the threads of these processes, or these threads; a word selects processes with it in their name or arguments"),
         )
         .next_help_heading("Selection")
+        .arg(
+            table::list("pid", "LIST", "Explain the threads of these processes, as PID does")
+                .short('p'),
+        )
         .args(table::conditions())
         .arg(
             Arg::new("longer")
@@ -94,8 +98,12 @@ impl WhyArgs {
     pub fn from_matches(m: &ArgMatches) -> Result<WhyArgs, Exit> {
         let given = || m.get_many::<String>("pids").into_iter().flatten();
         let words: Vec<String> = given().filter(|a| table::is_word(a)).cloned().collect();
+        let of_option = || m.get_many::<String>("pid").into_iter().flatten();
+        if of_option().next().is_some() && lists::items(of_option()).is_empty() {
+            return Err(Exit::Usage(String::from("--pid needs at least one value")));
+        }
         let mut pids = Vec::new();
-        for item in lists::items(given().filter(|a| !table::is_word(a))) {
+        for item in lists::items(given().filter(|a| !table::is_word(a)).chain(of_option())) {
             match lists::pid("why", item)? {
                 0 => return Err(Exit::Usage(String::from("why: there is no process 0"))),
                 pid => pids.push(pid),

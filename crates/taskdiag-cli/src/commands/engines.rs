@@ -46,7 +46,7 @@ impl MachineFacts {
 
     fn write_text(&self, out: &mut Vec<u8>) {
         let mut line = |text: String| {
-            out.extend_from_slice(text.trim_end().as_bytes());
+            out.extend_from_slice(exit::without_numbers(text.trim_end()).as_bytes());
             out.push(b'\n');
         };
         let names: String = self.survey.iter().map(|(e, _)| format!("{:<8}", e.name())).collect();
@@ -108,7 +108,7 @@ impl MachineFacts {
             match support {
                 Err(e) => {
                     out.extend_from_slice(b",\"error\":");
-                    json::text(out, e.to_string().as_bytes());
+                    json::text(out, exit::without_numbers(&e.to_string()).as_bytes());
                 }
                 Ok(s) => {
                     out.extend_from_slice(b",\"strategies\":");

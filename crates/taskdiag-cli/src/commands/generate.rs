@@ -112,7 +112,7 @@ fn page_of(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     // A name must be static; there is one page in the life of this process.
     let title: &'static str = format!("taskdiag-{name}").leak();
     let page = Man::new(command.clone().name(title)).section("1");
-    let page = page.manual("User Commands");
+    let page = page.manual("User Commands").source(concat!("taskdiag ", env!("CARGO_PKG_VERSION")));
     page.render_title(out)?;
     page.render_name_section(out)?;
     let usage = command.clone().render_usage().to_string();

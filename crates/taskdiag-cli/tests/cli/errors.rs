@@ -196,10 +196,30 @@ fn a_word_for_a_column_names_the_column_wherever_columns_stand() {
 }
 
 #[test]
+fn names_of_other_tools_and_options_of_other_commands_lead_to_what_does_their_job() {
+    for (args, hint) in [
+        (&["ss"][..], "taskdiag files -nP -i"),
+        (&["systemd-cgtop"], "taskdiag cgroups -d 1s"),
+        (&["docker"], "taskdiag ps --container NAME"),
+        (&["lslocks"], "taskdiag why PID"),
+        (&["iotop"], "taskdiag top"),
+        (&["cgroups", "-p", "1"], "taskdiag ps -p PID -o pid,cgroup_path"),
+        (&["cgroups", "--tree"], "--flat prints a list"),
+        (&["cgroups", "--from", "x"], "saved answers have no cgroups"),
+    ] {
+        fails(args, 2, &[hint]);
+    }
+}
+
+#[test]
 fn an_error_of_the_system_is_words_without_a_number() {
     for args in [&["ps", "--from", "/nonexistent"][..], &["record", "/dev/null/x"]] {
         let (code, _, err) = parts(&run(args));
         assert!(code != 0 && err.ends_with('\n') && !err.contains("os error"), "{args:?}: {err}");
+    }
+    for args in [&["engines"][..], &["engines", "--json"]] {
+        let (code, out, err) = parts(&run(args));
+        assert!(code == 0 && out.contains("service") && !out.contains("os error"), "{out}{err}");
     }
 }
 

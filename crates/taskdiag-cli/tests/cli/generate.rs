@@ -99,6 +99,7 @@ fn each_command_has_a_page_of_its_own() {
         assert_eq!(code, 0, "{name}: {err}");
         let title = format!(".TH taskdiag-{name} 1");
         assert!(page.replace("\\-", "-").contains(&title), "{name}: {page}");
+        assert!(page.contains(concat!("\"taskdiag ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
         assert!(page.contains(".SH OPTIONS") && page.contains(".SH NOTES"), "{name}: {page}");
     }
     let (code, _, err) = parts(&run(&["man", "filse"]));

@@ -33,6 +33,8 @@ fn a_word_explains_processes_with_it_in_their_name_or_arguments() {
     }
     let (code, out, err) = parts(&run(&["why", &word]));
     assert!(code == 0 && out.starts_with(&format!("process {pid} (")), "{code} {out}{err}");
+    let (code, out, err) = parts(&run(&["why", "-p", &pid.to_string()]));
+    assert!(code == 0 && out.starts_with(&format!("process {pid} (")), "{code} {out}{err}");
     let (code, out, err) = parts(&run(&["why", &word, "--json"]));
     assert!(code == 0 && out.contains(&format!("\"tid\":{pid},")), "{code} {out}{err}");
     let (code, out, err) = parts(&run(&["why", &format!("no{word}")]));

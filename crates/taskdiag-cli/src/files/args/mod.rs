@@ -329,8 +329,7 @@ impl FilesArgs {
     fn missing(nowhere: &[PathBuf]) -> Vec<(PathBuf, String)> {
         let why = |path: &PathBuf| {
             let error = std::fs::metadata(path).err()?;
-            let text = error.to_string();
-            Some((path.clone(), text.split(" (os error").next()?.to_owned()))
+            Some((path.clone(), exit::without_numbers(&error.to_string())))
         };
         nowhere.iter().filter_map(why).collect()
     }
