@@ -5,6 +5,7 @@ mod draw;
 mod words;
 
 use std::cell::Cell;
+use std::time::{Instant, SystemTime};
 
 use taskdiag::view::{Plan, Query, Selection};
 use taskdiag::why::{Graph, Limits, NoHolder, Wait, Waits};
@@ -12,7 +13,10 @@ use taskdiag::{Groups, Members, Snapshot, field};
 
 use crate::answer::{self, Source};
 use crate::args::why::WhyArgs;
+use taskdiag_face::moment;
+
 use crate::exit::{Asked, Exit, Lack, Partial, say};
+use crate::interrupt;
 use crate::output::Sink;
 
 /// Everything that is shown.
@@ -33,6 +37,22 @@ const STACKS: usize = 64;
 
 /// Run it.
 pub fn run(args: &WhyArgs) -> Result<(), Exit> {
+    let Some(pause) = args.watch else { return once(args, true) };
+    let mut is_first = true;
+    loop {
+        let begun = Instant::now();
+        match once(args, is_first) {
+            Ok(()) | Err(Exit::Deadlock) => {}
+            end => return end,
+        }
+        is_first = false;
+        interrupt::rest();
+        std::thread::sleep(pause.saturating_sub(begun.elapsed()));
+    }
+}
+
+/// One report. The first one also names what the answer lacks.
+fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     let source = Source { engine: args.engine, ..Source::default() };
     let query = query(args);
     let snapshot = source.ask(plan(args, &query))?;
@@ -41,7 +61,9 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
     let is_all = args.pids.is_empty();
     let missing: Vec<u32> =
         args.pids.iter().copied().filter(|p| waits.find(*p).is_none()).collect();
-    for pid in &missing {
+    // With --watch, a process that ends is only missed when all have ended.
+    let is_missed = is_first || missing.len() == args.pids.len();
+    for pid in missing.iter().filter(|_| is_missed) {
         say(format_args!("taskdiag: there is no process {pid}"));
     }
     let looked: Vec<usize> = (0..chosen.len()).filter(|at| is_all || chosen[*at]).collect();
@@ -51,14 +73,26 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
     let report =
         Report { args, waits: &waits, graph: &graph, chosen, concerns, stacks: Cell::new(STACKS) };
     let mut sink = Sink::stdout();
+    let is_text = !args.json && !args.csv;
+    if args.watch.is_some() && is_text {
+        let now = moment::shown(SystemTime::now());
+        let blank = if is_first { "" } else { "\n" };
+        sink.buf().extend_from_slice(format!("{blank}{now}\n").as_bytes());
+    }
     match (args.json, args.csv) {
         (true, _) => document::json(sink.buf(), &report),
-        (_, true) => document::csv(sink.buf(), &report),
+        (_, true) => document::csv(sink.buf(), &report, is_first),
         _ if is_all => draw::machine(sink.buf(), &report),
         _ => draw::named(sink.buf(), &report),
     }
     sink.finish()?;
-    end(&report, &snapshot, &missing)
+    if args.watch.is_none() || is_first {
+        return match end(&report, &snapshot, &missing) {
+            Err(Exit::NoMatch) if args.watch.is_some() && missing.len() < args.pids.len() => Ok(()),
+            end => end,
+        };
+    }
+    if !is_all && missing.len() == args.pids.len() { Err(Exit::NoMatch) } else { Ok(()) }
 }
 
 /// The conditions of `--where`, which choose among threads.
