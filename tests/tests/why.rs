@@ -2,7 +2,8 @@
 //! what. A wrong holder is worse than none, so what has none must not get one.
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -459,6 +460,41 @@ fn a_machine_without_stuck_tasks_is_one_line_and_exit_code_0() {
     let (code, text, err) = output(&["2147483646"]);
     assert_eq!((code, text.as_str()), (1, ""), "{err}");
     assert_eq!(err, "taskdiag: there is no process 2147483646\n");
+}
+
+/// The lines of a program, which is ended when enough have come.
+fn lines_of(args: &[&str], enough: usize) -> Vec<String> {
+    let mut child = Command::new(taskdiag());
+    child.arg("why").args(args).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = taskdiag_tests::Ended(child.spawn().expect("it runs"));
+    let out = BufReader::new(child.0.stdout.take().expect("piped"));
+    out.lines().map_while(Result::ok).take(enough).collect()
+}
+
+#[test]
+fn a_watched_process_is_reported_until_it_ends() {
+    if !can_look("a_watched_process_is_reported_until_it_ends") {
+        return;
+    }
+    let m = Mktask::start(&["lock-abba"]).expect("any machine");
+    let pid = m.pid().to_string();
+    for line in lines_of(&["--json", "--watch=100ms", &pid], 3) {
+        let json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert_eq!(deadlocks(&json).len(), 1, "{line}");
+    }
+    let rows = lines_of(&["--csv", "--watch=100ms", &pid], 8);
+    assert_eq!(rows.iter().filter(|row| row.starts_with("tid,")).count(), 1, "{rows:?}");
+    let mut child = Command::new(taskdiag());
+    child.args(["why", "--watch=100ms", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child.spawn().expect("it runs");
+    drop(m);
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains(&format!("there is no process {pid}")), "{said}");
+    let (code, _, err) = output(&["--watch=1ms"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("100ms"), "{err}");
 }
 
 #[test]

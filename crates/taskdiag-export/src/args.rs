@@ -47,6 +47,10 @@ pub struct Families {
     pub threads: bool,
     /// Threads of a group by the kernel function they wait in.
     pub wchan: bool,
+    /// Threads of a group by the kind of their wait.
+    pub waits: bool,
+    /// Threads that wait for each other.
+    pub deadlocks: bool,
     /// Memory of groups with shared pages shared out.
     pub pss: bool,
     /// Units of systemd.
@@ -62,10 +66,21 @@ pub struct Families {
 }
 
 /// The names of families, those that are on by default first.
-const FAMILIES: [&str; 9] =
-    ["groups", "threads", "wchan", "units", "slices", "containers", "states", "top", "pss"];
+const FAMILIES: [&str; 11] = [
+    "groups",
+    "threads",
+    "wchan",
+    "units",
+    "slices",
+    "containers",
+    "states",
+    "top",
+    "pss",
+    "waits",
+    "deadlocks",
+];
 /// How many of them are on by default. PSS is not, because the kernel has to walk over all pages
-/// for it.
+/// for it. Waits are not, because they need the rights to trace each process.
 const DEFAULT: usize = 8;
 
 impl Families {
@@ -75,6 +90,8 @@ impl Families {
             "threads" => &mut self.threads,
             "wchan" => &mut self.wchan,
             "pss" => &mut self.pss,
+            "waits" => &mut self.waits,
+            "deadlocks" => &mut self.deadlocks,
             "units" => &mut self.units,
             "slices" => &mut self.slices,
             "containers" => &mut self.containers,
@@ -243,7 +260,7 @@ pub fn command() -> Command {
         )
         .next_help_heading("Metrics")
         .arg(
-            options::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages")
+            options::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss, waits, deadlocks; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages, waits and deadlocks, which need the rights to trace all processes")
                 .allow_hyphen_values(true),
         )
         .arg(
@@ -354,7 +371,8 @@ mod tests {
         let few = Families::parse(&["top", "states"]).expect("two of them");
         assert_eq!(few, Families { top: true, states: true, ..Families::default() });
         let less = Families::parse(&["-wchan", "-threads"]).expect("all but two");
-        assert_eq!(less, Families { wchan: false, threads: false, pss: false, ..all });
+        let off = Families { pss: false, waits: false, deadlocks: false, ..all };
+        assert_eq!(less, Families { wchan: false, threads: false, ..off });
         for bad in [&["nope"][..], &["-nope"], &["top", "-states"], &["-top", "states"]] {
             assert!(Families::parse(bad).is_err(), "{bad:?}");
         }

@@ -27,6 +27,27 @@ pub fn write(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
         );
         sorted(&tracker.threads.wchans).into_iter().for_each(|(l, n)| t.sample(&[l], n));
     }
+    if families.waits {
+        t.family(
+            "namedprocess_namegroup_threads_waiting",
+            MetricType::Gauge,
+            "Threads of this group that wait for this kind of thing.",
+        );
+        for ((labels, kind), n) in &tracker.threads.kinds {
+            t.sample(&[labels, &label("waits_on", kind.as_bytes())], *n);
+        }
+    }
+    if let Some(found) = tracker.threads.deadlocks {
+        let gauge = MetricType::Gauge;
+        t.family("taskdiag_deadlocks", gauge, "Cycles of threads that wait for each other.");
+        t.sample(&[], found.cycles);
+        t.family(
+            "taskdiag_waits_unseen",
+            gauge,
+            "Waits that could not be looked at, so that there may be more deadlocks.",
+        );
+        t.sample(&[], found.unseen);
+    }
     if families.threads {
         threads(t, &tracker.threads.names);
     }

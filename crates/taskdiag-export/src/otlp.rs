@@ -91,6 +91,7 @@ const OF_MANY: &[Metric] = &[
     metric("count", "process.thread.count", "{thread}", UpDown),
     metric("states", "taskdiag.thread.count", "{thread}", UpDown),
     metric("threads_wchan", "taskdiag.thread.waiting", "{thread}", UpDown),
+    metric("threads_waiting", "taskdiag.thread.waiting", "{thread}", UpDown),
     metric("cpu_ratio", "taskdiag.process.cpu.utilization", "1", Gauge),
 ];
 const FILES: &str = "process.unix.file_descriptor.count";
@@ -108,6 +109,8 @@ const OF_ONE: &[Metric] = &[
     metric("taskdiag_scrape_gaps", "taskdiag.scrape.gaps", "{value}", Gauge),
     metric("taskdiag_names", "taskdiag.name.count", "{name}", Gauge),
     metric("taskdiag_names_other", "taskdiag.name.other", "{task}", Gauge),
+    metric("taskdiag_deadlocks", "taskdiag.deadlock.count", "{deadlock}", Gauge),
+    metric("taskdiag_waits_unseen", "taskdiag.wait.unseen", "{wait}", Gauge),
     metric("process_cpu_seconds_total", "process.cpu.time", "s", Counter),
     metric("process_virtual_memory_bytes", "process.memory.virtual", "By", UpDown),
     metric("process_resident_memory_bytes", "process.memory.usage", "By", UpDown),
@@ -166,6 +169,7 @@ fn attribute(label: &str) -> &str {
         "ctxswitchtype" => "process.context_switch.type",
         "state" => "process.state",
         "wchan" => "taskdiag.wchan",
+        "waits_on" => "taskdiag.waits_on",
         "comm" => "process.executable.name",
         "pid" => "process.pid",
         "engine" => "taskdiag.engine",

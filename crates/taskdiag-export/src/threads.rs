@@ -5,17 +5,21 @@
 //! several threads is followed until it ends, even while it has one. Otherwise, its first thread
 //! would look new each time a second one begins, and count again with everything it ever did.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use taskdiag::field::Row;
-use taskdiag::{Choice, Groups, Members, Request, Session, Snapshot, Strategy, TaskId};
+use taskdiag::why::{Graph, Limits, NoHolder, Waits};
+use taskdiag::{
+    Choice, Groups, Members, Request, Session, Snapshot, Strategy, TaskId, Wait, WaitKind,
+};
 
 use super::accounts::Accounts;
 use super::ledger::{Counts, Id, Ledger, NONE, OTHER, STATES, grown, state};
 use super::text::label;
 use super::values::counts;
+use crate::args::Families;
 
 #[derive(Debug)]
 struct TrackedThread {
@@ -47,11 +51,24 @@ pub struct OfProcess {
     pub counts_from_ns: u64,
 }
 
+/// Threads that wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlocks {
+    /// How many cycles of waits there are.
+    pub cycles: u64,
+    /// How many waits could not be looked at, so that there may be more cycles.
+    pub unseen: u64,
+}
+
+/// How long one look at a holder may take, and all of a scrape.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: Duration = Duration::from_secs(1);
+
 /// The known threads and their accounts.
 #[derive(Debug)]
 pub struct Threads {
     session: Option<Session>,
-    has_wchan: bool,
+    families: Families,
     limit: usize,
     known: HashMap<u32, TrackedThread>,
     scans: u64,
@@ -61,23 +78,30 @@ pub struct Threads {
     waits: HashMap<Id, HashMap<Vec<u8>, u64>>,
     /// How many threads of a group wait in a kernel function, by labels.
     pub wchans: HashMap<String, u64>,
+    /// How many threads wait for a kind of thing, by the labels of their group. The kinds are a
+    /// closed list.
+    pub kinds: BTreeMap<(String, &'static str), u64>,
+    /// Threads that wait for each other. `None`: they were not looked for.
+    pub deadlocks: Option<Deadlocks>,
     /// All threads by state letter. `None`: they were not walked.
     pub states: Option<HashMap<u8, u64>>,
 }
 
 impl Threads {
     /// No request has been made yet.
-    pub fn new(limit: usize, has_wchan: bool) -> Threads {
+    pub fn new(limit: usize, families: Families) -> Threads {
         let other = format!("{},{}", label("groupname", OTHER), label("threadname", OTHER));
         Threads {
             session: None,
-            has_wchan,
+            families,
             limit,
             known: HashMap::new(),
             scans: 0,
             names: Ledger::new(limit, other, Some(Duration::ZERO)),
             waits: HashMap::new(),
             wchans: HashMap::new(),
+            kinds: BTreeMap::new(),
+            deadlocks: None,
             states: None,
         }
     }
@@ -86,6 +110,8 @@ impl Threads {
     pub fn skip(&mut self) {
         self.states = None;
         self.wchans.clear();
+        self.kinds.clear();
+        self.deadlocks = None;
         self.leave(|_| (true, true));
     }
     /// Removes the threads for which `is_gone` is true, from their accounts or completely, and then
@@ -116,19 +142,25 @@ impl Threads {
             Some(session) => session,
             None => {
                 let mut groups = Groups::BASE | Groups::STAT | Groups::IO | Groups::SCHED;
-                if self.has_wchan {
+                if self.families.wchan {
                     groups |= Groups::WCHAN;
                 }
-                let members =
-                    Members::of(Groups::BASE, &["state", "start_time_ns", "comm", "flags"]).union(
-                        Members::of(Groups::STAT, &["minflt", "majflt", "utime_ns", "stime_ns"]),
-                    );
+                if self.families.waits || self.families.deadlocks {
+                    groups |= Groups::WAIT;
+                }
+                let of_base = ["state", "start_time_ns", "comm", "flags", "ppid", "pgid"];
+                let of_base = if self.families.deadlocks { &of_base[..] } else { &of_base[..4] };
+                let members = Members::of(Groups::BASE, of_base).union(Members::of(
+                    Groups::STAT,
+                    &["minflt", "majflt", "utime_ns", "stime_ns"],
+                ));
                 let request = Request::new(Strategy::AllThread, 0, groups).with_members(members);
                 Session::open(request, engine).map_err(|e| e.to_string())?
             }
         };
         let done = session.refresh().map_err(|e| e.to_string()).and_then(|snapshot| {
             self.take(snapshot, accounts, process)?;
+            self.deadlocks = self.families.deadlocks.then(|| deadlocks(snapshot, engine));
             let mut engines: Vec<_> = snapshot.served().iter().map(|s| s.engine.name()).collect();
             engines.dedup();
             Ok((engines, snapshot.stream().info().boottime_ns))
@@ -148,7 +180,9 @@ impl Threads {
         self.scans += 1;
         self.names.clear();
         self.wchans.clear();
+        self.kinds.clear();
         let mut states: HashMap<u8, u64> = HashMap::new();
+        let mut kinds: HashMap<(Id, &'static str), u64> = HashMap::new();
         let mut of_group: HashMap<Id, [u64; STATES.len()]> = HashMap::new();
         for task in snapshot.tasks() {
             let row = Row::new(task);
@@ -157,14 +191,22 @@ impl Threads {
             let Some(process) = process(task.tgid()) else { continue };
             let id = process.group;
             of_group.entry(id).or_default()[state(letter)] += 1;
-            if self.has_wchan {
+            if self.families.wchan {
                 self.note_wchan(&row, id);
+            }
+            if self.families.waits {
+                let wait = task.record::<Wait>();
+                let kind = wait.and_then(|w| w.kind()).and_then(WaitKind::from_number);
+                *kinds.entry((id, kind.map_or("unknown", WaitKind::name))).or_default() += 1;
             }
             if process.is_followed {
                 self.count(&row, accounts.labels(id), process);
             }
         }
         self.name_wchans(accounts);
+        for ((id, kind), n) in kinds {
+            *self.kinds.entry((accounts.labels(id).to_owned(), kind)).or_default() += n;
+        }
         for (id, states) in of_group {
             accounts.put_states(id, states);
         }
@@ -257,6 +299,20 @@ impl Threads {
     }
 }
 
+/// The threads of an answer that wait for each other.
+fn deadlocks(snapshot: &Snapshot, engine: Choice) -> Deadlocks {
+    let mut waits = Waits::of(snapshot);
+    let mut limits = Limits::default();
+    (limits.each, limits.all) = (LOOK, LOOKS);
+    waits.look_up(0..waits.all().len(), engine, limits);
+    let cycles = Graph::new(&waits).cycles().len() as u64;
+    let is_unseen = |w: &&taskdiag::why::Wait| {
+        w.is_waiting()
+            && (w.is_unseen() || matches!(w.holder, Err(NoHolder::NotLookedAt | NoHolder::Blocked)))
+    };
+    Deadlocks { cycles, unseen: waits.all().iter().filter(is_unseen).count() as u64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::ledger::{MAJOR, USER};
@@ -287,7 +343,7 @@ mod tests {
         fn new() -> Scans {
             let mut accounts = Accounts::new(10, None);
             let id = accounts.join(b"g", "");
-            Scans(Threads::new(10, false), accounts, id)
+            Scans(Threads::new(10, Families::default()), accounts, id)
         }
         /// Takes an answer, and returns the threads and the CPU time of each name.
         fn take(&mut self, threads: &[(u32, &str, u64)]) -> Vec<(String, u64, u64)> {

@@ -173,7 +173,7 @@ impl Tracker {
             again: Instant::now(),
             accounts: Accounts::new(options.limit, keep),
             places: Places::new(options.limit),
-            threads: Threads::new(options.limit, options.families.wchan),
+            threads: Threads::new(options.limit, options.families),
             top: Top::default(),
             states: HashMap::new(),
             health: Health::default(),
@@ -296,7 +296,8 @@ impl Tracker {
     fn walk_threads(&mut self) -> Result<(), String> {
         let families = self.options.families;
         let many = self.known.values().any(|k| k.had_several && k.group != Member::None);
-        if !(families.wchan || families.threads && many) {
+        let always = families.wchan || families.waits || families.deadlocks;
+        if !(always || families.threads && many) {
             self.threads.skip();
             return Ok(());
         }

@@ -49,6 +49,34 @@ fn workload() -> Vec<Mktask> {
 }
 
 #[test]
+fn threads_are_counted_by_what_they_wait_for() {
+    let (_file, path) = config(EACH);
+    let locks = Mktask::start(&["lock-abba"]).expect("any machine has it");
+    let sleeper = Mktask::start(&["stopped"]).expect("any machine has it");
+    let mut ways = vec!["procfs"];
+    if engines().iter().any(|s| s.id() == EngineId::Bpf) {
+        ways.push("bpf");
+    }
+    for engine in ways {
+        let engine = format!("--engine={engine}");
+        let exporter = Exporter::start(&["--families=waits,deadlocks", &engine, "--config", &path]);
+        let metrics = exporter.scrape();
+        let waiting = |pid: u32, kind| {
+            metrics.group("threads_waiting", &format!("mktask:{pid}"), &[("waits_on", kind)])
+        };
+        assert_eq!(waiting(locks.pid(), "futex"), Some(2.0), "{engine}");
+        assert_eq!(waiting(locks.pid(), "signal"), Some(1.0), "{engine}");
+        assert_eq!(waiting(sleeper.pid(), "stopped"), Some(1.0), "{engine}");
+        assert_eq!(waiting(sleeper.pid(), "futex"), None, "{engine}");
+        let [cycles, unseen] =
+            ["taskdiag_deadlocks", "taskdiag_waits_unseen"].map(|name| metrics.get(name, &[]));
+        let unseen = unseen.expect("it is always there");
+        assert!(cycles >= Some(1.0) || unseen > 0.0, "{engine}: {cycles:?}, {unseen}");
+        assert!(cycles.is_some(), "{engine}");
+    }
+}
+
+#[test]
 fn processes_that_share_memory_and_files_each_have_them_in_their_groups() {
     let (_file, path) = config(EACH);
     let task = Mktask::start(&["sharers"]).expect("any machine has it");

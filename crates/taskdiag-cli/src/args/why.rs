@@ -30,12 +30,25 @@ pub struct WhyArgs {
     pub json: bool,
     /// CSV?
     pub csv: bool,
+    /// Repeats the report after this time.
+    pub watch: Option<Duration>,
     /// Which engine answers.
     pub engine: Choice,
 }
 
 /// How long a wait must be to count for the whole machine, in text.
 const LONGER: &str = "1s";
+
+/// The time between two reports. A report reads all threads.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = limits::duration(text)?;
+    if time < Duration::from_millis(100) {
+        return Err(String::from(
+            "the shortest time is 100ms, because each report reads all threads",
+        ));
+    }
+    Ok(time)
+}
 
 /// The options.
 pub fn command() -> Command {
@@ -78,6 +91,13 @@ pub fn command() -> Command {
             table::flag("csv", "Print CSV, with a row for each thread and its holder")
                 .conflicts_with("json"),
         )
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .value_name("TIME")
+                .value_parser(interval)
+                .help("Repeat the report after this time, until Ctrl-C; with --json, a document in each line"),
+        )
         .next_help_heading("Source")
         .arg(engine())
         .after_help(exit::examples(&[
@@ -86,6 +106,7 @@ pub fn command() -> Command {
             ("taskdiag why nginx", "explain those of processes with this word in their name or arguments"),
             ("taskdiag why --where 'user == web'", "only where tasks of this user wait"),
             ("taskdiag why --json 4242", "print waits, holders and chains for a program"),
+            ("taskdiag why --watch 10s", "look again every 10 seconds"),
         ]))
 }
 
@@ -129,6 +150,7 @@ impl WhyArgs {
             longer,
             json: flag("json"),
             csv: flag("csv"),
+            watch: m.get_one::<Duration>("watch").copied(),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
         })
     }

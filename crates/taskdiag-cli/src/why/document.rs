@@ -144,10 +144,12 @@ pub fn json(out: &mut Vec<u8>, report: &Report<'_>) {
 
 const HEADER: &str = "tid,pid,comm,s,waits_on,waited,waited_error,function,file,mount,cgroup,waits_for,waits_for_pid,waits_for_comm,how,why_none";
 
-/// A row for each thread.
-pub fn csv(out: &mut Vec<u8>, report: &Report<'_>) {
-    out.extend_from_slice(HEADER.as_bytes());
-    out.extend_from_slice(b"\n");
+/// A row for each thread, after the names of the columns.
+pub fn csv(out: &mut Vec<u8>, report: &Report<'_>, has_header: bool) {
+    if has_header {
+        out.extend_from_slice(HEADER.as_bytes());
+        out.extend_from_slice(b"\n");
+    }
     let mut writer = ::csv::WriterBuilder::new().from_writer(out);
     for at in shown(report) {
         let wait = &report.waits.all()[at];

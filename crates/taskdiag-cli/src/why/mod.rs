@@ -5,15 +5,18 @@ mod draw;
 mod words;
 
 use std::cell::Cell;
+use std::time::{Instant, SystemTime};
 
 use taskdiag::view::{Left, Plan, Query, Selection};
 use taskdiag::why::{Graph, Limits, NoHolder, Wait, Waits};
 use taskdiag::{Groups, Members, Snapshot, field};
+use taskdiag_face::moment;
 
 use crate::answer::{self, Source};
 use crate::args::why::WhyArgs;
 use crate::exit::{Asked, Exit, Lack, Partial, say};
 use crate::forest::{LINES, PLAIN, Style};
+use crate::interrupt;
 use crate::output::terminal::{Color, Terminal};
 use crate::output::{Sink, tally};
 
@@ -37,6 +40,22 @@ const STACKS: usize = 64;
 
 /// Run it.
 pub fn run(args: &WhyArgs) -> Result<(), Exit> {
+    let Some(pause) = args.watch else { return once(args, true) };
+    let mut is_first = true;
+    loop {
+        let begun = Instant::now();
+        match once(args, is_first) {
+            Ok(()) | Err(Exit::Deadlock) => {}
+            end => return end,
+        }
+        is_first = false;
+        interrupt::rest();
+        std::thread::sleep(pause.saturating_sub(begun.elapsed()));
+    }
+}
+
+/// One report. The first one also names what the answer lacks.
+fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     let source = Source { engine: args.engine, ..Source::default() };
     let query = query(args);
     let snapshot = source.ask(plan(args, &query))?;
@@ -45,14 +64,17 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
     let is_all = args.is_of_machine();
     let missing: Vec<u32> =
         args.pids.iter().copied().filter(|p| waits.find(*p).is_none()).collect();
-    for pid in &missing {
+    // With --watch, a process that ends is only missed when all have ended.
+    let is_missed = is_first || missing.len() == args.pids.len();
+    for pid in missing.iter().filter(|_| is_missed) {
         say(format_args!("taskdiag: there is no process {pid}"));
     }
     let has_none = !chosen.contains(&true);
-    if has_none && !args.words.is_empty() {
+    let is_new = has_none && is_first;
+    if is_new && !args.words.is_empty() {
         let words = args.words.join("' and '");
         say(format_args!("taskdiag: no process has '{words}' in its name or arguments"));
-    } else if has_none && missing.is_empty() {
+    } else if is_new && missing.is_empty() {
         say(format_args!("taskdiag: no thread is known to match"));
     }
     let looked: Vec<usize> = (0..chosen.len()).filter(|at| is_all || chosen[*at]).collect();
@@ -63,16 +85,30 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
     let stacks = Cell::new(STACKS);
     let report = Report { args, waits: &waits, graph: &graph, chosen, concerns, style, stacks };
     let mut sink = Sink::stdout();
+    let is_text = !args.json && !args.csv;
+    if args.watch.is_some() && is_text {
+        let now = moment::shown(SystemTime::now());
+        let blank = if is_first { "" } else { "\n" };
+        sink.buf().extend_from_slice(format!("{blank}{now}\n").as_bytes());
+    }
     match (args.json, args.csv) {
         (true, _) => document::json(sink.buf(), &report),
-        (_, true) => document::csv(sink.buf(), &report),
+        (_, true) => document::csv(sink.buf(), &report, is_first),
         _ if is_all && has_none => {}
         _ if is_all => draw::machine(sink.buf(), &report),
         _ => draw::named(sink.buf(), &report),
     }
     sink.finish()?;
+    let has_ended = !args.pids.is_empty() && missing.len() == args.pids.len();
+    if args.watch.is_some() && !is_first {
+        return if has_ended { Err(Exit::NoMatch) } else { Ok(()) };
+    }
     let left = tally::left_out(&left, &snapshot);
-    end(&report, &snapshot, left, has_none || !missing.is_empty())
+    match end(&report, &snapshot, left, has_none || !missing.is_empty()) {
+        // What is watched may come later, and others of those that are named live.
+        Err(Exit::NoMatch) if args.watch.is_some() && !has_ended => Ok(()),
+        end => end,
+    }
 }
 
 /// The conditions of `--where`, which choose among threads.
