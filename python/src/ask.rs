@@ -267,6 +267,17 @@ impl Ask {
         }));
         Ok(ask)
     }
+    /// Makes columns. They have copies of what an answer has once, such as the name of a file that
+    /// many processes have mapped. So their text has the limit that an answer has for lists, and
+    /// for the texts that were asked for.
+    pub fn builder(&self, specs: Vec<Spec>) -> Builder {
+        let limits = match self.limits.text_bytes {
+            Some(bytes) => ByteLimits::LIST.with_texts_of(bytes),
+            None => ByteLimits::LIST,
+        };
+        let most = limits.all_list_bytes.max(limits.all_text_bytes);
+        Builder::new(specs).with_text_limit(usize::try_from(most).unwrap_or(usize::MAX))
+    }
     /// Is the answer available at once, so that it need not be interruptible?
     pub fn is_quick(&self) -> bool {
         // One process costs microseconds, if no walk over its pages or mappings is needed.
@@ -286,7 +297,7 @@ impl Ask {
         self.limits.put_into(&mut request);
         let answer = Procfs::with_root(proc)?.run(&request)?;
         let snapshot = Snapshot::parse(answer.stream)?;
-        let made = Made::of(&self.query, &snapshot, self.specs.clone(), |_| true);
+        let made = Made::of(self, &snapshot, |_| true);
         let wanted = self.query.select.pids.iter().copied();
         Ok(Made { nobody: wanted.filter(|p| snapshot.task(*p).is_none()).collect(), ..made })
     }
@@ -307,7 +318,7 @@ impl Ask {
         if let Some(pid) = self.one.filter(|pid| answered.nobody.contains(pid)) {
             return Err(Error::NoSuchProcess(pid));
         }
-        let made = Made::of(&self.query, &answered.snapshot, self.specs.clone(), |_| true);
+        let made = Made::of(self, &answered.snapshot, |_| true);
         Ok(Made { nobody: answered.nobody, ..made })
     }
 }
@@ -336,19 +347,15 @@ pub struct Made {
 
 impl Made {
     /// The rows of a snapshot of which `wanted` is true.
-    pub fn of(
-        query: &Query,
-        snapshot: &Snapshot,
-        specs: Vec<Spec>,
-        wanted: impl Fn(&Row<'_>) -> bool,
-    ) -> Made {
+    pub fn of(ask: &Ask, snapshot: &Snapshot, wanted: impl Fn(&Row<'_>) -> bool) -> Made {
+        let query = &ask.query;
         let mut view = query.view(snapshot);
         if let Some(files) = view.files_mut() {
             // The names of sockets of our own namespace do without its number.
             let own = std::fs::metadata("/proc/self/ns/net").ok();
             files.own_netns = own.and_then(|m| u32::try_from(m.ino()).ok());
         }
-        let mut builder = Builder::new(specs);
+        let mut builder = ask.builder(ask.specs.clone());
         each(&view, &mut |item| {
             if item.row().is_none_or(&wanted) {
                 builder.push(view.cx(), |c| item.value(view.cx(), query.columns[c], c));

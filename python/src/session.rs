@@ -14,7 +14,7 @@ use crate::args::{self, Names};
 use crate::ask::{Ask, Bytes, Common, Made, TextBytes, each};
 use crate::table::Table;
 use crate::{error, worker};
-use taskdiag::columns::{Absent, Builder, Spec, Type};
+use taskdiag::columns::{Absent, Spec, Type};
 
 /// A counter whose growth is a column.
 struct Delta {
@@ -243,7 +243,7 @@ impl PySession {
     fn refresh(&self, py: Python<'_>) -> PyResult<Table> {
         let made = self.with(py, |inner, fixed| {
             let snapshot = inner.session.refresh()?;
-            Ok(Made::of(&fixed.ask.query, snapshot, fixed.ask.specs.clone(), |_| true))
+            Ok(Made::of(&fixed.ask, snapshot, |_| true))
         })?;
         made.map(Table::new).map_err(|e: Error| error::raise(py, &e))
     }
@@ -345,7 +345,7 @@ fn changes(session: &Session, fixed: &Fixed) -> Option<Changed> {
         changes.stayed.iter().map(|s| (s.new.pid(), s)).collect();
     let columns = query.columns.len();
     let all = specs().into_iter().chain(fixed.deltas.iter().flat_map(|d| d.specs())).collect();
-    let mut builder = Builder::new(all);
+    let mut builder = fixed.ask.builder(all);
     let view = query.view(now);
     each(&view, &mut |item| {
         let pid = item.row().map(|row| row.view.pid());
@@ -360,8 +360,8 @@ fn changes(session: &Session, fixed: &Fixed) -> Option<Changed> {
     let left = view.left().iter().map(|l| (l.field.name, l.why, l.tasks)).collect();
     Some(Changed {
         stayed: Made::new(builder, now, left),
-        began: Made::of(query, now, specs(), |row| began.contains(&row.view.pid())),
-        ended: Made::of(query, before, specs(), |row| ended.contains(&row.view.pid())),
+        began: Made::of(&fixed.ask, now, |row| began.contains(&row.view.pid())),
+        ended: Made::of(&fixed.ask, before, |row| ended.contains(&row.view.pid())),
         unknown: changes.unknown.len(),
         interval: changes.interval.as_secs_f64(),
     })

@@ -250,3 +250,29 @@ fn long_names_and_long_lists_take_what_is_stated() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// The engine has a name in the answer and while it reads the list, and nowhere else.
+#[test]
+fn long_names_are_in_memory_twice_at_most() {
+    const FILES: usize = 4_000;
+    const NAME: usize = 4_000;
+    let _alone = alone();
+    let test = "long_names_are_in_memory_twice_at_most";
+    let peak_of = |files: usize, args: &[&str]| {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let dir = dir.expect("a directory");
+        let dir = dir.path().to_str().expect("a plain path");
+        let m = Mktask::start(&["long-names", dir, &files.to_string(), "1"]);
+        let m = m.map_err(|why| skip(test, &why)).ok()?;
+        let pid = m.pid().to_string();
+        Some(run(&[args, &["-p", &pid, "--csv", "--engine", "procfs"]].concat()).0)
+    };
+    for args in [&["maps", "-o", "pid,address"][..], &["files", "-o", "pid,fdnum"]] {
+        let (Some(few), Some(many)) = (peak_of(1, args), peak_of(FILES, args)) else { return };
+        let each = many.saturating_sub(few) / FILES;
+        println!("taskdiag {args:?}: {each} bytes for each file");
+        assert!(each > NAME, "taskdiag {args:?}: {each} bytes, so no names were read");
+        // The entry of the list, the two tables and the row come in addition.
+        assert!(each < 2 * NAME + 2_000, "taskdiag {args:?}: {each} bytes for each file");
+    }
+}

@@ -7,10 +7,15 @@
 //! A value that is not known is null and never 0. For a task that does not have a value, the rule
 //! of the JSON output applies: an amount is 0, a list is empty, and everything else is null.
 
+use taskdiag_wire::Reason;
+
 use crate::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 
-/// The largest number of bytes of text in one column of a batch: offsets have 32 bits.
-const TEXT_MAX: usize = i32::MAX as usize / 2;
+/// A batch ends when a column of it has this much text, so that programs that take one batch after
+/// the other never hold much.
+const BATCH_TEXT: usize = 16 << 20;
+/// What a text has at least if there is a limit for all of them: most paths are shorter.
+const TEXT_LEAST: usize = 128;
 
 /// Type of a column.
 ///
@@ -159,6 +164,17 @@ impl Texts {
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.end();
+    }
+    /// Cuts what begins there after so many bytes, and not within a character. False: it is no
+    /// longer than that.
+    fn cut(&mut self, begin: usize, most: usize) -> bool {
+        if self.bytes.len() <= begin + most {
+            return false;
+        }
+        let is_within = |at: usize| at > begin && self.bytes[at] & 0xc0 == 0x80;
+        let at = (0..4).map(|n| begin + most.saturating_sub(n)).find(|at| !is_within(*at));
+        self.bytes.truncate(at.unwrap_or(begin + most));
+        true
     }
     /// The same texts with U+FFFD for invalid bytes. `None`: all are valid UTF-8.
     fn lossy(&self) -> Option<Texts> {
@@ -309,6 +325,38 @@ impl Column {
             Data::Text(t) | Data::TextList(_, t) => t.raw.bytes.len(),
             _ => 0,
         }
+    }
+    /// Cuts the last value after so many bytes of text; 0 makes it null. False: it is no longer
+    /// than that.
+    fn cut_last(&mut self, most: usize) -> bool {
+        let row = self.len() - 1;
+        match &mut self.data {
+            Data::Text(t) => {
+                let begin = t.raw.offsets[row] as usize;
+                if !t.raw.cut(begin, most) {
+                    return false;
+                }
+                t.raw.offsets[row + 1] = t.raw.bytes.len() as i32;
+            }
+            Data::TextList(offsets, t) => {
+                let first = offsets[row] as usize;
+                let begin = t.raw.offsets[first] as usize;
+                if !t.raw.cut(begin, most) {
+                    return false;
+                }
+                // The last text that is left may have lost its end.
+                let end = t.raw.bytes.len() as i32;
+                let whole = t.raw.offsets[first..].iter().take_while(|o| **o < end).count();
+                t.raw.offsets.truncate(first + whole);
+                t.raw.offsets.push(end);
+                offsets[row + 1] = t.raw.len() as i32;
+            }
+            _ => return false,
+        }
+        if most == 0 {
+            self.nulls.push(row as u32);
+        }
+        true
     }
     fn push_null(&mut self) {
         self.nulls.push(self.len() as u32);
@@ -472,7 +520,12 @@ pub struct Builder {
     columns: Vec<Column>,
     batches: Vec<Batch>,
     rows: usize,
+    /// The rows of the batches that are complete.
+    done: usize,
     lacks: Vec<Lacks>,
+    /// The limit for the text of all rows, and how much there is.
+    text_limit: usize,
+    text: usize,
 }
 
 impl Builder {
@@ -480,7 +533,16 @@ impl Builder {
     pub fn new(specs: Vec<Spec>) -> Builder {
         let columns = Builder::empty(&specs);
         let lacks = specs.iter().map(|_| Lacks::new()).collect();
-        Builder { specs, columns, batches: Vec::new(), rows: 0, lacks }
+        let (text_limit, text) = (usize::MAX, 0);
+        Builder { specs, columns, batches: Vec::new(), rows: 0, done: 0, lacks, text_limit, text }
+    }
+    /// The same with a limit for the text of all rows that are pushed, in bytes. A mapping has its
+    /// name once in an answer, but a table of mappings has a copy in each row, so a small answer
+    /// can be a large table. Texts beyond the limit are cut after 128 bytes, and those beyond twice
+    /// the limit are null. Both are [`Reason::Truncated`].
+    #[must_use]
+    pub fn with_text_limit(self, text_limit: usize) -> Builder {
+        Builder { text_limit, ..self }
     }
     fn empty(specs: &[Spec]) -> Vec<Column> {
         specs.iter().map(|s| Column::new(s.kind)).collect()
@@ -489,7 +551,19 @@ impl Builder {
     #[inline]
     pub fn push<'v>(&mut self, cx: &Context, mut value: impl FnMut(usize) -> Value<'v>) {
         for (c, column) in self.columns.iter_mut().enumerate() {
-            if let Some(why) = column.push(cx, self.specs[c].absent, &value(c)) {
+            let before = column.text_bytes();
+            let mut lack = column.push(cx, self.specs[c].absent, &value(c));
+            let more = column.text_bytes() - before;
+            if more > 0 {
+                if self.text_limit - self.text.min(self.text_limit) < more {
+                    let is_far = self.text / 2 >= self.text_limit;
+                    if column.cut_last(if is_far { 0 } else { TEXT_LEAST }) {
+                        lack = Some(Missing::Reason(Reason::Truncated));
+                    }
+                }
+                self.text += column.text_bytes() - before;
+            }
+            if let Some(why) = lack {
                 self.lacks[c].push((self.rows as u32, why));
             }
         }
@@ -516,20 +590,26 @@ impl Builder {
     }
     fn end_row(&mut self) {
         self.rows += 1;
-        if self.rows % BATCH == 0 || self.columns.iter().any(|c| c.text_bytes() > TEXT_MAX) {
+        if self.rows - self.done == BATCH
+            || self.columns.iter().any(|c| c.text_bytes() > BATCH_TEXT)
+        {
             self.end_batch();
         }
     }
     fn end_batch(&mut self) {
         let mut columns = std::mem::replace(&mut self.columns, Builder::empty(&self.specs));
         columns.iter_mut().for_each(Column::finish);
-        let done: usize = self.batches.iter().map(|b| b.rows).sum();
-        self.batches.push(Batch { rows: self.rows - done, columns });
+        self.batches.push(Batch { rows: self.rows - self.done, columns });
+        self.done = self.rows;
+    }
+    /// The batches that are complete so far, for a program that passes them on while it makes the
+    /// next ones. [`finish`](Builder::finish) has only the later ones then.
+    pub fn take_batches(&mut self) -> Vec<Batch> {
+        std::mem::take(&mut self.batches)
     }
     /// The batches, and why values are missing in each column.
     pub fn finish(mut self) -> (Vec<Spec>, Vec<Batch>, Vec<Lacks>) {
-        let done: usize = self.batches.iter().map(|b| b.rows).sum();
-        if self.rows > done {
+        if self.rows > self.done {
             self.end_batch();
         }
         (self.specs, self.batches, self.lacks)
@@ -539,7 +619,7 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taskdiag_wire::{Info, Reason};
+    use taskdiag_wire::Info;
 
     fn spec(kind: Type) -> Spec {
         let name = kind.name().to_owned();
@@ -590,6 +670,58 @@ mod tests {
         let (_, again, why) = copy.finish();
         assert_eq!(format!("{again:?}"), format!("{batches:?}"));
         assert_eq!(why[0].len(), 10);
+    }
+
+    #[test]
+    fn the_text_of_all_rows_has_a_limit_and_what_is_cut_says_so() {
+        let kinds = [Type::Text, Type::TextList, Type::U64];
+        let cx = Context::new(&Info::default(), false);
+        let mut builder = Builder::new(kinds.map(spec).to_vec()).with_text_limit(3_000);
+        let path = [&[b'x'; 127][..], "\u{e9}".as_bytes(), &[b'y'; 871]].concat();
+        let args = [&[b'a'; 100][..], &[0], &[b'b'; 900]].concat();
+        for _ in 0..100 {
+            builder.push(&cx, |c| match kinds[c] {
+                Type::Text => Value::Bytes { data: path.as_slice().into(), cut: false },
+                Type::TextList => Value::Args { data: args.as_slice().into(), cut: false },
+                _ => Value::Uint(1),
+            });
+        }
+        let (_, batches, lacks) = builder.finish();
+        let batch = &batches[0];
+        let text: usize = batch.columns.iter().map(Column::text_bytes).sum();
+        assert!((6_000..6_500).contains(&text), "{text}");
+        assert_eq!(batch.columns[0].cell(0), Cell::Text(&path));
+        assert_eq!(batch.columns[1].cell(0), Cell::TextList(args.split(|b| *b == 0).collect()));
+        // The character at its end is left out, because it does not fit.
+        assert_eq!(batch.columns[0].cell(2), Cell::Text(&path[..127]));
+        let short = vec![&args[..100], &args[101..129]];
+        assert_eq!(batch.columns[1].cell(2), Cell::TextList(short));
+        assert_eq!(
+            (batch.columns[0].cell(99), batch.columns[1].cell(99)),
+            (Cell::Null, Cell::Null)
+        );
+        assert_eq!(batch.columns[2].cell(99), Cell::U64(1));
+        let cut = Missing::Reason(Reason::Truncated);
+        assert!(lacks[0].iter().all(|(_, why)| *why == cut) && lacks[0].len() == 98, "{lacks:?}");
+        assert!(lacks[2].is_empty());
+    }
+
+    #[test]
+    fn batches_can_be_taken_while_more_are_made() {
+        let cx = Context::new(&Info::default(), false);
+        let mut builder = Builder::new(vec![spec(Type::Text)]);
+        let long = vec![b'x'; BATCH_TEXT / 4];
+        let (mut rows, mut most) = (0, 0);
+        for _ in 0..50 {
+            builder.push(&cx, |_| Value::Bytes { data: long.as_slice().into(), cut: false });
+            for batch in builder.take_batches() {
+                rows += batch.rows;
+                most = most.max(batch.columns[0].text_bytes());
+            }
+        }
+        let rest: usize = builder.finish().1.iter().map(|b| b.rows).sum();
+        assert_eq!(rows + rest, 50);
+        assert!(rest < 6 && most <= BATCH_TEXT + long.len(), "{rest} {most}");
     }
 
     #[test]

@@ -63,8 +63,8 @@ def process_iter(attrs=None, ad_value=None):
         return
     for row in order:
         proc, info = procs[row], infos[row]
-        # A list has the beginning of long texts. Each is read when its process is wanted, so that
-        # the memory for all of them is never needed at once.
+        # A list has the beginning of long texts. Each is read when its process is wanted. As in
+        # psutil, it stays in `info` until the next call, which gives out the same object.
         for name in short.get(row, ()):
             info[name] = _one(proc, name)
         if (row in odd or row in short) and not _settled(info, ad_value, attrs):

@@ -13,6 +13,12 @@ use taskdiag::{Choice, Group, Reason};
 use crate::context::Context;
 use crate::tables::{Column, Table};
 
+/// The limit for lists in an answer. osquery gets all rows at once, each value as text with the
+/// name of its column, so a mapping takes some 30 times the memory that it takes in an answer.
+const LIST_BYTES: u64 = 64 << 20;
+/// The limit for the text of all rows. An answer has the name of a file once, and each row a copy.
+const TEXT_LIMIT: usize = 64 << 20;
+
 /// A table that osquery can ask for rows.
 #[derive(Debug)]
 pub struct Asked {
@@ -55,15 +61,20 @@ impl Asked {
         query.select.pids = context.pid.into_iter().collect();
         query.filter = context.filter;
         let mut plan = query.plan();
-        if let Some(bytes) = self.text_bytes {
-            plan.requests(|r| r.limits = r.limits.with_texts_of(bytes));
-        }
+        plan.requests(|r| {
+            if let Some(bytes) = self.text_bytes {
+                r.limits = r.limits.with_texts_of(bytes);
+            }
+            r.limits.all_list_bytes = r.limits.all_list_bytes.min(LIST_BYTES);
+        });
         let answered = plan.ask(self.choice).map_err(|e| e.to_string())?;
         for caveat in answered.snapshot.caveats().iter().filter(|c| c.is_lack()) {
             log::warn!("{}: {caveat}", self.table.name);
         }
         let view = query.view(&answered.snapshot);
-        let mut builder = Builder::new(columns.iter().map(|c| c.spec.clone()).collect());
+        let most = self.text_bytes.map_or(TEXT_LIMIT, |bytes| TEXT_LIMIT.max(bytes as usize * 2));
+        let specs = columns.iter().map(|c| c.spec.clone()).collect();
+        let mut builder = Builder::new(specs).with_text_limit(most);
         let list = self.table.kind.list().unwrap_or(Group::Fd);
         let mut without = 0;
         let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {

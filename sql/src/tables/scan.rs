@@ -3,6 +3,7 @@
 //! an answer.
 
 use std::fmt;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
-use taskdiag::columns::{Builder, Spec};
+use taskdiag::columns::{Batch, Builder, Spec};
 use taskdiag::field::{Missing, Part};
 use taskdiag::view::{Filter, Query};
 use taskdiag::{Reason, Snapshot};
@@ -288,30 +289,8 @@ impl Work {
             self.columns.iter().filter(|c| c.field().is_some()).map(|c| c.name.as_str()).collect();
         let specs = fields.iter().zip(&names).map(|(field, name)| Spec::of(name, field)).collect();
         let mut builder = Builder::new(specs);
-        let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
-            if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
-                // It is not a row, but the reason why there is none.
-                let reason =
-                    kind.list().and_then(|list| row.view.reason(list)).unwrap_or(Reason::Truncated);
-                lacks.list(table, is_live, Missing::Reason(reason), 1);
-                return Ok(());
-            }
-            builder.push(view.cx(), |c| item.value(view.cx(), fields[c], c));
-            Ok(())
-        });
-        debug_assert!(done.is_ok(), "taking a row does not fail");
-        for left in view.left() {
-            match kind == Kind::Sockets && left.field.name == IS_SOCKET.0 {
-                true => lacks.list(table, is_live, left.why, left.tasks),
-                false => lacks.left(table, is_live, &left),
-            }
-        }
-        let (specs, batches, missing) = builder.finish();
-        for (name, all) in names.iter().zip(&missing) {
-            all.iter().for_each(|(_, why)| lacks.value(table, name, is_live, *why));
-        }
-        self.statement.lack(lacks);
-        for batch in batches {
+        let specs = builder.specs.clone();
+        let mut send = |batch: Batch| -> Result<bool> {
             let rows = batch.rows;
             let mut of_fields = Form::Queried.arrays(&specs, batch).into_iter();
             let array = |column: &Column| -> ArrayRef {
@@ -330,7 +309,44 @@ impl Work {
             };
             let arrays: Vec<ArrayRef> = self.columns.iter().map(array).collect();
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            if !take(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?) {
+            Ok(take(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?))
+        };
+        // Rows are passed on while more are made, so that a long list is never there as a whole.
+        let mut sent = Ok(true);
+        let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
+            if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
+                // It is not a row, but the reason why there is none.
+                let reason =
+                    kind.list().and_then(|list| row.view.reason(list)).unwrap_or(Reason::Truncated);
+                lacks.list(table, is_live, Missing::Reason(reason), 1);
+                return Ok(());
+            }
+            builder.push(view.cx(), |c| item.value(view.cx(), fields[c], c));
+            for batch in builder.take_batches() {
+                sent = send(batch);
+                if !matches!(sent, Ok(true)) {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+            }
+            Ok(())
+        });
+        debug_assert!(done.is_ok() || !matches!(sent, Ok(true)), "taking a row does not fail");
+        for left in view.left() {
+            match kind == Kind::Sockets && left.field.name == IS_SOCKET.0 {
+                true => lacks.list(table, is_live, left.why, left.tasks),
+                false => lacks.left(table, is_live, &left),
+            }
+        }
+        let (_, batches, missing) = builder.finish();
+        for (name, all) in names.iter().zip(&missing) {
+            all.iter().for_each(|(_, why)| lacks.value(table, name, is_live, *why));
+        }
+        self.statement.lack(lacks);
+        if !matches!(sent, Ok(true)) {
+            return sent;
+        }
+        for batch in batches {
+            if !send(batch)? {
                 return Ok(false);
             }
         }

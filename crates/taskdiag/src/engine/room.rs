@@ -28,12 +28,16 @@ pub(crate) const LIST_LEAST: usize = 16;
 pub(crate) const NAME_LEAST: usize = 128;
 /// Lists of a task that are longer than this count for its user even while there is much space.
 const MUCH: usize = 64 << 10;
+/// What a reader may add before others see it, however many readers there are.
+const AT_ONCE: u64 = 16 << 20;
 
 /// The remaining space for the texts of one answer, or for its lists and names. All reading threads
 /// share it.
 #[derive(Debug)]
 pub(crate) struct Room {
     limits: ByteLimits,
+    /// How many readers add lists at the same time.
+    readers: u64,
     used: AtomicU64,
     used_by: [AtomicU64; USERS_MAX],
 }
@@ -46,7 +50,10 @@ impl Room {
         let is_roomy = self.used.load(Ordering::Relaxed) < self.limits.all_list_bytes / 8;
         let of = if is_roomy { 0 } else { self.used_by[place(uid())].load(Ordering::Relaxed) };
         let left = self.limits.all_list_bytes.saturating_sub(self.used.load(Ordering::Relaxed));
-        usize::try_from(left.saturating_sub(of) / 2).unwrap_or(usize::MAX)
+        let most = left.saturating_sub(of) / 2;
+        // A list counts when it is complete, so each reader gets its part of the space.
+        let most = most.min((most / self.readers).max(AT_ONCE));
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// Accounts for bytes of a list or a name.
@@ -60,7 +67,13 @@ impl Room {
 
 impl Room {
     pub(crate) fn new(limits: ByteLimits) -> Room {
-        Room { limits, used: AtomicU64::new(0), used_by: [const { AtomicU64::new(0) }; USERS_MAX] }
+        let used_by = [const { AtomicU64::new(0) }; USERS_MAX];
+        Room { limits, readers: 1, used: AtomicU64::new(0), used_by }
+    }
+
+    /// The same with this many readers.
+    pub(crate) fn with_readers(self, readers: usize) -> Room {
+        Room { readers: readers.max(1) as u64, ..self }
     }
 
     /// The limit for one text, in bytes.
@@ -203,6 +216,19 @@ mod tests {
         }
         assert!((all / 2 - 8 * MIB..=all / 2).contains(&sum), "{sum}");
         assert!(room.list_bytes(|| 1000) < MIB && room.list_bytes(|| 0) > all / 5);
+    }
+
+    #[test]
+    fn readers_that_begin_together_do_not_take_the_room_of_each_other() {
+        let all = ByteLimits::LIST.all_list_bytes as usize;
+        for readers in 1..=8 {
+            let room = room().with_readers(readers);
+            let together: usize = (0..readers).map(|_| room.list_bytes(|| 1000)).sum();
+            assert!((all / 4..=all / 2).contains(&together), "{readers} readers: {together}");
+        }
+        // Little room is not divided, because each list gets its least size anyway.
+        let little = ByteLimits { all_list_bytes: 1 << 20, ..ByteLimits::LIST };
+        assert_eq!(Room::new(little).with_readers(8).list_bytes(|| 1000), 1 << 19);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use taskdiag_wire::{
     DELETED, Fd, FdDetail, FdType, Groups, ListEntry, Reason, Socket, TASK_EXITING, build,
 };
 
-use super::lists::{FileLists, List};
+use super::lists::{FileLists, List, NAME_PIECE};
 use super::parse::{self, FdInfo, FdLink, Sock};
 use super::path::TaskDir;
 use super::read::{FileId, Reader};
@@ -195,6 +195,10 @@ impl Worker<'_> {
                 self.out.missing(taskdiag_wire::Group::Fd, Reason::Truncated);
                 break;
             }
+            if lists.text.len() > NAME_PIECE {
+                self.name_files(lists);
+                lists.text = Vec::new();
+            }
             match self.file(at, dir.as_fd(), infos.as_fd(), fd, lists)? {
                 Ok(None) => {}
                 Ok(Some(inode)) => {
@@ -299,7 +303,8 @@ impl Worker<'_> {
         (netns, table)
     }
 
-    fn put_files(&mut self, lists: &mut FileLists) {
+    /// Gives files the numbers of their names, and forgets the names.
+    fn name_files(&mut self, lists: &mut FileLists) {
         for n in &lists.names {
             let text = &lists.text[n.start..n.end];
             let number =
@@ -310,6 +315,11 @@ impl Worker<'_> {
                 lists.files.0[n.at].1.name = number;
             }
         }
+        lists.forget_names();
+    }
+
+    fn put_files(&mut self, lists: &mut FileLists) {
+        self.name_files(lists);
         self.put_runs(&lists.files, true);
         self.put_runs(&lists.sockets, false);
         if !lists.details.is_empty() {

@@ -21,8 +21,8 @@ const USES: [(FileUse, &str); 3] =
 const WITHOUT_MOUNT: u32 = FileStat::ALL_VALID & !parse::bit(FileStat::MEMBERS, "mnt_id");
 
 /// The entries with a known mount, and those without.
-#[derive(Default)]
-struct Entries([Vec<FileStat>; 2]);
+#[derive(Debug, Default)]
+pub(super) struct Entries([Vec<FileStat>; 2]);
 
 impl Entries {
     fn add(&mut self, entry: FileStat, has_mount: bool) {
@@ -81,16 +81,22 @@ impl Worker<'_> {
     }
 
     /// Looks at the files that were noted. A file that cannot be looked at gets no entry.
-    pub(super) fn mapped_stats(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
-        let todo = std::mem::take(&mut self.mapped.todo);
-        self.mapped.noted.clear();
-        let mut entries = Entries::default();
-        for (vma, name) in todo {
+    pub(super) fn look_at_mapped(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+        for (vma, name) in std::mem::take(&mut self.mapped.todo) {
             let Some((s, by_name)) = self.mapped_stat(at, &vma, &name)? else { continue };
             let entry = build!(FileStat { dev: vma.dev, inode: vma.inode, ..s });
-            entries.add(entry, !by_name);
+            self.mapped.entries.add(entry, !by_name);
             self.mapped.seen.insert((vma.dev, vma.inode));
         }
+        Ok(())
+    }
+
+    /// Writes what is known of the files that were noted.
+    pub(super) fn mapped_stats(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+        let looked = self.look_at_mapped(at);
+        self.mapped.noted.clear();
+        let entries = std::mem::take(&mut self.mapped.entries);
+        looked?;
         self.put_file_stats(&entries);
         Ok(())
     }

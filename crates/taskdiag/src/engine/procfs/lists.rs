@@ -4,32 +4,50 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::filestat::Entries;
 use crate::engine::room::LIST_LEAST;
 use taskdiag_wire::{Fd, FdDetail, Socket, Vma, VmaStat};
+
+/// The names of a list are kept in pieces of this size until they are in the answer. Each piece is
+/// freed then, so that there are never two copies of all of them. The C library returns a piece of
+/// this size to the system, and would keep a smaller one.
+pub(super) const NAME_PIECE: usize = 32 << 20;
 
 /// The mappings of a task.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) vmas: Vec<Vma>,
     pub(super) stats: Vec<VmaStat>,
-    /// For each of `vmas`, the range of its name in `texts`.
+    /// The names of `vmas`, in pieces.
+    pub(super) names: Vec<NamePiece>,
+    name_bytes: usize,
+}
+
+/// The names of some mappings that follow each other.
+#[derive(Debug, Default)]
+pub(super) struct NamePiece {
+    /// For each of the mappings, the range of its name in `text`.
     pub(super) spans: Vec<Range<usize>>,
-    pub(super) texts: Vec<u8>,
+    pub(super) text: Vec<u8>,
 }
 
 impl Lists {
     pub(super) fn clear(&mut self) {
         self.vmas.clear();
         self.stats.clear();
-        self.spans.clear();
-        self.texts.clear();
+        self.names.truncate(1);
+        if let Some(first) = self.names.first_mut() {
+            first.spans.clear();
+            first.text.clear();
+        }
+        self.name_bytes = 0;
     }
     /// The bytes that they take of the space of the answer.
     pub(super) fn taken(&self) -> usize {
         if self.vmas.len().max(self.stats.len()) > LIST_LEAST { self.bytes() } else { 0 }
     }
     fn bytes(&self) -> usize {
-        size_of_val(&self.vmas[..]) + size_of_val(&self.stats[..]) + self.texts.len()
+        size_of_val(&self.vmas[..]) + size_of_val(&self.stats[..]) + self.name_bytes
     }
     /// Whether the space for this many bytes is used up.
     pub(super) fn is_full(&self, room: usize) -> bool {
@@ -38,15 +56,21 @@ impl Lists {
     /// Keeps the name of a mapping. Mappings of one file follow each other, so their name is kept
     /// once.
     pub(super) fn keep(&mut self, text: &[u8]) {
-        let span = match self.spans.last() {
-            Some(last) if self.texts[last.clone()] == *text => last.clone(),
+        let is_full = |piece: &NamePiece| piece.text.len() + text.len() > NAME_PIECE;
+        if self.names.last().is_none_or(is_full) {
+            self.names.push(NamePiece::default());
+        }
+        let Some(piece) = self.names.last_mut() else { return };
+        let span = match piece.spans.last() {
+            Some(last) if piece.text[last.clone()] == *text => last.clone(),
             _ => {
-                let begin = self.texts.len();
-                self.texts.extend_from_slice(text);
-                begin..self.texts.len()
+                let begin = piece.text.len();
+                piece.text.extend_from_slice(text);
+                self.name_bytes += text.len();
+                begin..piece.text.len()
             }
         };
-        self.spans.push(span);
+        piece.spans.push(span);
     }
 }
 
@@ -67,10 +91,11 @@ pub(super) struct FileLists {
     pub(super) files: List<Fd>,
     pub(super) sockets: List<Socket>,
     pub(super) details: Vec<FdDetail>,
-    /// The text of all names. Each name has an entry with the file or socket that it belongs to,
-    /// its range in this text, and whether the file is deleted.
+    /// The text of the names that are not in the answer yet. Each name has an entry with the file
+    /// or socket that it belongs to, its range in this text, and whether the file is deleted.
     pub(super) text: Vec<u8>,
     pub(super) names: Vec<NameRange>,
+    name_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +113,11 @@ impl FileLists {
         self.files.0.clear();
         self.sockets.0.clear();
         self.details.clear();
+        self.forget_names();
+        self.name_bytes = 0;
+    }
+    /// To be called when the names are in the answer.
+    pub(super) fn forget_names(&mut self) {
         self.text.clear();
         self.names.clear();
     }
@@ -98,7 +128,7 @@ impl FileLists {
     fn bytes(&self) -> usize {
         let sockets = self.sockets.0.len() * size_of::<Socket>();
         let files = self.files.0.len() * size_of::<Fd>();
-        files + sockets + size_of_val(&self.details[..]) + self.text.len()
+        files + sockets + size_of_val(&self.details[..]) + self.name_bytes
     }
     /// Whether the space for this many bytes is used up.
     pub(super) fn is_full(&self, room: usize) -> bool {
@@ -109,6 +139,7 @@ impl FileLists {
         let at = if of_socket { self.sockets.0.len() } else { self.files.0.len() } - 1;
         let start = self.text.len();
         self.text.extend_from_slice(text);
+        self.name_bytes += text.len();
         self.names.push(NameRange { of_socket, at, start, end: self.text.len(), deleted });
     }
 }
@@ -121,6 +152,8 @@ pub(super) struct MappedFiles {
     /// The mappings of the current task that must still be looked at, each with its path, or an
     /// empty path.
     pub(super) todo: Vec<(Vma, Vec<u8>)>,
+    /// Those of the current task that were looked at.
+    pub(super) entries: Entries,
     /// The files of `todo`. A task may map 100,000 files, so the list is not searched for each.
     pub(super) noted: HashSet<(u32, u64)>,
     /// Is map_files denied to us? It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.

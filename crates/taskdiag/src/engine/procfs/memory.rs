@@ -14,7 +14,7 @@ use rustix::fs::makedev;
 use rustix::io::Errno;
 use taskdiag_wire::{DELETED, Group, Groups, Reason, Vma, VmaKind, VmaStat};
 
-use super::lists::Lists;
+use super::lists::{Lists, NAME_PIECE};
 use super::parse::{self, MapLine, StatFile};
 use super::path::TaskDir;
 use super::read::{FileId, Reader};
@@ -146,12 +146,25 @@ impl Worker<'_> {
         got.and_then(|()| self.mapped_stats(at))
     }
 
-    /// Gives mappings the numbers of their names.
+    /// Gives mappings the numbers of their names. A piece of the names is freed when these are in
+    /// the answer.
     fn name_vmas(&mut self, at: TaskDir<'_>, lists: &mut Lists) -> Result<(), Stop> {
-        let mut names = LastName::default();
-        for (vma, span) in lists.vmas.iter_mut().zip(&lists.spans) {
-            let line = MapLine { vma: *vma, text: &lists.texts[span.clone()] };
-            vma.name = self.vma_name(at, &line, &mut names)?;
+        let mut vmas = lists.vmas.iter_mut();
+        let mut asked = Asked::default();
+        for mut piece in std::mem::take(&mut lists.names) {
+            let mut names = LastName { asked, ..LastName::default() };
+            for (span, vma) in piece.spans.iter().zip(&mut vmas) {
+                let line = MapLine { vma: *vma, text: &piece.text[span.clone()] };
+                vma.name = self.vma_name(at, &line, &mut names)?;
+            }
+            asked = names.asked;
+            if piece.text.len() > NAME_PIECE / 2 {
+                self.look_at_mapped(at)?;
+            } else if lists.names.is_empty() {
+                piece.spans.clear();
+                piece.text.clear();
+                lists.names.push(piece);
+            }
         }
         Ok(())
     }

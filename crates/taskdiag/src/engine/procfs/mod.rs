@@ -293,6 +293,8 @@ impl Procfs {
                 pids.into_iter().map(|pid| (pid, 0)).collect()
             };
             (out, syscalls) = (worker.out, worker.reader.syscalls);
+            let readers = walk::readers_for(items.len());
+            let run = Run { lists: run.lists.with_readers(readers), ..run };
             let children_of = (req.strategy == Strategy::Children).then_some(tgid);
             let job = Arc::new(Job { run, root, items, children_of });
             supervise::read_all(&job, &mut out, &mut syscalls)?;

@@ -3,7 +3,8 @@
 //! those that need it later use its number.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
 use taskdiag_wire::{A_NAME, BLOB_DELETED, StreamWriter};
@@ -11,20 +12,34 @@ use taskdiag_wire::{A_NAME, BLOB_DELETED, StreamWriter};
 /// The high bits of each number that this engine gives to a name.
 const OURS: u32 = 3 << 28;
 
-/// A name, and whether it belongs to a deleted file.
-type NameKey = (Box<[u8]>, bool);
+/// Stands for a name and whether it belongs to a deleted file. A name can have 4 KiB, and the
+/// answer has it already, so the tables do not have it again. The hash has 128 bits and its keys
+/// are random, so nobody can make two names with the same one, and chance does not.
+type NameKey = u128;
 
 /// All names of an answer, with their numbers.
 #[derive(Debug, Default)]
-pub(super) struct FileNames(Mutex<HashMap<NameKey, u32>>);
+pub(super) struct FileNames {
+    numbers: Mutex<HashMap<NameKey, u32>>,
+    hashes: [RandomState; 2],
+}
+
+impl FileNames {
+    fn key(&self, name: &[u8], total: usize, deleted: bool) -> NameKey {
+        let of = |hash: &RandomState| u128::from(hash.hash_one((name, total, deleted)));
+        of(&self.hashes[0]) << 64 | of(&self.hashes[1])
+    }
+}
 
 /// The names that one reader has met. It asks the shared table only about new ones.
 #[derive(Debug, Default)]
-pub(super) struct SeenNames {
-    numbers: [HashMap<Box<[u8]>, u32>; 2],
-}
+pub(super) struct SeenNames(HashMap<NameKey, u32>);
 
 impl SeenNames {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
     /// Returns the number of a name. A new name is written to `out`, which must stay in the answer,
     /// but not more of it than `most` bytes.
     pub(super) fn number(
@@ -35,24 +50,21 @@ impl SeenNames {
         deleted: bool,
         out: &mut StreamWriter,
     ) -> u32 {
-        let mine = &mut self.numbers[usize::from(deleted)];
-        if let Some(n) = mine.get(name) {
+        let total = name.len();
+        let whole = all.key(name, total, deleted);
+        if let Some(n) = self.0.get(&whole) {
             return *n;
         }
-        let (shown, total) = (&name[..name.len().min(most)], name.len());
-        let cut;
-        let mut name = name;
+        let (shown, mut key) = (&name[..total.min(most)], whole);
         if shown.len() < total {
-            // The key of a cut name. It differs from all complete names, because these have no NUL.
-            cut = [shown, &[0], &total.to_ne_bytes()[..]].concat();
-            name = &cut;
-            if let Some(n) = mine.get(name) {
+            key = all.key(shown, total, deleted);
+            if let Some(n) = self.0.get(&key) {
                 return *n;
             }
         }
-        let mut map = all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = OURS | (map.len() as u32 + 1);
-        let number = match map.entry((name.into(), deleted)) {
+        let mut numbers = all.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = OURS | (numbers.len() as u32 + 1);
+        let number = match numbers.entry(key) {
             Entry::Occupied(e) => *e.get(),
             Entry::Vacant(e) => {
                 e.insert(next);
@@ -61,7 +73,7 @@ impl SeenNames {
                 next
             }
         };
-        mine.insert(name.into(), number);
+        self.0.insert(key, number);
         number
     }
 }

@@ -89,6 +89,7 @@ impl Worker<'_> {
         }
         self.out.begin_task(at.pid, at.tgid);
         self.said = Groups::NONE;
+        self.names_before = self.known.len();
         self.finish(at, stat)
     }
 
@@ -110,7 +111,8 @@ impl Worker<'_> {
                 self.out.abandon_task();
                 return Err(e);
             }
-            Err(_) if self.said.is_empty() => {
+            // Other tasks may use a name that is written with this one.
+            Err(_) if self.said.is_empty() && self.known.len() == self.names_before => {
                 self.out.abandon_task();
                 return Ok(());
             }

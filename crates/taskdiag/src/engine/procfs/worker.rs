@@ -27,6 +27,8 @@ pub(super) struct Worker<'a> {
     /// Which thread of the current process carries the groups that its threads share.
     pub(super) shares: Shares,
     pub(super) known: SeenNames,
+    /// How many names were known before the current task.
+    pub(super) names_before: usize,
     pub(super) lists: Lists,
     pub(super) files: FileLists,
     pub(super) mapped: MappedFiles,
@@ -59,6 +61,7 @@ impl<'a> Worker<'a> {
             tids: Vec::new(),
             shares: Shares::default(),
             known: SeenNames::default(),
+            names_before: 0,
             lists: Lists::default(),
             files: FileLists::default(),
             mapped: MappedFiles::default(),
