@@ -129,8 +129,7 @@ GROUP_FN name_hierarchy(u32 id)
 			h->text[st.len++ & 0x3f] = ',';
 		APPEND(h->text, 0x3f, 32, R(CAST(struct cgroup_subsys_state, css), ss, legacy_name));
 	}
-	h->is_named = id && bpf_probe_read_kernel_str(name, sizeof(name), &root->name) > 1;
-	if (h->is_named) {
+	if (id && bpf_probe_read_kernel_str(name, sizeof(name), &root->name) > 1) {
 		if (st.len)
 			h->text[st.len++ & 0x3f] = ',';
 		__builtin_memcpy(h->text + (st.len & 0x3f), "name=", 5);
@@ -172,7 +171,7 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	if (exiting && id != 0)
 		st.n = 0;
 	depth = st.n;
-	if (depth == 0 && cfg.skip_cgroup_roots && id && !h->is_named)
+	if (depth == 0 && cfg.skip_cgroup_roots && id)
 		return 0;
 	if (depth == 0)
 		data[st.len++ & 0x1fff] = '/';

@@ -93,7 +93,7 @@ struct config {
 	__u32 text_max;
 	/* Does the processor have to be kept from loading in another order than the program (order())? */
 	__u32 orders_loads;
-	/* Are paths of cgroups left out that are the root of a hierarchy of version 1 with controllers? */
+	/* Are paths of cgroups left out that are the root of a hierarchy of version 1? */
 	__u32 skip_cgroup_roots;
 	__u32 reserved;
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
@@ -106,7 +106,7 @@ struct config {
 /* "controllers:" of a hierarchy, as in /proc/PID/cgroup. A len of 0 means that it is not known yet. */
 struct hierarchy {
 	__u32 len;
-	__u32 is_named;		/* as that of systemd, "name=systemd:" */
+	__u32 reserved;
 	char text[CONTROLLERS_MAX];
 };
 

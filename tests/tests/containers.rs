@@ -377,8 +377,7 @@ fn columns_of_places_ask_for_no_path_that_is_a_root() {
     let fields = place.map(|n| TASKS.find(n).expect("a column").field);
     let all = taskdiag::Request::all(taskdiag::Groups::CGROUP);
     let few = all.clone().with_members(taskdiag::field::members_of(fields));
-    let is_bare =
-        |(n, path): &(u32, String)| *n != 0 && path.ends_with(":/") && !path.contains("name=");
+    let is_bare = |(n, path): &(u32, String)| *n != 0 && path.ends_with(":/");
     for engine in names_of_engines() {
         let id = if engine == "bpf" { EngineId::Bpf } else { EngineId::Procfs };
         let paths = |request: &taskdiag::Request| -> BTreeMap<u32, Vec<(u32, String)>> {

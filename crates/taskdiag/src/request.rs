@@ -169,7 +169,8 @@ pub struct Members {
     pub stat: u32,
     /// Bits of the members of STATM, as in its `valid`.
     pub statm: u32,
-    /// Paths of control groups that are the root of a hierarchy of version 1 with controllers.
+    /// Paths of control groups that are the root of a hierarchy of version 1. Where the task has no
+    /// path of version 2, they are always in the answer.
     pub cgroup_roots: bool,
 }
 

@@ -1,8 +1,6 @@
 //! A parsed stream and its origin.
 
-#[cfg(feature = "view")]
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read, Write};
 #[cfg(feature = "view")]
@@ -162,9 +160,9 @@ impl Snapshot {
         let mut seen = HashSet::new();
         let paths = self.tasks().flat_map(|task| task.cgroups());
         let paths = paths.filter_map(|(_, entry)| cgroup::path_of(entry));
-        let new = paths.filter(|path| seen.insert(*path));
-        let all: Vec<_> =
-            new.filter_map(|path| Some((path, containers::of_host(path)?))).take(KEPT).collect();
+        let new = paths.filter(|path| containers::is_contained(path) && seen.insert(*path));
+        let new = by_turns(new.collect(), KEPT).into_iter();
+        let all: Vec<_> = new.filter_map(|path| Some((path, containers::of_host(path)?))).collect();
         if all.is_empty() {
             return None;
         }
@@ -238,6 +236,24 @@ impl Snapshot {
 
 /// The most containers whose names are kept with an answer.
 const KEPT: usize = 16_384;
+
+/// At most this many paths, of each user in turn, so that one with many groups does not take the
+/// place of the others. What is in no slice of a user belongs to root.
+fn by_turns(paths: Vec<&[u8]>, most: usize) -> Vec<&[u8]> {
+    if paths.len() <= most {
+        return paths;
+    }
+    let mut turns: HashMap<Option<u32>, usize> = HashMap::new();
+    let turn = |path| {
+        let turn = turns.entry(cgroup::owner(path)).or_default();
+        *turn += 1;
+        (*turn, path)
+    };
+    let mut all: Vec<(usize, &[u8])> = paths.into_iter().map(turn).collect();
+    all.sort_by_key(|(turn, _)| *turn);
+    all.into_iter().take(most).map(|(_, path)| path).collect()
+}
+
 /// Bytes read at a time.
 const PIECE: usize = 1 << 18;
 
@@ -258,6 +274,18 @@ fn fill(r: &mut impl Read, piece: &mut [u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_names_that_are_kept_are_shared_by_users() {
+        let many = (0..100).map(|n| format!("/user.slice/user-7.slice/libpod-{n}.scope"));
+        let few = [String::from("/docker/1"), String::from("/user.slice/user-8.slice/x")];
+        let all: Vec<String> = many.chain(few.clone()).collect();
+        let paths = || all.iter().map(String::as_bytes).collect::<Vec<_>>();
+        let kept = by_turns(paths(), 10);
+        assert_eq!(kept.len(), 10);
+        assert!(few.iter().all(|path| kept.contains(&path.as_bytes())));
+        assert_eq!(by_turns(paths(), 200), paths());
+    }
     use taskdiag_wire::decode::Error as Wire;
     use taskdiag_wire::{Base, Done, StreamWriter};
 

@@ -18,6 +18,8 @@ use tempfile::TempDir;
 
 const ABSENT: Known = Known::Missing(Reason::Absent);
 const UNSUPPORTED: Known = Known::Missing(Reason::Unsupported);
+/// Of a file that need not be read.
+const UNREAD: Known = ABSENT;
 const VANISHED: Known = Known::Missing(Reason::Vanished);
 
 /// A directory that is laid out like cgroups.
@@ -338,6 +340,44 @@ fn only_the_files_that_are_asked_for_are_read() {
     assert_eq!(a.get(Member::CpuWeight), Known::Number(200));
     assert_eq!((a.get(Member::Memory), a.tasks()), (Known::NotAsked, Known::NotAsked));
     assert!(few.syscalls() + 50 < read(Files::ALL).syscalls());
+}
+
+#[test]
+fn a_session_opens_the_root_once() {
+    let laid = laid_out("cpu memory", &[]);
+    let bounds = Bounds::default();
+    let mut session =
+        Session::at(Some(laid.0.path()), &[], Files::PROCS, bounds, 64).expect("it is there");
+    let calls = [(); 3].map(|()| session.list().expect("it can be read").syscalls());
+    // fstat and pread, without an open.
+    assert_eq!((calls[1], calls[2]), (2, 2), "{calls:?}");
+    assert_eq!(session.open_descriptors(), 2);
+}
+
+#[test]
+fn tasks_of_version_1_are_read_only_where_no_number_of_them_is_known() {
+    let laid = Laid::out(&[
+        ("cpu/a/tasks", "1\n2\n"),
+        ("cpu/b/tasks", "3\n"),
+        ("pids/a/tasks", "1\n2\n"),
+        ("pids/a/pids.current", "7\n"),
+    ]);
+    let (cpu, pids) = (laid.path("cpu"), laid.path("pids"));
+    let listed = |v1: &[(&str, &Path)]| {
+        let session = Session::at(None, v1, Files::TASK_COUNT, Bounds::default(), 0);
+        session.and_then(|mut s| s.list()).expect("it can be read")
+    };
+    let cpu = ("cpu", cpu.as_path());
+    let both = [cpu, ("pids", pids.as_path())];
+    let swapped = [both[1], both[0]];
+    let (first, second) = (listed(&both), listed(&swapped));
+    assert_eq!(first.syscalls(), second.syscalls());
+    for all in [first, second] {
+        assert_eq!(find(&all, "/a").tasks(), Known::Number(7));
+        assert_eq!(find(&all, "/a").get(Member::Threads), UNREAD);
+        assert_eq!(find(&all, "/b").tasks(), Known::Number(1));
+    }
+    assert_eq!(find(&listed(&[cpu]), "/a").tasks(), Known::Number(2));
 }
 
 #[test]

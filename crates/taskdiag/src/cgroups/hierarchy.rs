@@ -130,9 +130,14 @@ pub(super) fn find() -> Result<Vec<Hierarchy>, Error> {
             none,
         ));
     }
-    // The values of version 2 count where both have some.
-    found.sort_by_key(|h| h.version == 1);
     Ok(found)
+}
+
+/// The order in which hierarchies are read. The values of version 2 count where both have some. The
+/// hierarchy that counts tasks is the first one of version 1, so that the others need not be read
+/// for that.
+pub(super) fn sort(all: &mut [Hierarchy]) {
+    all.sort_by_key(|h| (h.version == 1, !h.controllers.iter().any(|c| c == "pids")));
 }
 
 /// The hierarchies in these directories: of version 2, and of version 1 with their controllers.

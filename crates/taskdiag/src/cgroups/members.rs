@@ -361,7 +361,6 @@ pub(super) static V2: &[Source] = sources! {
 /// The files of version 1, by the controller whose hierarchy has them.
 pub(super) static V1: &[Source] = sources! {
     c"cgroup.procs" PROCS "" Form::Lines(Member::Procs),
-    c"tasks" THREADS "" Form::Lines(Member::Threads),
     c"cpuacct.usage" CPU_STAT "cpuacct" Form::Number(Member::CpuUsage, 1),
     c"cpuacct.stat" CPU_STAT "cpuacct" Form::Keys(&[
         ("user", Member::CpuUser, TICK), ("system", Member::CpuSystem, TICK),
@@ -393,6 +392,8 @@ pub(super) static V1: &[Source] = sources! {
     c"pids.current" PIDS_CURRENT "pids" Form::Number(Member::Pids, 1),
     c"pids.peak" PIDS_PEAK "pids" Form::Number(Member::PidsPeak, 1),
     c"pids.max" PIDS_MAX "pids" Form::Number(Member::PidsMax, 1),
+    // As cgroup.threads of version 2.
+    c"tasks" THREADS "" Form::Lines(Member::Threads),
     c"blkio.throttle.io_service_bytes_recursive" IO_STAT "blkio" Form::Blkio(&[
         ("Read", Member::ReadBytes),
         ("Write", Member::WriteBytes),

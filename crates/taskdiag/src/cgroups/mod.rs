@@ -204,11 +204,12 @@ impl Session {
         Ok(Session::of(hierarchy::at(v2, v1)?, files, bounds, descriptors))
     }
     fn of(
-        hierarchies: Vec<Hierarchy>,
+        mut hierarchies: Vec<Hierarchy>,
         files: Files,
         bounds: Bounds,
         descriptors: usize,
     ) -> Session {
+        hierarchy::sort(&mut hierarchies);
         Session {
             hierarchies,
             files,

@@ -137,6 +137,8 @@ struct Place {
 #[derive(Debug)]
 pub(super) struct Kept {
     places: HashMap<(usize, u64), Place>,
+    /// The ids of the roots, which no directory lists.
+    roots: HashMap<usize, u64>,
     open: usize,
     most: usize,
     turn: u64,
@@ -145,7 +147,7 @@ pub(super) struct Kept {
 impl Kept {
     /// At most this many descriptors.
     pub fn new(most: usize) -> Kept {
-        Kept { places: HashMap::new(), open: 0, most, turn: 0 }
+        Kept { places: HashMap::new(), roots: HashMap::new(), open: 0, most, turn: 0 }
     }
     /// Begins a listing.
     pub fn begin(&mut self) {
@@ -235,7 +237,9 @@ impl Walk<'_> {
 
     /// Reads a cgroup, and adds those below it to `next`. `false`: it is not there any more.
     fn visit(&mut self, one: Next, next: &mut VecDeque<Next>) -> Result<bool, Errno> {
-        let key = one.id.map(|id| (self.number, id));
+        let is_top = one.path == b"/";
+        let id = one.id.or_else(|| self.kept.roots.get(&self.number).copied().filter(|_| is_top));
+        let key = id.map(|id| (self.number, id));
         let mut place = key.and_then(|key| self.kept.places.remove(&key));
         if place.is_none() {
             match self.open(&one.path) {
@@ -254,6 +258,9 @@ impl Walk<'_> {
         let Some(mut place) = place else { return Ok(false) };
         self.reader.syscalls += 1;
         let stat = rustix::fs::fstat(&place.dir)?;
+        if is_top {
+            self.kept.roots.insert(self.number, stat.st_ino);
+        }
         let is_root = one.level == 0 && self.hierarchy.is_whole;
         let Some(at) = self.list.place(one.path.clone(), stat.st_ino, self.number) else {
             self.list.left.cgroups += 1;

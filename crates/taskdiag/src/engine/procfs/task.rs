@@ -325,8 +325,10 @@ impl Worker<'_> {
                     }
                 }
                 self.out.put(&record);
-                let roots = self.run.cgroup_roots;
-                for line in parse::cgroup_lines(bytes).filter(|l| roots || !l.is_bare_root()) {
+                // Without version 2, the root of systemd's own hierarchy tells where the task is.
+                let lines = || parse::cgroup_lines(bytes);
+                let roots = self.run.cgroup_roots || !lines().any(|l| l.hierarchy == 0);
+                for line in lines().filter(|l| roots || !l.is_old_root()) {
                     self.out.put_blob(A_CGROUP_PATH, line.hierarchy, 0, line.text, line.text.len());
                 }
                 self.reader.syscalls += calls;

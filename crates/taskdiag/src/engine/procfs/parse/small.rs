@@ -127,10 +127,9 @@ pub struct CgroupLine<'a> {
 }
 
 impl CgroupLine<'_> {
-    /// Is it the root of a hierarchy of version 1 that has controllers and no name?
-    pub fn is_bare_root(&self) -> bool {
-        let mut controllers = self.text[..self.text.len() - self.path.len()].split(|b| *b == b',');
-        self.hierarchy != 0 && self.path == b"/" && !controllers.any(|c| c.starts_with(b"name="))
+    /// Is it the root of a hierarchy of version 1?
+    pub fn is_old_root(&self) -> bool {
+        self.hierarchy != 0 && self.path == b"/"
     }
 }
 
