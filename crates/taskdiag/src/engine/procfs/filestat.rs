@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use taskdiag_wire::device::device;
 use taskdiag_wire::{FileStat, FileUse, Groups, Reason, Vma, build};
 
-use super::lists::MappedFiles;
+use super::lists::{Entries, MappedFiles};
 use super::parse::{self, MapLine};
 use super::path::TaskDir;
 use super::stop::Stop;
@@ -19,19 +19,6 @@ const USES: [(FileUse, &str); 3] =
     [(FileUse::Exe, "exe"), (FileUse::Cwd, "cwd"), (FileUse::Root, "root")];
 /// Kernels before 5.8 do not return the mount.
 const WITHOUT_MOUNT: u32 = FileStat::ALL_VALID & !parse::bit(FileStat::MEMBERS, "mnt_id");
-
-/// The entries with a known mount, and those without.
-#[derive(Debug, Default)]
-pub(super) struct Entries([Vec<FileStat>; 2]);
-
-impl Entries {
-    fn add(&mut self, entry: FileStat, has_mount: bool) {
-        self.0[usize::from(!has_mount)].push(entry);
-    }
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(Vec::is_empty)
-    }
-}
 
 impl Worker<'_> {
     pub(super) fn file_stat(&mut self, mut at: TaskDir<'_>) -> Result<(), Stop> {
@@ -60,7 +47,7 @@ impl Worker<'_> {
     }
 
     fn put_file_stats(&mut self, entries: &Entries) {
-        for (list, valid) in entries.0.iter().zip([FileStat::ALL_VALID, WITHOUT_MOUNT]) {
+        for (list, valid) in entries.lists.iter().zip([FileStat::ALL_VALID, WITHOUT_MOUNT]) {
             if !list.is_empty() {
                 self.out.put_list(valid, list);
             }

@@ -4,14 +4,28 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::filestat::Entries;
 use crate::engine::room::LIST_LEAST;
-use taskdiag_wire::{Fd, FdDetail, Socket, Vma, VmaStat};
+use taskdiag_wire::{Fd, FdDetail, FileStat, Socket, Vma, VmaStat};
 
 /// The names of a list are kept in pieces of this size until they are in the answer. Each piece is
 /// freed then, so that there are never two copies of all of them. The C library returns a piece of
 /// this size to the system, and would keep a smaller one.
 pub(super) const NAME_PIECE: usize = 32 << 20;
+
+/// What FILE_STAT has of files: those with a known mount, and those without.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    pub(super) lists: [Vec<FileStat>; 2],
+}
+
+impl Entries {
+    pub(super) fn add(&mut self, entry: FileStat, has_mount: bool) {
+        self.lists[usize::from(!has_mount)].push(entry);
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.lists.iter().all(Vec::is_empty)
+    }
+}
 
 /// The mappings of a task.
 #[derive(Debug, Default)]
