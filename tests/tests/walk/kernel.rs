@@ -176,11 +176,14 @@ fn duplicate(pid: i32, fd: i32) -> Option<OwnedFd> {
     }
 }
 
-fn is_message_queue(fd: i32) -> bool {
+/// Whether its size is a constant of the kernel: that of a message queue and of a namespace.
+fn has_constant_size(fd: i32) -> bool {
+    const MQUEUE: u64 = 0x1980_0202;
+    const NSFS: u64 = 0x6e73_6673;
     // SAFETY: the struct is ours.
     unsafe {
         let mut fs: libc::statfs = zeroed();
-        libc::fstatfs(fd, &mut fs) == 0 && fs.f_type as u64 == 0x1980_0202
+        libc::fstatfs(fd, &mut fs) == 0 && matches!(fs.f_type as u64, MQUEUE | NSFS)
     }
 }
 
@@ -215,8 +218,7 @@ fn of_file(pid: i32, check: &mut Check<'_>) {
     check.is("mode", Some(json!(st.st_mode)));
     check.is("dev", Some(device(st.st_dev)));
     check.is("rdev", matches!(kind, libc::S_IFCHR | libc::S_IFBLK).then(|| device(st.st_rdev)));
-    // That of a message queue is a constant of the kernel.
-    let has_size = kind == libc::S_IFREG && !is_message_queue(raw);
+    let has_size = kind == libc::S_IFREG && !has_constant_size(raw);
     check.is("size", has_size.then(|| json!(st.st_size)));
     check.is(
         "mnt_id",

@@ -517,6 +517,11 @@ fn a_socket_that_is_not_connected_has_no_peer() {
 }
 
 #[test]
+fn an_open_namespace_has_no_size() {
+    agrees("file=853486976");
+}
+
+#[test]
 fn a_process_in_a_tree_has_the_counts_of_all_its_threads() {
     agrees("thread=0");
 }

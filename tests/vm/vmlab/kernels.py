@@ -34,6 +34,8 @@ class Image:
     kernel: Kernel
     path: pathlib.Path
     version: str
+    # Those of its modules that the machine loads, in order.
+    modules: tuple = ()
 
 
 def listed():
@@ -69,5 +71,6 @@ def get(kernel, fresh=False):
         path, version = build.image(kernel.where)
     else:
         where = (kernel.source, kernel.where.split(","), kernel.arch.name)
-        path, version = stock.image(kernel.name, where, kernel.package, fresh)
+        path, version, modules = stock.image(kernel.name, where, kernel.package, fresh)
+        return Image(kernel, path, version, tuple(modules))
     return Image(kernel, path, version)

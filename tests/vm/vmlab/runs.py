@@ -33,7 +33,10 @@ def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True, c
     log = common.LOGS / f"{kernel.name}-{label}"
     # Another lab on this checkout would overwrite both.
     with common.locked(f"run-{ours}"):
-        suites.machine_for(parts, kernel.arch).write(initramfs)
+        tree = suites.machine_for(parts, kernel.arch)
+        for module in image.modules:
+            tree.file(module, f"/lib/modules/{module.name}")
+        tree.write(initramfs)
         common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
         run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting, cpus)
         if run.tripped:

@@ -6,19 +6,25 @@ TASKDIAG_UBUNTU_MIRROR names another one. A downloaded kernel is used until `lab
 """
 
 import fnmatch
+import lzma
 import os
 import re
 import shutil
 
 from . import common
 
+# Modules that the kernels of distributions load when a program asks for sockets, in an order in
+# which each finds those that it needs. Without them, sock_diag(7) has no sockets of their kinds.
+MODULES = ("inet_diag", "tcp_diag", "udp_diag", "raw_diag", "mptcp_diag", "unix_diag", "netlink_diag", "af_packet", "packet_diag")
+
 
 def image(name, where, pattern, fresh=False):
-    """(path of vmlinuz, version) of the newest package that matches. `where` is the archive: (source, suites, architecture)."""
+    """(path of vmlinuz, version, paths of modules) of the newest package that matches. `where` is the archive: (source, suites,
+    architecture)."""
     home = common.cache("stock", name, "vmlinuz").parent
-    vmlinuz, version = home / "vmlinuz", home / "version"
+    vmlinuz, version, modules = home / "vmlinuz", home / "version", home / "modules"
     with common.locked(f"stock-{name}"):
-        if fresh or not (vmlinuz.exists() and version.exists()):
+        if fresh or not (vmlinuz.exists() and version.exists() and modules.exists()):
             if not common.have("apt-get"):
                 raise common.Unavailable(f"{name}: no apt-get here to download it with")
             common.say(f"{name}: downloading")
@@ -26,9 +32,10 @@ def image(name, where, pattern, fresh=False):
             package = archive.newest(pattern)
             found = archive.vmlinuz(package, home / "unpacked")
             shutil.copyfile(found, vmlinuz)
+            archive.modules(package, home / "unpacked", modules)
             shutil.rmtree(home / "unpacked")
             version.write_text(package.removeprefix("linux-image-") + "\n")
-    return vmlinuz, version.read_text().strip()
+    return vmlinuz, version.read_text().strip(), sorted(modules.iterdir())
 
 
 class Archive:
@@ -89,6 +96,28 @@ class Archive:
             if found:
                 return found[0]
         raise common.Broken(f"{package} has no vmlinuz")
+
+    def modules(self, package, unpacked, to):
+        """Writes those of MODULES that the kernel has as modules to a directory, with names in their order."""
+        files = {}
+        for name in (package, package.replace("linux-image-", "linux-modules-")):
+            if not files and (name == package or self.has(name)):
+                tree = unpacked if name == package else self.unpack(name, unpacked)
+                files = {f.name.split(".ko")[0]: f for f in tree.rglob("*.ko*")}
+        shutil.rmtree(to, ignore_errors=True)
+        to.mkdir()
+        for at, name in enumerate(MODULES):
+            if (found := files.get(name)) is None:
+                continue
+            module = to / f"{at}-{name}.ko"
+            if found.suffix == ".zst":
+                common.run("zstd", "-dq", found, "-o", module)
+            else:
+                data = found.read_bytes()
+                module.write_bytes(lzma.decompress(data) if found.suffix == ".xz" else data)
+
+    def has(self, package):
+        return package in common.output("apt-cache", *self.options(), "pkgnames", package).split()
 
     def download(self, packages):
         """Downloads packages and all that they need, and returns the files."""

@@ -209,14 +209,12 @@ fn one_dump_serves_every_command() {
         let unknown = |word: &str| word == "?" && !line.starts_with("ps");
         assert!(out.contains(&own) && !out.contains(":null"), "{line}: {out}");
         assert!(!out.split([' ', ',', '\n']).any(unknown), "{line}: {out}");
-        // In the answer about all processes there is as much.
+        // In the answer about all processes there is as much. Other processes may have sockets
+        // whose protocol no engine knows.
         let args: Vec<&str> = line.split(' ').chain(["--from", path_of_all]).collect();
         let (code, out, err) = parts(&run(&args));
         assert!(matches!(code, 0 | 3) && out.contains(&own), "{line}: {out} {err}");
-        assert!(
-            !err.contains("not hold") && !err.contains("not known to the engine"),
-            "{line}: {err}"
-        );
+        assert!(!err.contains("not hold"), "{line}: {err}");
     }
     // Values that need a walk over the pages of each mapping are saved on request, and the message
     // says how.
