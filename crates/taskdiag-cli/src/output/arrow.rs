@@ -2,6 +2,7 @@
 //!
 //! The columns are those of [`taskdiag::columns`], with the keys of JSON as names.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,21 +18,36 @@ use taskdiag_face::parquet::{failed, properties};
 use super::{Sink, Table, Tally};
 use crate::replace::replace;
 
+/// A group of rows of Parquet ends when it takes as much memory.
+const GROUP_BYTES: usize = 64 << 20;
+
 fn record_batch(schema: &Arc<Schema>, specs: &[Spec], batch: Batch) -> io::Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.rows));
     RecordBatch::try_new_with_options(schema.clone(), Form::Stored.arrays(specs, batch), &options)
         .map_err(failed)
 }
 
-/// The rows as batches of one schema, and their number.
-fn batches(
+/// The columns of a table.
+fn specs(table: &Table<'_>) -> Vec<Spec> {
+    table.columns.iter().map(|c| Spec::of(&c.key, c.field)).collect()
+}
+
+/// Makes batches of the rows, and passes each on before it makes the next one: a row has copies of
+/// names that an answer has once, so all rows together may be much larger than the answer. Returns
+/// the number of rows.
+fn each_batch(
     table: &Table<'_>,
     tally: &mut Tally,
-) -> io::Result<(Arc<Schema>, Vec<RecordBatch>, usize)> {
+    schema: &Arc<Schema>,
+    write: &mut dyn FnMut(&RecordBatch) -> io::Result<()>,
+) -> io::Result<usize> {
     let Table { cx, columns, .. } = *table;
-    let specs = columns.iter().map(|c| Spec::of(&c.key, c.field)).collect();
-    let mut builder = Builder::new(specs);
+    let specs = specs(table);
+    let mut builder = Builder::new(specs.clone());
     let mut count = 0;
+    let mut pass_on = |batches: Vec<Batch>| -> io::Result<()> {
+        batches.into_iter().try_for_each(|b| write(&record_batch(schema, &specs, b)?))
+    };
     table.rows.each(&mut |item| {
         count += 1;
         builder.push(cx, |c| {
@@ -41,22 +57,17 @@ fn batches(
             }
             value
         });
-        Ok(())
+        pass_on(builder.take_batches())
     })?;
-    let (specs, batches, _) = builder.finish();
-    let schema = Arc::new(schema(cx, &specs));
-    let batches: io::Result<_> =
-        batches.into_iter().map(|b| record_batch(&schema, &specs, b)).collect();
-    Ok((schema, batches?, count))
+    pass_on(builder.finish().1)?;
+    Ok(count)
 }
 
 /// Writes the rows as an Arrow IPC stream. Returns their number.
 pub fn stream(sink: &mut Sink, table: &Table<'_>, tally: &mut Tally) -> io::Result<usize> {
-    let (schema, batches, count) = batches(table, tally)?;
+    let schema = Arc::new(schema(table.cx, &specs(table)));
     let mut out = StreamWriter::try_new(&mut *sink, &schema).map_err(failed)?;
-    for batch in &batches {
-        out.write(batch).map_err(failed)?;
-    }
+    let count = each_batch(table, tally, &schema, &mut |batch| out.write(batch).map_err(failed))?;
     out.finish().map_err(failed)?;
     Ok(count)
 }
@@ -71,10 +82,8 @@ pub fn parquet(
     table: &Table<'_>,
     tally: &mut Tally,
 ) -> io::Result<usize> {
-    let (schema, batches, count) = batches(table, tally)?;
     if file == Path::new("-") {
-        write_parquet(sink, &schema, &batches)?;
-        return Ok(count);
+        return write_parquet(sink, table, tally);
     }
     let named =
         |e: io::Error| io::Error::new(e.kind(), format!("--parquet {}: {e}", file.display()));
@@ -82,25 +91,32 @@ pub fn parquet(
     // A path that is not a regular file, such as a pipe, is written to and not replaced.
     if std::fs::metadata(file).is_ok_and(|m| !m.is_file()) {
         let mut out = std::fs::OpenOptions::new().write(true).open(file).map_err(named)?;
-        write_parquet(&mut out, &schema, &batches).map_err(named)?;
-        return Ok(count);
+        return write_parquet(&mut out, table, tally).map_err(named);
     }
     // Arguments may contain secrets, so only the owner may read the file, even if the umask allows
     // more.
-    replace(file, 0o600, |out| write_parquet(out, &schema, &batches)).map_err(named)?;
+    let mut count = 0;
+    let write = |out: &mut File| {
+        count = write_parquet(out, table, tally)?;
+        Ok(())
+    };
+    replace(file, 0o600, write).map_err(named)?;
     Ok(count)
 }
 
 fn write_parquet(
     out: impl Write + Send,
-    schema: &Arc<Schema>,
-    batches: &[RecordBatch],
-) -> io::Result<()> {
+    table: &Table<'_>,
+    tally: &mut Tally,
+) -> io::Result<usize> {
+    let schema = Arc::new(schema(table.cx, &specs(table)));
     let mut out =
         ArrowWriter::try_new(out, schema.clone(), Some(properties().build())).map_err(failed)?;
-    for batch in batches {
+    let count = each_batch(table, tally, &schema, &mut |batch| {
         out.write(batch).map_err(failed)?;
-    }
+        // It keeps a group of rows until it writes it.
+        if out.memory_size() > GROUP_BYTES { out.flush().map_err(failed) } else { Ok(()) }
+    })?;
     out.close().map_err(failed)?;
-    Ok(())
+    Ok(count)
 }
