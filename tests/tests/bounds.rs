@@ -235,6 +235,35 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
     }
 }
 
+/// The answer has a name once, so names that processes share take no space of it twice.
+#[test]
+fn lists_with_the_same_long_names_are_whole() {
+    const FILES: usize = 40;
+    const OTHERS: usize = 30;
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("a plain path");
+    let args = ["long-names", path, &FILES.to_string(), &OTHERS.to_string()];
+    let Some(m) = Mktask::or_skip("lists_with_the_same_long_names_are_whole", &args) else {
+        return;
+    };
+    for group in [Group::Vma, Group::Fd] {
+        for source in engines_with(group) {
+            // All lists with all their names would have 5 MB.
+            let req = Request::all(Groups::BASE | group.into()).with_all_list_bytes(6 << 20);
+            let answer = ask(source, &req);
+            for pid in m.list("crowd") {
+                let task = answer.task(pid).unwrap_or_else(|| panic!("{source}: {pid}"));
+                let n = match group {
+                    Group::Vma => task.list::<Vma>().map_or(0, Iterator::count),
+                    _ => task.list::<Fd>().map_or(0, Iterator::count),
+                };
+                assert!(n >= FILES && task.reason(group).is_none(), "{source}: {group:?} {n}");
+            }
+        }
+    }
+}
+
 /// A long list may be asked for in parts, so that only one of them is in memory.
 #[test]
 fn parts_of_a_list_have_each_process_once() {

@@ -164,10 +164,11 @@ impl Worker<'_> {
     pub(super) fn files(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let mut lists = std::mem::take(&mut self.files);
         lists.clear();
+        let before = self.out.len();
         let got = self.read_files(at, &mut lists);
         if got.is_ok() {
             self.put_files(&mut lists);
-            self.take_list_room(at, lists.taken());
+            self.list_added(at, before, lists.count());
         }
         self.files = lists;
         got

@@ -56,9 +56,9 @@ impl Lists {
         }
         self.name_bytes = 0;
     }
-    /// The bytes that they take of the space of the answer.
-    pub(super) fn taken(&self) -> usize {
-        if self.vmas.len().max(self.stats.len()) > LIST_LEAST { self.bytes() } else { 0 }
+    /// Whether they count for the space of the answer.
+    pub(super) fn count(&self) -> bool {
+        self.vmas.len().max(self.stats.len()) > LIST_LEAST
     }
     fn bytes(&self) -> usize {
         size_of_val(&self.vmas[..]) + size_of_val(&self.stats[..]) + self.name_bytes
@@ -135,9 +135,9 @@ impl FileLists {
         self.text.clear();
         self.names.clear();
     }
-    /// The bytes that they take of the space of the answer.
-    pub(super) fn taken(&self) -> usize {
-        if self.files.0.len() > LIST_LEAST { self.bytes() } else { 0 }
+    /// Whether they count for the space of the answer.
+    pub(super) fn count(&self) -> bool {
+        self.files.0.len() > LIST_LEAST
     }
     fn bytes(&self) -> usize {
         let sockets = self.sockets.0.len() * size_of::<Socket>();

@@ -136,9 +136,10 @@ impl Worker<'_> {
             Err(Errno::TIMEDOUT) if full.get() => {}
             Err(e) => return Err(self.no_memory(at, e)),
         }
+        let before = self.out.len();
         self.name_vmas(at, &mut lists)?;
         let got = self.put_vmas(FROM_MAPS, &lists);
-        self.take_list_room(at, lists.taken());
+        self.list_added(at, before, lists.count());
         if full.get() {
             self.out.missing(Group::Vma, Reason::Truncated);
         }
@@ -220,6 +221,7 @@ impl Worker<'_> {
             Err(e) => return Err(self.no_memory(at, e)),
         }
         let mut got = Ok(());
+        let before = self.out.len();
         if groups.has(Group::Vma) {
             self.name_vmas(at, &mut lists)?;
             got = self.put_vmas(if has_flags { Vma::ALL_VALID } else { FROM_MAPS }, &lists);
@@ -229,7 +231,7 @@ impl Worker<'_> {
         } else {
             self.out.put_list(valid, &lists.stats);
         }
-        self.take_list_room(at, lists.taken());
+        self.list_added(at, before, lists.count());
         if full.get() {
             groups.iter().for_each(|g| self.out.missing(g, Reason::Truncated));
         }

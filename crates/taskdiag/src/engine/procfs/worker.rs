@@ -91,6 +91,14 @@ impl<'a> Worker<'a> {
         run.lists.take_list(bytes, || self.uid(at));
     }
 
+    /// Accounts for a list, if it counts. The answer had `before` bytes without it and its names.
+    /// It has a name once, however many tasks have it in their lists.
+    pub(super) fn list_added(&mut self, at: TaskDir<'_>, before: usize, counts: bool) {
+        if counts {
+            self.take_list_room(at, self.out.len() - before);
+        }
+    }
+
     fn uid(&mut self, at: TaskDir<'_>) -> u32 {
         if self.user.0 != at.tgid {
             self.user = (at.tgid, self.reader.real_uid(at));
