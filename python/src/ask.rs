@@ -267,9 +267,9 @@ impl Ask {
         }));
         Ok(ask)
     }
-    /// Makes columns. They have copies of what an answer has once, such as the name of a file that
-    /// many processes have mapped. So their text has the limit that an answer has for lists, and
-    /// for the texts that were asked for.
+    /// Makes columns. An answer has the name of a file once, and columns have a copy in each row.
+    /// So the text of columns has a limit of its own: that of the lists of an answer, or the limit
+    /// for the arguments that were asked for if this is larger.
     pub fn builder(&self, specs: Vec<Spec>) -> Builder {
         let limits = match self.limits.text_bytes {
             Some(bytes) => ByteLimits::LIST.with_texts_of(bytes),

@@ -165,8 +165,8 @@ impl Texts {
         self.bytes.extend_from_slice(bytes);
         self.end();
     }
-    /// Cuts what begins there after so many bytes, and not within a character. False: it is no
-    /// longer than that.
+    /// Shortens the text that begins at `begin` to `most` bytes or less, so that its last character
+    /// is whole. Returns whether it was longer.
     fn cut(&mut self, begin: usize, most: usize) -> bool {
         if self.bytes.len() <= begin + most {
             return false;
@@ -326,8 +326,8 @@ impl Column {
             _ => 0,
         }
     }
-    /// Cuts the last value after so many bytes of text; 0 makes it null. False: it is no longer
-    /// than that.
+    /// Shortens the text of the last value to `most` bytes, or makes it null if that is 0. Returns
+    /// whether it was longer.
     fn cut_last(&mut self, most: usize) -> bool {
         let row = self.len() - 1;
         match &mut self.data {

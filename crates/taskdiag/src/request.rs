@@ -155,9 +155,9 @@ impl Processes {
 /// several files. A long list costs less where some need not be read. Supplementary groups are in
 /// the answer if `ngroups` of CRED is wanted.
 ///
-/// CGROUP has a path for each hierarchy, of which version 1 has a dozen. Most tasks are at the root
-/// of most of them, which no column shows. So these paths are in the answer only if they are
-/// wanted.
+/// CGROUP has a path for each hierarchy. Version 1 has a dozen hierarchies, and most tasks are at
+/// the root of most of them. No column shows a root. So these paths are in the answer only if they
+/// are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Members {

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const ABSENT: Known = Known::Missing(Reason::Absent);
 const UNSUPPORTED: Known = Known::Missing(Reason::Unsupported);
-/// Of a file that need not be read.
+/// What a value is if its file was not read.
 const UNREAD: Known = ABSENT;
 const VANISHED: Known = Known::Missing(Reason::Vanished);
 

@@ -131,7 +131,8 @@ fn plan(args: &WhyArgs, query: &Query) -> Plan {
     }
 }
 
-/// Which threads are explained, and those of which it is not known whether they match.
+/// For each thread, whether it is explained. The second list has the conditions that could not be
+/// decided.
 fn chosen(args: &WhyArgs, query: &Query, snapshot: &Snapshot) -> (Vec<bool>, Vec<Left>) {
     let mut chosen = vec![false; snapshot.tasks().len()];
     let view = query.view(snapshot);

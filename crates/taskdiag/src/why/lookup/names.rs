@@ -1,5 +1,5 @@
-//! Names of what keeps a thread from going on where nobody holds it: the file of a server with its
-//! mount, and the cgroup.
+//! Names for waits that have no holder: the file and the mount that a server does not answer for,
+//! and the cgroup that is frozen or throttled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
