@@ -1,5 +1,36 @@
 //! The text of /proc/PID/mountinfo.
 
+/// A mount: `41 31 0:38 / /mnt/a rw,relatime [optional…] - fuse.sshfs host:/dir rw`.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// The number of the mount.
+    pub id: &'a [u8],
+    /// Device number of the file system, as `major:minor`.
+    pub dev: &'a [u8],
+    /// What of the file system is mounted. Like the next one, it must be unescaped.
+    pub root: &'a [u8],
+    /// Where it is mounted.
+    pub point: &'a [u8],
+    /// The type of the file system.
+    pub kind: &'a [u8],
+    /// What is mounted, which must be unescaped.
+    pub source: &'a [u8],
+    /// The options of the file system.
+    pub options: &'a [u8],
+}
+
+/// The complete and well-formed lines.
+pub fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
+    text.split_inclusive(|b| *b == b'\n').filter_map(|line| {
+        let mut words = line.strip_suffix(b"\n")?.split(|b| *b == b' ');
+        let (id, dev) = (words.next()?, words.nth(1)?);
+        let (root, point) = (words.next()?, words.next()?);
+        words.find(|w| *w == b"-")?;
+        let (kind, source, options) = (words.next()?, words.next()?, words.next()?);
+        Some(Line { id, dev, root, point, kind, source, options })
+    })
+}
+
 /// mountinfo writes blank, tab, newline and backslash as a backslash and three octal digits.
 pub fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
@@ -20,6 +51,17 @@ pub fn unescape(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_cut_is_left_out() {
+        let text =
+            b"41 31 0:38 / /a\\040b rw shared:5 master:1 - fuse.sshfs h:/d rw\n42 31 0:39 / /c";
+        let all: Vec<_> = lines(text).collect();
+        assert_eq!(all.len(), 1);
+        let Line { id, dev, root, point, kind, source, options } = all[0];
+        let words: [&[u8]; 7] = [b"41", b"0:38", b"/", b"/a\\040b", b"fuse.sshfs", b"h:/d", b"rw"];
+        assert_eq!([id, dev, root, point, kind, source, options], words);
+    }
 
     #[test]
     fn only_whole_escapes_are_read() {

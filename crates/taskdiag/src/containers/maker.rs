@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::open::Owner;
 use crate::cgroup;
-use crate::mountinfo::unescape;
+use crate::mountinfo::{self, unescape};
 
 /// How long the list of mounts is used.
 const KEPT: Duration = Duration::from_secs(60);
@@ -62,14 +62,9 @@ impl Makers {
 
 fn mounted() -> Vec<PathBuf> {
     let Ok(text) = std::fs::read("/proc/self/mountinfo") else { return Vec::new() };
-    let whole = text.split(|b| *b == b'\n').filter_map(|line| {
-        let mut words = line.split(|b| *b == b' ');
-        let (root, point) = (words.nth(3)?, words.next()?);
-        let kind = words.skip_while(|w| *w != b"-").nth(1)?;
-        let is_whole = root == b"/" && (kind == b"cgroup" || kind == b"cgroup2");
-        is_whole.then(|| PathBuf::from(OsStr::from_bytes(&unescape(point))))
-    });
-    whole.collect()
+    let whole = mountinfo::lines(&text)
+        .filter(|m| m.root == b"/" && (m.kind == b"cgroup" || m.kind == b"cgroup2"));
+    whole.map(|m| PathBuf::from(OsStr::from_bytes(&unescape(m.point)))).collect()
 }
 
 /// Who may make directories in a directory.

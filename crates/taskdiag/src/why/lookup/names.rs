@@ -48,20 +48,15 @@ fn asks_server(kind: &[u8]) -> bool {
     ALL.contains(&kind) || kind.starts_with(b"fuse.")
 }
 
-/// `41 31 0:38 / /mnt/dead rw,relatime [optional…] - fuse.sshfs host:/dir rw`
-fn mounted(line: &[u8]) -> Option<Mounted> {
-    let mut words = line.split(|b| *b == b' ');
-    let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    let point = mountinfo::unescape(words.nth(3)?);
-    words.find(|w| *w == b"-")?;
-    let kind = words.next().filter(|kind| asks_server(kind))?.to_vec();
-    let source = mountinfo::unescape(words.next()?);
-    Some(Mounted { id, mount: Mount { point, kind, source } })
-}
-
 /// The mounts of a mountinfo file that may wait for a server.
 fn of_servers(text: &[u8]) -> Vec<Mounted> {
-    text.split(|b| *b == b'\n').filter_map(mounted).take(MOUNTS).collect()
+    let mounted = |m: mountinfo::Line<'_>| {
+        let id = std::str::from_utf8(m.id).ok()?.parse().ok()?;
+        let (point, source) = (mountinfo::unescape(m.point), mountinfo::unescape(m.source));
+        asks_server(m.kind)
+            .then(|| Mounted { id, mount: Mount { point, kind: m.kind.to_vec(), source } })
+    };
+    mountinfo::lines(text).filter_map(mounted).take(MOUNTS).collect()
 }
 
 /// Whether a file is in a directory, or is that directory.

@@ -3,7 +3,7 @@
 use taskdiag_wire::{Autogroup, Io, Limits};
 
 use super::{Fields, number, set};
-use crate::mountinfo::unescape;
+use crate::mountinfo::{self, Line, unescape};
 
 /// A process or thread id from the name of a directory in /proc. `None` for every other name.
 pub fn pid(name: &[u8]) -> Option<u32> {
@@ -165,24 +165,19 @@ pub fn cgroup2_mounts(bytes: &[u8]) -> Vec<CgroupMount> {
 /// The cgroup mounts of a mountinfo file, in its order. Those of version 1 have the options of
 /// their hierarchy, such as `rw,cpu,cpuacct`.
 pub fn cgroup_mounts(bytes: &[u8]) -> impl Iterator<Item = (CgroupMount, Option<&[u8]>)> {
-    complete_lines(bytes).filter_map(cgroup_mount)
+    mountinfo::lines(bytes).filter_map(cgroup_mount)
 }
 
-/// `41 31 0:38 / /sys/fs/cgroup/unified rw,relatime [optional…] - cgroup2 cgroup2 rw`
-fn cgroup_mount(line: &[u8]) -> Option<(CgroupMount, Option<&[u8]>)> {
-    let mut words = line.split(|b| *b == b' ');
-    let dev = words.nth(2)?;
-    let colon = dev.iter().position(|b| *b == b':')?;
-    let part = |digits| number(digits).and_then(|n| u32::try_from(n).ok());
-    let dev = (part(&dev[..colon])?, part(&dev[colon + 1..])?);
-    let (root, point) = (words.next()?, words.next()?);
-    words.find(|w| *w == b"-")?;
-    let of_v1 = match words.next()? {
+fn cgroup_mount<'a>(line: Line<'a>) -> Option<(CgroupMount, Option<&'a [u8]>)> {
+    let of_v1 = match line.kind {
         b"cgroup2" => None,
-        b"cgroup" => Some(words.nth(1)?),
+        b"cgroup" => Some(line.options),
         _ => return None,
     };
-    Some((CgroupMount { dev, root: unescape(root), point: unescape(point) }, of_v1))
+    let colon = line.dev.iter().position(|b| *b == b':')?;
+    let part = |digits| number(digits).and_then(|n| u32::try_from(n).ok());
+    let dev = (part(&line.dev[..colon])?, part(&line.dev[colon + 1..])?);
+    Some((CgroupMount { dev, root: unescape(line.root), point: unescape(line.point) }, of_v1))
 }
 
 /// Lines without their newline. Text after the last newline is a cut line and is left out.
