@@ -298,8 +298,8 @@ fn a_lock_with_priority_inheritance_names_its_owner() {
     }
 }
 
-/// A process that makes a directory holds the lock of the parent directory, and another one waits
-/// for it. Linux notes the lock since 6.17.
+/// A process that makes a directory holds the lock of the parent directory, for which another
+/// process waits. Linux notes the lock since 6.17.
 #[test]
 fn a_lock_of_the_kernel_names_its_owner() {
     let (_dir, path) = plain_dir();

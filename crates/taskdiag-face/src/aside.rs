@@ -86,7 +86,7 @@ impl Write for Child {
 }
 
 /// Reads the output of the child as it comes. [`io::ErrorKind::TimedOut`] means that the child does
-/// not answer, and the text why.
+/// not answer, and the text of the error says why.
 #[derive(Debug)]
 pub struct Aside {
     child: libc::pid_t,

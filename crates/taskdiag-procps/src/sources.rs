@@ -83,7 +83,7 @@ impl Pair {
     }
 }
 
-/// Asks for all, or for a part.
+/// Makes a request for all processes, or for some.
 fn one<'a>(repeated: &'a mut Repeated, request: &Request) -> Result<&'a Snapshot, Error> {
     if request.processes.is_all() {
         return repeated.ask(request, Choice::Auto);

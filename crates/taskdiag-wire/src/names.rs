@@ -302,7 +302,7 @@ named! {
         Semaphore = 9 "semaphore",
         /// A mutex of the kernel with priority inheritance.
         RtMutex = 10 "rt-mutex",
-        /// A futex, and it is not known for what.
+        /// A futex whose purpose is not known.
         Futex = 11 "futex",
         /// A lock of user space.
         FutexLock = 12 "futex-lock",

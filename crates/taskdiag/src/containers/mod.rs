@@ -92,7 +92,7 @@ impl ContainerNames {
     }
 }
 
-/// Is this path of a control group that of a container or a pod?
+/// Does this path of a control group belong to a container or a pod?
 pub fn is_contained(path: &[u8]) -> bool {
     cgroup::container(path).is_some() || cgroup::pod(path).is_some()
 }

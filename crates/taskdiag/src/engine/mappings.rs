@@ -91,9 +91,9 @@ fn query(maps: &File, at: u64) -> Option<(u64, u64)> {
     (r == 0 && q.vma_end > q.vma_start).then_some((q.vma_start, q.vma_end))
 }
 
-/// The name of a mapping as its bytes are, where the text of `maps` has escapes in it. `None`: at
-/// this address is another mapping by now. An error is also that the kernel does not have the call,
-/// or the name is longer than `PATH_MAX`.
+/// The unescaped name of a mapping, for names that have escapes in the text of `maps`. `None`:
+/// another mapping is at this address by now. It is also an error if the kernel does not have the
+/// call, or if the name is longer than `PATH_MAX`.
 pub(super) fn name(maps: impl AsFd, start: u64, inode: u64) -> Result<Option<Vec<u8>>, Errno> {
     let mut name = vec![0u8; libc::PATH_MAX as usize];
     let mut q = ProcmapQuery {
