@@ -143,15 +143,9 @@ def reader(gap):
         # It is built in a separate target directory, because otherwise each build would replace the
         # other one.
         target, variables = common.TARGET / "gap", {"TASKDIAG_SKEL_DIR": str(skeletons)}
-    build(cargo, ["-p", "taskdiag-tests", "--bin", "storm_reader"], common.ROOT, target, **variables)
-    return target / "release" / "storm_reader"
-
-
-def build(cargo, what, where, target, **variables):
-    """Makes a release build without the optimization over all crates, which would take most of the time."""
-    quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
-    env = {**os.environ, **quick, "CARGO_TARGET_DIR": str(target), **variables}
-    common.run(*cargo, "build", "-q", "--release", *what, cwd=where, env=env)
+    env = {**os.environ, "CARGO_TARGET_DIR": str(target), **variables}
+    common.run(*cargo, "build", "-q", "--profile", "quick", "-p", "taskdiag-tests", "--bin", "storm_reader", cwd=common.ROOT, env=env)
+    return target / "quick" / "storm_reader"
 
 
 def need_clang():
@@ -204,7 +198,10 @@ def known_bad():
         common.run("patch", "-p1", "-F0", "-s", "-d", tree, "-i", patch)
         cargo = [common.ROOT / "tools/with-rust", "cargo"]
         common.run(*cargo, "run", "-q", "--manifest-path", "bpf/gen/Cargo.toml", "--target-dir", tree / "target", cwd=tree)
-        build(cargo, ["-p", "taskdiag-cli"], tree, tree / "target")
+        # That commit has no profile `quick`.
+        quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
+        env = {**os.environ, **quick, "CARGO_TARGET_DIR": str(tree / "target")}
+        common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", cwd=tree, env=env)
         shutil.copy2(tree / "target/release/taskdiag", home / "taskdiag.part")
         (home / "taskdiag.part").rename(home / "taskdiag")
         shutil.rmtree(tree)

@@ -108,26 +108,26 @@ def dropin():
 
 
 @functools.cache
-def program(arch=archs.AMD64):
-    """The release program, built by cargo, or the one that TASKDIAG_BIN names."""
+def program(arch=archs.AMD64, profile="release"):
+    """The release program, or one of another profile, built by cargo, or the one that TASKDIAG_BIN names."""
     if given := os.environ.get("TASKDIAG_BIN"):
         return pathlib.Path(given)
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
     try:
-        common.run(*cargo, "build", "-q", "--release", "-p", "taskdiag-cli", *target, cwd=common.ROOT, env=env)
+        common.run(*cargo, "build", "-q", "--profile", profile, "-p", "taskdiag-cli", *target, cwd=common.ROOT, env=env)
     except common.Broken as e:
         if "can't find crate for `core`" in str(e) or "can't find crate for `std`" in str(e):
             raise common.Unavailable(f"no Rust library for {arch.triple}: rustup target add {arch.triple}") from e
         raise
-    return common.TARGET / arch.triple / "release" / "taskdiag"
+    return common.TARGET / arch.triple / profile / "taskdiag"
 
 
 @functools.cache
 def built(arch=archs.AMD64, only=None):
-    """The release program, the test programs or only one of them, and mktask, built by cargo, as name → path."""
+    """An optimized program, the test programs or only one of them, and mktask, built by cargo, as name → path."""
     common.say("building the tests" + (f" for {arch.name}" if arch.triple else ""))
-    made = {"taskdiag": program(arch)}
+    made = {"taskdiag": program(arch, "quick")}
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
     # The whole workspace is built, as in run-tests. A part of it would be built again with other
@@ -159,12 +159,12 @@ class Parity(Suite):
     name = "parity"
     timeout = 3000
 
-    def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True):
+    def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True, without=()):
         self.promised, self.filter, self.before, self.arch, self.kept = promised, filter, before, arch, kept
         self.timeout = Parity.timeout + walk_seconds()
         every = {n.removeprefix("test ") for n in self.built() if n.startswith("test ")}
-        self.only = sorted(every - set(NOT_HERE)) if only is None else only
-        if unknown := sorted(set(self.only) - every):
+        self.only = sorted(every - {*NOT_HERE, *without}) if only is None else only
+        if unknown := sorted({*self.only, *without} - every):
             raise common.Broken(f"no test program is called {', '.join(unknown)}; there are {', '.join(sorted(every))}")
 
     def built(self):
