@@ -3,12 +3,28 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::busy::Patience;
 use crate::skip;
+
+/// The process group of all tasks of this test. The kernel sends SIGHUP to a group that has a
+/// stopped process when the last of its processes ends whose parent is in another group of the
+/// session. In the group of the test, which may lead the session, that would end the test. The
+/// leader of the new group has ended and is never waited for, so that each task can still begin a
+/// session of its own.
+fn group() -> i32 {
+    static LEADER: LazyLock<Child> = LazyLock::new(|| {
+        let mut leader = Command::new(Mktask::PATH);
+        leader.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        leader.spawn().expect("mktask was built")
+    });
+    i32::try_from(LEADER.id()).expect("a pid")
+}
 
 /// A task in a known state.
 #[derive(Debug)]
@@ -49,6 +65,7 @@ impl Mktask {
             .stdout(Stdio::piped())
             // Ours is not inherited, because it may be a file that grows while a test looks at it.
             .stderr(Stdio::null())
+            .process_group(group())
             .spawn()
             .expect("mktask was built");
         let mut line = String::new();
