@@ -264,6 +264,67 @@ fn the_other_end_of_a_pipe_and_a_child_are_waited_for() {
     }
 }
 
+/// The rows of `taskdiag ps` about these processes, by thread.
+fn rows(engine: &str, pids: &[u32], more: &[&str]) -> Vec<Value> {
+    let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let columns = "tid,waits_on,waits_for,waits_for_comm,waits_for_how";
+    let engine = format!("--engine={engine}");
+    let args = ["ps", "-L", "--json", "-p", &pids, "-o", columns, &engine];
+    let out = Command::new(taskdiag()).args(args).args(more).output().expect("it runs");
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+}
+
+#[test]
+fn columns_have_the_holders_and_reasons_of_why() {
+    if !can_look("columns_have_the_holders_and_reasons_of_why") {
+        return;
+    }
+    let (_dir, path) = taskdiag_tests::plain_dir();
+    let states: [&[&str]; 5] = [
+        &["lock-owners"],
+        &["lock-no-owners"],
+        &["lock-abba"],
+        &["lock-files", &path],
+        &["traced-stopped"],
+    ];
+    for state in states {
+        let m = Mktask::start(state).expect("any machine");
+        let pid = match m.has("posix") {
+            true => pair(&m, "posix").0,
+            false => m.pid(),
+        };
+        for engine in both() {
+            let (_, json) = why(engine, &[pid]);
+            let threads = json["threads"].as_array().expect("a list");
+            let id = |t: &Value, key: &str| t[key].as_u64().expect("an id") as u32;
+            let pids: BTreeSet<u32> = threads.iter().map(|t| id(t, "pid")).collect();
+            let pids: Vec<u32> = pids.into_iter().collect();
+            let rows = rows(engine, &pids, &[]);
+            let mut held = 0;
+            for thread in threads {
+                let what = format!("{engine} {state:?}: {thread}");
+                let row =
+                    rows.iter().find(|r| r["tid"] == thread["tid"]).expect("the thread lives");
+                assert_eq!(row["waits_for"], thread["waits_for"], "{what}: {row}");
+                let how = thread.get("how").unwrap_or(&thread["why_none"]);
+                assert_eq!(&row["waits_for_how"], how, "{what}: {row}");
+                let holder = threads.iter().find(|t| t["tid"] == thread["waits_for"]);
+                if let Some(holder) = holder {
+                    assert_eq!(row["waits_for_comm"], holder["comm"], "{what}: {row}");
+                    // The condition has the same look as the columns.
+                    let is = format!("waits_for == {}", id(holder, "tid"));
+                    if held == 0 {
+                        let found = self::rows(engine, &pids, &["--where", &is]);
+                        assert!(found.contains(row), "{what}: {found:?}");
+                    }
+                    held += 1;
+                }
+            }
+            assert!(held > 0, "{engine} {state:?}: {json}");
+        }
+    }
+}
+
 #[test]
 fn stopped_and_traced_tasks_are_reported() {
     if !can_look("stopped_and_traced_tasks_are_reported") {

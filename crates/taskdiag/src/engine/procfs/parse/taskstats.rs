@@ -16,8 +16,8 @@ const FAMILY_ID: u16 = 1;
 /// `struct genlmsghdr` before the attributes.
 const GENL_HEAD: usize = 4;
 
-/// Where the count of each kind of delay is, which the total follows, and the first version with it:
-/// in the order of the members of DELAYS.
+/// Where the count of each kind of delay is, which the total follows, and the first version with
+/// it, in the order of the members of DELAYS.
 const KINDS: [(usize, u16); 8] =
     [(16, 1), (32, 1), (48, 1), (312, 7), (328, 9), (352, 11), (400, 13), (416, 14)];
 /// Where the longest and the shortest delay of each kind begin, in the same order.
