@@ -75,7 +75,7 @@ impl Holders {
 pub(crate) fn recorded(wait: Record<'_, taskdiag_wire::Wait>) -> Result<Held, NoHolder> {
     match wait::of_record(wait) {
         Ok(holder) => Ok(Held { tid: holder.tid, comm: None, how: holder.how }),
-        Err(NoHolder::NotKept) => Err(NoHolder::NotLookedAt),
+        Err(NoHolder::NotKept) => Err(NoHolder::NotKnown),
         Err(why) => Err(why),
     }
 }
