@@ -326,6 +326,52 @@ fn columns_have_the_holders_and_reasons_of_why() {
 }
 
 #[test]
+fn a_saved_answer_says_of_waits_what_was_known_when_it_was_saved() {
+    if !can_look("a_saved_answer_says_of_waits_what_was_known_when_it_was_saved") {
+        return;
+    }
+    let (_dir, path) = taskdiag_tests::plain_dir();
+    let file = format!("{path}/saved");
+    let save = |engine: &str, groups: &str, pid: u32| {
+        let pid = pid.to_string();
+        let args = ["--engine", engine, "--strategy", "thread", "--pid", &pid, "--groups", groups];
+        let out = std::fs::File::create(&file).expect("made");
+        let status = Command::new(taskdiag()).arg("dump").args(args).stdout(out).status();
+        assert!(status.expect("it runs").success(), "{engine}");
+    };
+    let saved = |engine: &str, tid: u32| {
+        let (code, out, err) = output(&["--json", "--from", &file, &tid.to_string()]);
+        assert_eq!(code, 0, "{engine}: {err}");
+        let json = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+        of(&json, tid)
+    };
+    let traced = Mktask::start(&["traced-stopped"]).expect("any machine");
+    let locked = Mktask::start(&["lock-abba"]).expect("any machine");
+    for engine in both() {
+        save(engine, "base,wait", traced.pid());
+        let wait = saved(engine, traced.pid());
+        assert_eq!(wait["waits_on"], "traced", "{engine}: {wait}");
+        // /proc has the thread that traces, but not its process.
+        if engine == "bpf" {
+            assert_eq!(wait["how"], "tracer", "{engine}: {wait}");
+            assert_eq!(wait["waits_for"], traced.num::<u32>("tracer"), "{engine}: {wait}");
+        } else {
+            assert_eq!(wait["why_none"], "not_known", "{engine}: {wait}");
+        }
+        save(engine, "base,wait", locked.pid());
+        // Nobody has looked into the memory of this one.
+        let wait = saved(engine, pair(&locked, "one").0);
+        assert_eq!((&wait["waits_on"], &wait["waits_for"]), (&"futex".into(), &Value::Null));
+        assert_eq!(wait["why_none"], "not_known", "{engine}: {wait}");
+        assert!(wait["waited"].as_f64().is_some(), "{engine}: {wait}");
+    }
+    save("procfs", "base", locked.pid());
+    let (code, _, err) = output(&["--from", &file]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("--groups base,wait"), "{err}");
+}
+
+#[test]
 fn stopped_and_traced_tasks_are_reported() {
     if !can_look("stopped_and_traced_tasks_are_reported") {
         return;

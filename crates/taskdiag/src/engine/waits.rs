@@ -6,7 +6,7 @@
 //! rarely waits for what its call is about: it waits for a lock or for memory. Everything else is
 //! [`WaitKind::Other`], and the record still names the function.
 //!
-//! Some functions wait for any file. Then the file behind the descriptor decides, if the engine can
+//! Some functions wait for any file. Then the file of the descriptor decides, if the engine can
 //! read its link in /proc while the thread waits.
 //!
 //! It does not look at memory of the thread. So a lock and a condition are both a futex.
@@ -422,8 +422,8 @@ const ANY: &[(&str, &[(&str, WaitKind, WaitKind)])] = {
     ]
 };
 
-/// The descriptor that a thread reads or writes, if only the file behind it tells what it waits
-/// for. The kind of the record need not be known yet.
+/// The descriptor that a thread reads or writes, if only its file tells what the thread waits for.
+/// The kind of the record need not be known yet.
 pub fn descriptor(wait: &Wait) -> Option<u32> {
     let known = FUNCTION | SYSCALL_NR | ARGS;
     let is_plain = wait.state == b'S' && wait.flags & WAIT_COMPAT == 0;

@@ -238,6 +238,16 @@ impl Waits {
         Waits::new(all)
     }
 
+    /// For waits of a saved answer, whose holders cannot be looked up any more: of those that the
+    /// engine did not know, it is not known whether somebody keeps a holder.
+    pub fn leave_as_saved(&mut self) {
+        for wait in &mut self.all {
+            if wait.holder == Err(NoHolder::NotKept) {
+                wait.holder = Err(NoHolder::NotKnown);
+            }
+        }
+    }
+
     pub(super) fn new(all: Vec<Wait>) -> Waits {
         let by_tid = all.iter().zip(0..).map(|(w, i)| (w.tid, i)).collect();
         let mut threads = HashMap::new();
