@@ -399,10 +399,12 @@ pub fn complete(wait: &mut Wait, tgid: u32) {
     }
 }
 
+/// The beginning of the target of `/proc/PID/fd/N`, and the kinds of waits to read and to write.
+type ByLink = (&'static str, WaitKind, WaitKind);
+
 /// Functions in which a thread waits until something can be read or written, whatever it is, in
-/// order of their names. The second list has the kinds of files whose waits they are, by the
-/// beginning of the target of `/proc/PID/fd/N`.
-const ANY: &[(&str, &[(&str, WaitKind, WaitKind)])] = {
+/// order of their names, and the kinds of files that are waited for there.
+const ANY: &[(&str, &[ByLink])] = {
     use WaitKind::*;
     &[
         (
@@ -437,7 +439,7 @@ pub fn descriptor(wait: &Wait) -> Option<u32> {
     matches!(kind, WaitKind::Read | WaitKind::Write).then_some(wait.args[0] as u32)
 }
 
-fn files_of(wait: &Wait) -> Option<&'static [(&'static str, WaitKind, WaitKind)]> {
+fn files_of(wait: &Wait) -> Option<&'static [ByLink]> {
     let function = wait.function.split(|b| *b == 0).next().unwrap_or_default();
     let at = ANY.binary_search_by(|(name, _)| name.as_bytes().cmp(plain(function))).ok()?;
     Some(ANY[at].1)
