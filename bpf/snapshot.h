@@ -256,6 +256,9 @@ struct state {
 	/* waits: wait.h */
 	__u64 sched_begin;	/* the scheduler's clock when the walk began */
 	__u64 wait_switches, regs;
+	/* delays: delays.h. The thread that is added, and whether a thread has none */
+	__u64 delay_task, delay_ns[8], delay_count[8], delay_max[8], delay_min[8];
+	__u32 delays_lack, delays_known;
 	/* signals: state.h */
 	__u64 ignored, caught;
 	/* An entry of a list while it is made. It is not on the stack, because the verifier follows the values there, and would

@@ -2,11 +2,13 @@
 /*
  * LIMITS, SIGNALS, WCHAN, KSTACK, WAIT, AUTOGROUP, LOGIN and LAYOUT: limits and
  * signals of a task, where it waits in the kernel, the groups and login it
- * belongs to, and where its code and stack are. wait.h has what WAIT needs.
+ * belongs to, and where its code and stack are. wait.h has what WAIT needs, and
+ * delays.h has DELAYS.
  */
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
 
+#include "delays.h"
 #include "names.h"
 #include "raw.h"
 #include "wait.h"
@@ -282,6 +284,8 @@ static __always_inline void put_states(void)
 		put_autogroup();
 	if (WANT(TASK_DIAG_LOGIN))
 		put_login();
+	if (WANT(TASK_DIAG_DELAYS))
+		put_delays();
 }
 
 #endif

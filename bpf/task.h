@@ -14,6 +14,26 @@
 
 enum { SUM_TRIES = 4, SUM_AGAIN_MAX = 64, SUMS_MAX = 1 << 23 };
 
+static __always_inline void begin_sums(struct signal_struct *s, bool process)
+{
+	sum_begin(s, process);
+#ifndef NO_MORE
+	if (WANT(TASK_DIAG_DELAYS))
+		begin_delays();
+#endif
+}
+
+static __always_inline void add_one(struct task_struct *t)
+{
+	add_thread(t);
+#ifndef NO_MORE
+	if (WANT(TASK_DIAG_DELAYS)) {
+		st.delay_task = (u64)t;
+		add_delays();
+	}
+#endif
+}
+
 /* Add the thread at st.node of the list. Returns 1 after the last one, or if the time of this run is over. */
 GROUP_FN sum_step(void)
 {
@@ -28,7 +48,7 @@ GROUP_FN sum_step(void)
 			((struct task_struct *)0)->thread_node, BPF_FIELD_BYTE_OFFSET)));
 	if (AHEAD_THREADS)
 		look_up_threads(R(t, pid));
-	add_thread(t);
+	add_one(t);
 	st.node = (u64)R(node, next);
 	if (is_late(3) && st.node != st.arg) {
 		st.sum_tid = R(t, pid);
@@ -80,8 +100,8 @@ GROUP_FN sum(void)
 
 	st.sum_lost = 0;
 	if (!IS_PROCESS || R(s, nr_threads) <= 1) {
-		sum_begin(s, IS_PROCESS);
-		add_thread(t);
+		begin_sums(s, IS_PROCESS);
+		add_one(t);
 		return 0;
 	}
 	st.arg = (u64)&s->thread_head;
@@ -100,7 +120,7 @@ GROUP_FN sum(void)
 	EACH(try, 0, SUM_TRIES, SUM_TRIES) {
 		if (!goes_on) {
 			st.sum_seq = R(s, stats_lock.seqcount.seqcount.sequence);
-			sum_begin(s, true);
+			begin_sums(s, true);
 			st.node = (u64)R(s, thread_head.next);
 		}
 		goes_on = 0;
@@ -286,7 +306,8 @@ GROUP_FN put_fixed(void)
 	return 0;
 }
 
-#define NEED_SUM (NEED_TIME || NEED_STAT(MINFLT) || NEED_STAT(MAJFLT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO))
+#define NEED_SUM (NEED_TIME || NEED_STAT(MINFLT) || NEED_STAT(MAJFLT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO) || \
+		  WANT(TASK_DIAG_DELAYS))
 
 /* Can a task take longer than a run? */
 #define CAN_PAUSE (HAS_PARTS || NEED_SUM)

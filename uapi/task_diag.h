@@ -98,6 +98,7 @@ enum task_diag_group {
 	TASK_DIAG_LOGIN		= 25,
 	TASK_DIAG_LAYOUT	= 26,
 	TASK_DIAG_WAIT		= 27,
+	TASK_DIAG_DELAYS	= 28,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -896,6 +897,37 @@ struct task_diag_wait {
 	__u64 user_sp;		/* stack and program of user space; 0: it has none */
 	__u64 user_pc;
 	char  function[40];	/* as WCHAN, at most 39 bytes and filled with NULs */
+};
+
+/*
+ * DELAYS: how long the process or thread has waited since it began, as the
+ * delay accounting of the kernel counts it: netlink TASKSTATS. Those of a
+ * process are sums over its live threads. The kernel counts only for tasks that
+ * began while kernel.task_delayacct was on; others have no DELAYS, and so has a
+ * process with such a thread. The order of max_ns and min_ns is that of the
+ * times before them.
+ */
+struct task_diag_delays {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 cpu_ns;		/* ready, waiting for a CPU */
+	__u64 io_ns;		/* block I/O that it waits for */
+	__u64 swapin_ns;	/* pages to come from swap */
+	__u64 reclaim_ns;	/* memory to be freed */
+	__u64 thrashing_ns;	/* pages that were dropped a moment ago */
+	__u64 compact_ns;	/* memory to be compacted */
+	__u64 wpcopy_ns;	/* copies of pages, as after fork(2) */
+	__u64 irq_ns;		/* interrupts that took its time */
+	__u64 cpu_count;	/* how often */
+	__u64 io_count;
+	__u64 swapin_count;
+	__u64 reclaim_count;
+	__u64 thrashing_count;
+	__u64 compact_count;
+	__u64 wpcopy_count;
+	__u64 irq_count;
+	__u64 max_ns[8];	/* the longest delay of each kind */
+	__u64 min_ns[8];	/* the shortest; 0: there was none */
 };
 
 #endif /* _UAPI_LINUX_TASK_DIAG_H */

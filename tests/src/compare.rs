@@ -55,7 +55,7 @@ fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
 /// Fields that only grow.
 fn rises(key: &str) -> bool {
     let group = key.split('.').next();
-    matches!(group, Some("io"))
+    matches!(group, Some("io" | "delays"))
         || key.starts_with("sched.") && key != "sched.flags"
         || key.starts_with("statm.peak")
         || key.ends_with("flt")
@@ -193,6 +193,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
         if one_only && NOT_EVERYWHERE.iter().any(|n| n.0 == key)
             || fewer_threads_counted(key, a1, b)
             || is_unread_text(key, a1, b)
+            || is_without_delay(key, a1, b)
             || is_of_its_own(key)
         {
             continue;
@@ -288,6 +289,13 @@ fn steady(rows: &[Row]) -> Vec<Row> {
 /// Does only one of the two sums leave out ended threads? Then they cannot be compared.
 fn fewer_threads_counted(key: &str, a: &Task, b: &Task) -> bool {
     key.starts_with("sched.") && a.get("sched.flags") != b.get("sched.flags")
+}
+
+/// Does only one know DELAYS? Netlink does not tell a thread without a delay from one that is not
+/// counted. `tests/delays.rs` has where both know them.
+fn is_without_delay(key: &str, a: &Task, b: &Task) -> bool {
+    let lacks = |t: &Task| t.missing("delays") == Some(Reason::Unsupported);
+    key.split('.').next() == Some("delays") && lacks(a) != lacks(b)
 }
 
 /// Is this a part of a text that the BPF programs do not find on this processor (see

@@ -82,10 +82,7 @@ fn each_kind_of_wait_is_named_with_its_system_call() {
         for want in KINDS {
             let w = wait(&a, m.num(&format!("wait-{want}")));
             let what = format!("{a}: {want} in {:?}", String::from_utf8_lossy(&function(w)));
-            // These functions wait for anything that can be read.
-            let is_any = function(w) == b"wait_woken" || function(w) == b"do_wait_intr_irq";
-            let is_read = ["tty-read", "eventfd", "timerfd", "inotify"].contains(&want);
-            assert_eq!(kind(w), if is_any && is_read { "read" } else { want }, "{what}");
+            assert_eq!(kind(w), want, "{what}");
             assert_eq!(w.state(), Some(b'S'), "{what}");
             assert_eq!(w.flags().map(|f| f & WAIT_UNINTERRUPTIBLE), Some(0), "{what}");
             let call = Machine::own().zip(w.syscall_nr()).and_then(|(m, nr)| m.syscall(nr, false));

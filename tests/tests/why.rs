@@ -264,6 +264,113 @@ fn the_other_end_of_a_pipe_and_a_child_are_waited_for() {
     }
 }
 
+/// The rows of `taskdiag ps` about these processes, by thread.
+fn rows(engine: &str, pids: &[u32], more: &[&str]) -> Vec<Value> {
+    let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let columns = "tid,waits_on,waits_for,waits_for_comm,waits_for_how";
+    let engine = format!("--engine={engine}");
+    let args = ["ps", "-L", "--json", "-p", &pids, "-o", columns, &engine];
+    let out = Command::new(taskdiag()).args(args).args(more).output().expect("it runs");
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+}
+
+#[test]
+fn columns_have_the_holders_and_reasons_of_why() {
+    if !can_look("columns_have_the_holders_and_reasons_of_why") {
+        return;
+    }
+    let (_dir, path) = taskdiag_tests::plain_dir();
+    let states: [&[&str]; 5] = [
+        &["lock-owners"],
+        &["lock-no-owners"],
+        &["lock-abba"],
+        &["lock-files", &path],
+        &["traced-stopped"],
+    ];
+    for state in states {
+        let m = Mktask::start(state).expect("any machine");
+        let pid = match m.has("posix") {
+            true => pair(&m, "posix").0,
+            false => m.pid(),
+        };
+        for engine in both() {
+            let (_, json) = why(engine, &[pid]);
+            let threads = json["threads"].as_array().expect("a list");
+            let id = |t: &Value, key: &str| t[key].as_u64().expect("an id") as u32;
+            let pids: BTreeSet<u32> = threads.iter().map(|t| id(t, "pid")).collect();
+            let pids: Vec<u32> = pids.into_iter().collect();
+            let rows = rows(engine, &pids, &[]);
+            let mut held = 0;
+            for thread in threads {
+                let what = format!("{engine} {state:?}: {thread}");
+                let row =
+                    rows.iter().find(|r| r["tid"] == thread["tid"]).expect("the thread lives");
+                assert_eq!(row["waits_for"], thread["waits_for"], "{what}: {row}");
+                let how = thread.get("how").unwrap_or(&thread["why_none"]);
+                assert_eq!(&row["waits_for_how"], how, "{what}: {row}");
+                let holder = threads.iter().find(|t| t["tid"] == thread["waits_for"]);
+                if let Some(holder) = holder {
+                    assert_eq!(row["waits_for_comm"], holder["comm"], "{what}: {row}");
+                    // The condition has the same look as the columns.
+                    let is = format!("waits_for == {}", id(holder, "tid"));
+                    if held == 0 {
+                        let found = self::rows(engine, &pids, &["--where", &is]);
+                        assert!(found.contains(row), "{what}: {found:?}");
+                    }
+                    held += 1;
+                }
+            }
+            assert!(held > 0, "{engine} {state:?}: {json}");
+        }
+    }
+}
+
+#[test]
+fn a_saved_answer_says_of_waits_what_was_known_when_it_was_saved() {
+    if !can_look("a_saved_answer_says_of_waits_what_was_known_when_it_was_saved") {
+        return;
+    }
+    let (_dir, path) = taskdiag_tests::plain_dir();
+    let file = format!("{path}/saved");
+    let save = |engine: &str, groups: &str, pid: u32| {
+        let pid = pid.to_string();
+        let args = ["--engine", engine, "--strategy", "thread", "--pid", &pid, "--groups", groups];
+        let out = std::fs::File::create(&file).expect("made");
+        let status = Command::new(taskdiag()).arg("dump").args(args).stdout(out).status();
+        assert!(status.expect("it runs").success(), "{engine}");
+    };
+    let saved = |engine: &str, tid: u32| {
+        let (code, out, err) = output(&["--json", "--from", &file, &tid.to_string()]);
+        assert_eq!(code, 0, "{engine}: {err}");
+        let json = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+        of(&json, tid)
+    };
+    let traced = Mktask::start(&["traced-stopped"]).expect("any machine");
+    let locked = Mktask::start(&["lock-abba"]).expect("any machine");
+    for engine in both() {
+        save(engine, "base,wait", traced.pid());
+        let wait = saved(engine, traced.pid());
+        assert_eq!(wait["waits_on"], "traced", "{engine}: {wait}");
+        // /proc has the thread that traces, but not its process.
+        if engine == "bpf" {
+            assert_eq!(wait["how"], "tracer", "{engine}: {wait}");
+            assert_eq!(wait["waits_for"], traced.num::<u32>("tracer"), "{engine}: {wait}");
+        } else {
+            assert_eq!(wait["why_none"], "not_known", "{engine}: {wait}");
+        }
+        save(engine, "base,wait", locked.pid());
+        // Nobody has looked into the memory of this one.
+        let wait = saved(engine, pair(&locked, "one").0);
+        assert_eq!((&wait["waits_on"], &wait["waits_for"]), (&"futex".into(), &Value::Null));
+        assert_eq!(wait["why_none"], "not_known", "{engine}: {wait}");
+        assert!(wait["waited"].as_f64().is_some(), "{engine}: {wait}");
+    }
+    save("procfs", "base", locked.pid());
+    let (code, _, err) = output(&["--from", &file]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("--groups base,wait"), "{err}");
+}
+
 #[test]
 fn stopped_and_traced_tasks_are_reported() {
     if !can_look("stopped_and_traced_tasks_are_reported") {

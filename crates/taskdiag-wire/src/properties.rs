@@ -372,7 +372,8 @@ mod tests {
         assert_eq!(Groups::CHEAP, usual | Groups::CGROUP);
         assert_eq!(Groups::USUAL, usual | Groups::CGROUP | Groups::NS);
         assert_eq!(Groups::TEXTS, Groups::CMDLINE | Groups::ENVIRON);
-        assert_eq!(Groups::SUMS, Groups::STAT | Groups::IO | Groups::SCHED);
+        let sums = Groups::STAT | Groups::IO | Groups::SCHED;
+        assert_eq!(Groups::SUMS, sums | Groups::DELAYS);
         let memory = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP | Groups::SWAP;
         assert_eq!(Groups::SHARED_MEMORY, memory);
         assert_eq!(Groups::SHARED_FILES, Groups::FD | Groups::FD_COUNT);

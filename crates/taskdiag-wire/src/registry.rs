@@ -129,6 +129,10 @@ macro_rules! registry {
                     guard: Guard::Ptrace, program: Program::More, bpf_ns: 1_500,
                     procfs_ns: 4 * FILE,
                 },
+                /// How long it has waited for a CPU, disks and memory.
+                Delays = 28 delays DELAYS {
+                    program: Program::More, sums: true, procfs_ns: 2 * FILE,
+                },
             }
             // Groups that are a list of such structs.
             lists {

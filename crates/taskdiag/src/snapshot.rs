@@ -1,10 +1,10 @@
 //! A parsed stream and its origin.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read, Write};
-#[cfg(feature = "view")]
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use taskdiag_wire::decode::Stream;
@@ -32,12 +32,19 @@ pub struct Served {
     pub caveats: Vec<Caveat>,
 }
 
+/// The reason for an engine that the caller chose.
+pub(crate) const ASKED_FOR: &str = "asked for";
+
 impl Served {
     /// An engine from which the one process asked about is hidden.
     pub(crate) fn hidden(engine: EngineId) -> Served {
         let (groups, cost) = (Groups::NONE, Cost::default());
-        let why = String::from("asked for");
+        let why = String::from(ASKED_FOR);
         Served { engine, groups, why, cost, caveats: vec![Caveat::InitHidden] }
+    }
+    /// Whether the caller chose this engine alone.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.why == ASKED_FOR
     }
     pub(crate) fn add_caveats(&mut self, more: impl IntoIterator<Item = Caveat>) {
         for caveat in more {
@@ -90,9 +97,15 @@ impl fmt::Display for Caveat {
 pub struct Snapshot {
     stream: Stream<Bytes>,
     served: Vec<Served>,
+    later: Later,
     #[cfg(feature = "view")]
     decided: Option<Arc<Decided>>,
 }
+
+/// What a look at the machine has found after the answer, for columns that need one. All copies of
+/// an answer share it, so a condition and a column have the same. The module that looks knows its
+/// type.
+pub(crate) type Later = Arc<OnceLock<Box<dyn Any + Send + Sync>>>;
 
 /// What a second look at the text of some tasks has found.
 #[cfg(feature = "view")]
@@ -114,6 +127,7 @@ impl Snapshot {
         Ok(Snapshot {
             stream: Stream::parse(bytes.into())?,
             served,
+            later: Later::default(),
             #[cfg(feature = "view")]
             decided: None,
         })
@@ -211,6 +225,9 @@ impl Snapshot {
     /// info has the engines).
     pub fn served(&self) -> &[Served] {
         &self.served
+    }
+    pub(crate) fn later(&self) -> &Later {
+        &self.later
     }
     /// Remarks about this answer for users that are not in the stream, each once.
     pub fn caveats(&self) -> Vec<&Caveat> {

@@ -17,6 +17,18 @@ const RARE: &[&str] = &[
     // The kernel or its configuration may lack them.
     "run_delay",
     "timeslices",
+    // It does not wait.
+    "waits_for",
+    "waits_for_comm",
+    // Only with kernel.task_delayacct; tests/delays.rs has them.
+    "delay_cpu",
+    "delay_io",
+    "delay_swapin",
+    "delay_reclaim",
+    "delay_thrashing",
+    "delay_compact",
+    "delay_wpcopy",
+    "delay_irq",
     "kstack",
     "ksm",
     "swap_shmem",

@@ -284,6 +284,10 @@ pub fn procfs_parse(data: &[u8]) {
         w.put(&wait);
     }
     black_box((parse::sched(data), parse::sleep(data), parse::lost_ticks(data)));
+    black_box(parse::genl_family(data));
+    if let Some(counts) = parse::taskstats(data) {
+        w.put(&counts.with(counts).record());
+    }
     if let Some(autogroup) = parse::autogroup(data) {
         w.put(&autogroup);
     }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use taskdiag::Choice;
 use taskdiag::field::TASKS;
 use taskdiag::view::Filter;
 
 use super::{engine, lists, table};
+use crate::answer::Source;
 use crate::exit::{self, Exit};
-use crate::limits;
+use crate::limits::{self, PageLimits};
 
 /// Parsed options of `taskdiag why`.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ pub struct WhyArgs {
     pub csv: bool,
     /// Repeats the report after this time.
     pub watch: Option<Duration>,
-    /// Which engine answers.
-    pub engine: Choice,
+    /// Who answers: an engine, or a saved answer.
+    pub source: Source,
 }
 
 /// How long a wait must be to count for the whole machine, in text.
@@ -99,7 +99,9 @@ pub fn command() -> Command {
                 .help("Repeat the report after this time, until Ctrl-C; with --json, a document in each line"),
         )
         .next_help_heading("Source")
-        .arg(engine())
+        .arg(engine().conflicts_with("from"))
+        .arg(table::from().conflicts_with_all(["watch", "stack"]))
+        .args(table::at())
         .after_help(exit::examples(&[
             ("taskdiag why", "find deadlocks and those who keep others waiting"),
             ("taskdiag why 4242", "explain what the threads of a process wait for"),
@@ -151,7 +153,7 @@ impl WhyArgs {
             json: flag("json"),
             csv: flag("csv"),
             watch: m.get_one::<Duration>("watch").copied(),
-            engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
+            source: table::source(m, PageLimits::default()),
         })
     }
 }

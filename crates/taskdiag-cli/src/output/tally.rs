@@ -258,6 +258,12 @@ fn sentence(
                 "{of} {is} not known: no mounted hierarchy of cgroups has it, or this kernel is too old"
             ),
         ),
+        _ if groups == Groups::DELAYS => (
+            Asked::Named,
+            format!(
+                "{of} {is} not counted: the kernel counts for tasks that begin while kernel.task_delayacct is 1"
+            ),
+        ),
         _ if saved.is_some() => (
             Asked::Named,
             format!("{of} {was} not known to the engine or kernel that the answer was saved from"),

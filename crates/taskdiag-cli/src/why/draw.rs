@@ -133,7 +133,8 @@ impl Report<'_> {
             return line(out, &format!("{blanks}? ({why})"));
         };
         self.stacks.set(left);
-        let answer = taskdiag::query_with(&Request::threads(tid, Groups::KSTACK), self.args.engine);
+        let answer =
+            taskdiag::query_with(&Request::threads(tid, Groups::KSTACK), self.args.source.engine);
         let answer = answer.ok();
         let task = answer.as_ref().and_then(|a| a.task(tid));
         let stack = task.as_ref().and_then(|t| t.kstack());

@@ -12,7 +12,7 @@ use taskdiag::why::{Graph, Limits, NoHolder, Wait, Waits};
 use taskdiag::{Groups, Members, Snapshot, field};
 use taskdiag_face::moment;
 
-use crate::answer::{self, Source};
+use crate::answer;
 use crate::args::why::WhyArgs;
 use crate::exit::{Asked, Exit, Lack, Partial, say};
 use crate::forest::{LINES, PLAIN, Style};
@@ -56,9 +56,17 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
 
 /// One report. The first one also names what the answer lacks.
 fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
-    let source = Source { engine: args.engine, ..Source::default() };
     let query = query(args);
-    let snapshot = source.ask(plan(args, &query))?;
+    let snapshot = match &args.source.from {
+        Some(_) => args.source.get(|| self::query(args))?,
+        None => args.source.ask(plan(args, &query))?,
+    };
+    if !snapshot.stream().asked().contains(query.groups) {
+        let how = "make it with 'taskdiag dump --groups base,wait --strategy all-thread'";
+        return Err(Exit::Failed(format!(
+            "the saved answer does not hold what tasks wait for: {how}"
+        )));
+    }
     let mut waits = Waits::of(&snapshot);
     let (chosen, left) = chosen(args, &query, &snapshot);
     let is_all = args.is_of_machine();
@@ -78,7 +86,10 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
         say(format_args!("taskdiag: no thread is known to match"));
     }
     let looked: Vec<usize> = (0..chosen.len()).filter(|at| is_all || chosen[*at]).collect();
-    waits.look_up(looked, args.engine, Limits::default());
+    match args.source.from {
+        Some(_) => waits.leave_as_saved(),
+        None => waits.look_up(looked, args.source.engine, Limits::default()),
+    }
     let graph = Graph::new(&waits);
     let concerns = concerns(&graph, &chosen);
     let style = if Terminal::detect(Color::Never, true).lines { LINES } else { PLAIN };

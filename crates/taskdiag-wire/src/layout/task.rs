@@ -322,3 +322,47 @@ record! {
         function: [u8; 40],
     }
 }
+
+record! {
+    /// DELAYS: how long it has waited since it began, of a process the sums over its live threads.
+    /// Source: netlink `TASKSTATS`; `task->delays`, `task->sched_info`.
+    Delays = "task_diag_delays", least 264;
+    {
+        /// Ready, waiting for a CPU, ns.
+        cpu_ns: u64,
+        /// Waiting for block I/O, ns.
+        io_ns: u64,
+        /// Waiting for pages to come from swap, ns.
+        swapin_ns: u64,
+        /// Waiting for memory to be freed, ns.
+        reclaim_ns: u64,
+        /// Waiting for pages that were dropped a moment ago, ns.
+        thrashing_ns: u64,
+        /// Waiting for memory to be compacted, ns.
+        compact_ns: u64,
+        /// Waiting for copies of pages, as after `fork(2)`, ns.
+        wpcopy_ns: u64,
+        /// Interrupts that took its time, ns.
+        irq_ns: u64,
+        /// How often `cpu_ns` grew.
+        cpu_count: u64,
+        /// How often `io_ns` grew.
+        io_count: u64,
+        /// How often `swapin_ns` grew.
+        swapin_count: u64,
+        /// How often `reclaim_ns` grew.
+        reclaim_count: u64,
+        /// How often `thrashing_ns` grew.
+        thrashing_count: u64,
+        /// How often `compact_ns` grew.
+        compact_count: u64,
+        /// How often `wpcopy_ns` grew.
+        wpcopy_count: u64,
+        /// How often `irq_ns` grew.
+        irq_count: u64,
+        /// The longest delay of each kind, ns, in the order of the times above.
+        max_ns: [u64; 8],
+        /// The shortest delay of each kind, ns, 0 where there was none.
+        min_ns: [u64; 8],
+    }
+}

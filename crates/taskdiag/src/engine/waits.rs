@@ -6,6 +6,9 @@
 //! rarely waits for what its call is about: it waits for a lock or for memory. Everything else is
 //! [`WaitKind::Other`], and the record still names the function.
 //!
+//! Some functions wait for any file. Then the file of the descriptor decides, if the engine can
+//! read its link in /proc while the thread waits.
+//!
 //! It does not look at memory of the thread. So a lock and a condition are both a futex.
 
 use std::hash::{BuildHasher, RandomState};
@@ -396,9 +399,97 @@ pub fn complete(wait: &mut Wait, tgid: u32) {
     }
 }
 
+/// The beginning of the target of `/proc/PID/fd/N`, and the kinds of waits to read and to write.
+type ByLink = (&'static str, WaitKind, WaitKind);
+
+/// Functions in which a thread waits until something can be read or written, whatever it is, in
+/// order of their names, and the kinds of files that are waited for there.
+const ANY: &[(&str, &[ByLink])] = {
+    use WaitKind::*;
+    &[
+        (
+            "do_wait_intr_irq",
+            &[("anon_inode:[eventfd]", Eventfd, Eventfd), ("anon_inode:[timerfd]", Timerfd, Write)],
+        ),
+        (
+            "wait_woken",
+            &[
+                ("/dev/console", TtyRead, TtyWrite),
+                ("/dev/pts/", TtyRead, TtyWrite),
+                ("/dev/tty", TtyRead, TtyWrite),
+                ("anon_inode:[fanotify]", Inotify, Write),
+                ("anon_inode:inotify", Inotify, Write),
+            ],
+        ),
+    ]
+};
+
+/// The descriptor that a thread reads or writes, if only its file tells what the thread waits for.
+/// The kind of the record need not be known yet.
+pub fn descriptor(wait: &Wait) -> Option<u32> {
+    let known = FUNCTION | SYSCALL_NR | ARGS;
+    let is_plain = wait.state == b'S' && wait.flags & WAIT_COMPAT == 0;
+    if !is_plain || wait.valid & known != known {
+        return None;
+    }
+    files_of(wait)?;
+    let call = Machine::own()?.syscall(wait.syscall_nr, false)?;
+    let kind = of_syscall(call, Some(&wait.args));
+    // The kernel takes a descriptor as a number of 32 bits.
+    matches!(kind, WaitKind::Read | WaitKind::Write).then_some(wait.args[0] as u32)
+}
+
+fn files_of(wait: &Wait) -> Option<&'static [ByLink]> {
+    let function = wait.function.split(|b| *b == 0).next().unwrap_or_default();
+    let at = ANY.binary_search_by(|(name, _)| name.as_bytes().cmp(plain(function))).ok()?;
+    Some(ANY[at].1)
+}
+
+/// Sets the kind of a [completed](complete) record by the target of the link to its
+/// [`descriptor`]. The link must have been read while the thread waited. A file of another kind
+/// than those that the function waits for changes nothing, as another thread may have replaced the
+/// descriptor.
+pub fn set_by_link(wait: &mut Wait, target: &[u8]) {
+    let is = |begin: &str| target.starts_with(begin.as_bytes());
+    let found = files_of(wait).and_then(|all| all.iter().find(|(begin, ..)| is(begin)));
+    let Some((_, read, write)) = found else { return };
+    match WaitKind::from_number(wait.kind) {
+        Some(WaitKind::Read) => wait.kind = *read as u32,
+        Some(WaitKind::Write) => wait.kind = *write as u32,
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_tells_what_a_function_for_any_file_waits_for() {
+        let by_link = |function: &[u8], call: i64, target: &[u8]| {
+            let mut w = Wait::new();
+            w.valid = ARGS | SYSCALL_NR | FUNCTION;
+            w.state = b'S';
+            w.function[..function.len()].copy_from_slice(function);
+            w.syscall_nr = call as i32;
+            w.args[0] = 5;
+            assert_eq!(descriptor(&w), Some(5));
+            complete(&mut w, 7);
+            set_by_link(&mut w, target);
+            WaitKind::from_number(w.kind).expect("it is known")
+        };
+        let (read, write) = (libc::SYS_read, libc::SYS_write);
+        let (any, woken) = (&b"do_wait_intr_irq"[..], &b"wait_woken"[..]);
+        assert_eq!(by_link(any, read, b"anon_inode:[eventfd]"), WaitKind::Eventfd);
+        assert_eq!(by_link(any, write, b"anon_inode:[eventfd]"), WaitKind::Eventfd);
+        assert_eq!(by_link(any, read, b"anon_inode:[timerfd]"), WaitKind::Timerfd);
+        assert_eq!(by_link(woken, read, b"anon_inode:inotify"), WaitKind::Inotify);
+        assert_eq!(by_link(woken, read, b"/dev/pts/3"), WaitKind::TtyRead);
+        assert_eq!(by_link(woken, write, b"/dev/tty1"), WaitKind::TtyWrite);
+        // This function does not wait for such a file, so the descriptor is another one by now.
+        assert_eq!(by_link(woken, read, b"anon_inode:[eventfd]"), WaitKind::Read);
+        assert_eq!(by_link(any, read, b"/srv/file"), WaitKind::Read);
+    }
 
     const NOTHING: Facts<'_> = Facts {
         state: b'S',
@@ -417,6 +508,7 @@ mod tests {
     fn functions_are_in_order() {
         assert!(FUNCTIONS.windows(2).all(|w| w[0].0 < w[1].0));
         assert!(FREEZABLE.is_sorted());
+        assert!(ANY.is_sorted_by_key(|any| any.0));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The data that a field needs in addition to the task: the clock and size of the machine that
 //! answered, and names of users and terminals on the machine that reads. If both are the same
-//! machine, its NUMA nodes and the names of its containers are known, too.
+//! machine, its NUMA nodes, the names of its containers and who holds what a thread waits for are
+//! known, too.
 
 use taskdiag_wire::Info;
 
 use super::contained::ContainerLookup;
+use super::held::HolderLookup;
 use super::localtime::{Local, LocalTime};
 use super::names::OwnerNames;
 use super::nodes::Nodes;
@@ -24,6 +26,7 @@ pub struct Context {
     /// Names of users and groups.
     pub names: OwnerNames,
     pub(super) containers: ContainerLookup,
+    pub(super) holders: HolderLookup,
     pub(super) ttys: Ttys,
     /// `None`: the answer may come from another machine.
     nodes: Option<Nodes>,
@@ -42,6 +45,7 @@ impl Context {
             took_ns: None,
             names: OwnerNames::default(),
             containers: ContainerLookup::default(),
+            holders: HolderLookup::default(),
             ttys: Ttys::default(),
             nodes: None,
             local,
@@ -55,7 +59,8 @@ impl Context {
         let nodes = took.map(|_| Nodes::default());
         let containers = ContainerLookup::of(snapshot);
         let new = Context::new(snapshot.stream().info(), threads);
-        Context { took_ns: took, nodes, containers, ..new }
+        let holders = HolderLookup::of(snapshot);
+        Context { took_ns: took, nodes, containers, holders, ..new }
     }
     /// An instant (ns since boot) in ns since 1970.
     pub fn unix_ns(&self, instant_ns: u64) -> i128 {

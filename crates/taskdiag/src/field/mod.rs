@@ -10,6 +10,7 @@
 mod contained;
 mod context;
 mod format;
+mod held;
 mod localtime;
 mod names;
 mod nodes;

@@ -25,6 +25,7 @@
 mod call;
 mod filelocks;
 mod graph;
+mod holders;
 mod lockword;
 mod lookup;
 mod patience;
@@ -33,5 +34,6 @@ mod wait;
 
 pub use call::Call;
 pub use graph::{Behind, Graph, Node};
+pub(crate) use holders::{Held, Holders, recorded};
 pub use lookup::Limits;
 pub use wait::{Holder, How, Mount, NoHolder, Wait, Waits};

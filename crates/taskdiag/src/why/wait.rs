@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use taskdiag_wire::{
-    Base, Group, OwnerHow, Reason, TASK_KTHREAD, TaskView, WAIT_COMPAT, WAIT_UNINTERRUPTIBLE,
-    WaitKind,
+    Base, Group, OwnerHow, Reason, Record, TASK_KTHREAD, TaskView, WAIT_COMPAT,
+    WAIT_UNINTERRUPTIBLE, WaitKind,
 };
 
 use super::call::Call;
@@ -238,6 +238,16 @@ impl Waits {
         Waits::new(all)
     }
 
+    /// For waits of a saved answer, whose holders cannot be looked up any more: of those that the
+    /// engine did not know, it is not known whether somebody keeps a holder.
+    pub fn leave_as_saved(&mut self) {
+        for wait in &mut self.all {
+            if wait.holder == Err(NoHolder::NotKept) {
+                wait.holder = Err(NoHolder::NotKnown);
+            }
+        }
+    }
+
     pub(super) fn new(all: Vec<Wait>) -> Waits {
         let by_tid = all.iter().zip(0..).map(|(w, i)| (w.tid, i)).collect();
         let mut threads = HashMap::new();
@@ -290,7 +300,7 @@ fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
             Some(Reason::Blocked) => NoHolder::Blocked,
             _ => NoHolder::NotKnown,
         }),
-        Some(w) => holder(w.owner_how(), w.owner_tid(), w.owner_tgid(), kind),
+        Some(w) => of_record(*w),
     };
     let last_ran = known.and_then(|w| w.last_ran_ns());
     let error_ns = known.and_then(|w| w.ran_error_ns());
@@ -323,12 +333,9 @@ fn text(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// What the engine knows of the holder.
-fn holder(
-    how: Option<u32>,
-    tid: Option<u32>,
-    tgid: Option<u32>,
-    kind: Option<WaitKind>,
-) -> Result<Holder, NoHolder> {
+pub(super) fn of_record(wait: Record<'_, taskdiag_wire::Wait>) -> Result<Holder, NoHolder> {
+    let kind = wait.kind().and_then(WaitKind::from_number);
+    let (how, tid, tgid) = (wait.owner_how(), wait.owner_tid(), wait.owner_tgid());
     use WaitKind::{Cpu, Idle, Mutex, OnCpu, RtMutex, Runnable, RwsemRead, RwsemWrite, Semaphore};
     let is_kernel_lock = matches!(kind, Some(Mutex | RtMutex | RwsemRead | RwsemWrite | Semaphore));
     let how = how.and_then(OwnerHow::from_number);

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::engine::EngineId;
 use crate::error::{Cause, Error};
-use crate::snapshot::Caveat;
+use crate::snapshot::{ASKED_FOR, Caveat};
 
 /// The environment variable that names an engine if the caller does not.
 pub const ENV: &str = "TASKDIAG_ENGINE";
@@ -88,7 +88,7 @@ fn ruled(
             let one = Only { engine: EngineId::Procfs, why: brake.why() };
             Ok(Ruled { only: Some(one), caveat: brake.distrust.map(Caveat::Distrust) })
         }
-        (None, Choice::Only(engine)) => only(engine, String::from("asked for")),
+        (None, Choice::Only(engine)) => only(engine, String::from(ASKED_FOR)),
         (None, Choice::Fastest) => Ok(Ruled { only: None, caveat: None }),
         (None, Choice::Auto) => {
             let Some(value) = env().filter(|v| !v.is_empty()) else {

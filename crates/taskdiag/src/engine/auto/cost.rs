@@ -220,10 +220,12 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
                 Strategy::All => f.threads * PROC_LIST_THREAD,
                 _ => 0,
             };
-            // SCHED of a process is the sum over its threads' files.
+            // SCHED and DELAYS of a process are sums over what each thread has.
+            let sums = (req.groups & (Groups::SCHED | Groups::DELAYS)).iter();
             let threads = match req.strategy {
-                Strategy::All if req.groups.has(Group::Sched) => {
-                    (f.threads - f.processes.min(f.threads)) * procfs_task(Group::Sched, req)
+                Strategy::All => {
+                    let more = f.threads - f.processes.min(f.threads);
+                    more * sums.map(|g| procfs_task(g, req)).sum::<u64>()
                 }
                 _ => 0,
             };

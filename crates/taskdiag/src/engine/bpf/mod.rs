@@ -276,7 +276,7 @@ impl Engine for Bpf {
             syscalls += devices::complete(stream.bytes_mut());
         }
         if req.groups.has(Group::Wait) {
-            waits::complete(stream.bytes_mut());
+            syscalls += waits::complete(stream.bytes_mut());
         }
         let syscalls = info::SYSCALLS + syscalls;
         let cost = Cost { syscalls, wall: begin.elapsed(), ..Cost::default() };

@@ -156,7 +156,11 @@ impl Worker<'_> {
     pub(super) fn sched(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         // It is read before the times of the threads. So time that they use meanwhile is not taken
         // for that of ended threads.
-        let process = if self.run.own_times { self.reader.process_time(at.pid) } else { None };
+        let process = if self.run.own_times && !self.run.threads {
+            self.reader.process_time(at.pid)
+        } else {
+            None
+        };
         let mut sum = SchedSum::default();
         if self.run.threads || self.status.threads == Some(1) {
             let [time, delay, slices] = self.schedstat(at)?;

@@ -11,6 +11,7 @@
 //! - `task` goes through the groups of one task, and `links`, `memory`, `swap`, `files` and `text`
 //!   read them;
 //! - `sizes` chooses the file for the sizes of memory;
+//! - `taskstats` asks netlink how long tasks have waited;
 //! - `leader` finds the memory of a process whose first thread has ended;
 //! - `shmem` tells how much of a shared memory object is swapped out;
 //! - `sockets` asks sock_diag(7) about the sockets among the files;
@@ -29,6 +30,7 @@
 mod carriers;
 mod cgroup;
 mod clock;
+mod delays;
 mod files;
 mod filestat;
 mod guard;
@@ -58,6 +60,7 @@ mod subsystem_files;
 mod supervise;
 mod swap;
 mod task;
+mod taskstats;
 mod text;
 mod unlisted;
 mod waits;
@@ -197,6 +200,7 @@ impl Engine for Procfs {
             (Group::Fd, "knows sockets of inet, unix, netlink and packet"),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
             (Group::Kstack, "only root may read it"),
+            (Group::Delays, "needs CAP_NET_ADMIN; not known of a task without a delay"),
             (Group::Cgroup, "the id is known if the task's cgroup v2 directory is mounted"),
         ];
         let note = |g: &Group| {
@@ -259,10 +263,12 @@ impl Procfs {
             own_pids: (req.groups.has(Group::Fd)
                 || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
-            own_times: req.groups.has(Group::Sched) && !req.strategy.is_threads() && {
-                reader.syscalls += 3;
-                self.has_own_pids()
-            },
+            own_times: (req.groups.has(Group::Sched) && !req.strategy.is_threads()
+                || req.groups.has(Group::Delays))
+                && {
+                    reader.syscalls += 3;
+                    self.has_own_pids()
+                },
             sched_clock: if req.groups.has(Group::Wait) {
                 clock::SchedClock::find(&mut reader, Tick::of(&info).ns())
             } else {

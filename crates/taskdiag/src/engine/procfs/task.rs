@@ -67,6 +67,7 @@ const STEPS: &[Step] = &[
     step(Groups::WCHAN, Needs::Task, |w, at, _| w.wchan(at)),
     step(Groups::KSTACK, Needs::Task, |w, at, _| w.kstack(at)),
     step(Groups::WAIT, Needs::Task, |w, at, _| w.wait(at)),
+    step(Groups::DELAYS, Needs::Task, |w, at, _| w.delays(at)),
     step(Groups::OOM, Needs::Task, |w, at, _| w.oom(at)),
     step(Groups::LABEL, Needs::Task, |w, at, _| w.label(at)),
     step(Groups::AUTOGROUP, Needs::Task, |w, at, _| w.autogroup(at)),

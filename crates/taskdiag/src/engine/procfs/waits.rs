@@ -1,8 +1,11 @@
 //! WAIT: what a task waits for, and since when, from the files `sched`, `syscall`, `wchan` and
-//! `status`.
+//! `status`, and sometimes from the link to an open file.
 //!
-//! They are four moments. The first and the last file say how often the task has left a CPU, so it
-//! is known whether it has slept all the time and all four are about one wait.
+//! They are several moments. The first and the last file say how often the task has left a CPU, so
+//! it is known whether it has slept all the time and all of them are about one wait.
+
+use std::ffi::CString;
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use taskdiag_wire::{OwnerHow, RanBy, Wait, WaitKind};
@@ -79,25 +82,37 @@ impl Worker<'_> {
             }
             Err(e) => return Err(self.meaning(at, e)),
         }
+        let mut wait = of_kind(WaitKind::Other, b'S');
+        if let Some(call) = call {
+            call.put(&mut wait);
+        }
+        set!(wait, Wait.function, (function[0] != 0).then_some(function));
+        let target = waits::descriptor(&wait).and_then(|fd| self.link_of(at, fd));
         let now = self.sleep_text(at)?;
         let has_slept = now.switches.is_some() && now.switches == before;
         let (Some(state), true) = (now.state, has_slept && now.state != Some(b'R')) else {
             return Ok(of_kind(WaitKind::Runnable, b'R'));
         };
-        let mut wait = of_kind(WaitKind::Other, state);
         if matches!(state, b'Z' | b'X') {
-            set!(wait, Wait.kind, Some(WaitKind::Ended as u32));
-            return Ok(wait);
+            return Ok(of_kind(WaitKind::Ended, state));
         }
-        if let Some(call) = call {
-            call.put(&mut wait);
-        }
-        set!(wait, Wait.function, (function[0] != 0).then_some(function));
+        wait.state = state;
         if let (b't', Some(tracer)) = (state, now.tracer.filter(|t| *t != 0)) {
             set!(wait, Wait.owner_how, Some(OwnerHow::Tracer as u32));
             set!(wait, Wait.owner_tid, Some(tracer));
         }
         waits::complete(&mut wait, at.tgid);
+        if let Some(target) = target {
+            waits::set_by_link(&mut wait, &target);
+        }
         Ok(wait)
+    }
+
+    /// The target of the link to an open file.
+    fn link_of(&mut self, mut at: TaskDir<'_>, fd: u32) -> Option<Vec<u8>> {
+        let dir = self.reader.open_path(at.dir, at.path.file("fd")).ok()?;
+        self.reader.syscalls += 1; // close
+        let name = CString::new(fd.to_string()).expect("digits");
+        self.reader.link(dir.as_fd(), &name).ok().map(<[u8]>::to_vec)
     }
 }

@@ -14,6 +14,7 @@ use super::path::TaskDir;
 use super::read::Reader;
 use super::run::Run;
 use super::stop::{Stop, exhausted};
+use super::taskstats::TaskStats;
 use crate::engine::room::NAME_LEAST;
 
 /// Reads tasks and writes them, one after the other. Each thread of the engine has one worker.
@@ -39,6 +40,7 @@ pub(super) struct Worker<'a> {
     /// A buffer for the text of a link.
     pub(super) link: Vec<u8>,
     pub(super) ids: Ids,
+    pub(super) task_stats: TaskStats,
     /// The groups of the current task that are already written, or stated as missing.
     pub(super) said: Groups,
     /// The slot where the supervisor of this thread finds its state, if it has one.
@@ -69,6 +71,7 @@ impl<'a> Worker<'a> {
             name_most: usize::MAX,
             link: Vec::new(),
             ids: Ids::default(),
+            task_stats: TaskStats::default(),
             said: Groups::NONE,
             slot: None,
             blocked: (0, Groups::NONE),

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use taskdiag_wire::{Blob, Group, Groups, Record, WAIT_COMPAT, Wait, WaitKind};
+use taskdiag_wire::{Blob, Group, Groups, Reason, Record, WAIT_COMPAT, Wait, WaitKind};
 
 use super::super::*;
 use crate::syscalls::Machine;
+use crate::why::{Held, NoHolder};
 
 fn text<'a>(row: &Row<'a>, group: Group, blob: Option<Blob<'a>>) -> Value<'a> {
     match blob {
@@ -90,6 +91,57 @@ fn syscall(cx: &Context, wait: Record<'_, Wait>) -> Value<'static> {
     }
 }
 
+/// The value of a column about the holder of what a thread waits for.
+fn held<'a>(
+    cx: &Context,
+    row: &Row<'a>,
+    get: impl FnOnce(Result<&Held, NoHolder>) -> Value<'a>,
+) -> Value<'a> {
+    match row.wait {
+        Some(wait) => cx.holders.with(row.view.pid(), wait, get),
+        None => row.missing(Group::Wait),
+    }
+}
+
+/// The value where no holder is named.
+fn no_holder(why: NoHolder) -> Value<'static> {
+    match why {
+        NoHolder::Nobody | NoHolder::NotKept | NoHolder::Several(_) => Value::ABSENT,
+        NoHolder::NoRight => Value::Missing(Missing::Reason(Reason::Denied)),
+        NoHolder::Blocked | NoHolder::NotLookedAt => {
+            Value::Missing(Missing::Reason(Reason::Blocked))
+        }
+        NoHolder::Changed => Value::Missing(Missing::Reason(Reason::Vanished)),
+        NoHolder::OtherNumbers | NoHolder::NotKnown => Value::UNKNOWN,
+    }
+}
+
+fn waits_for<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
+    held(cx, row, |held| match held {
+        Ok(held) => Value::Uint(held.tid.into()),
+        Err(why) => no_holder(why),
+    })
+}
+
+fn waits_for_comm<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
+    held(cx, row, |held| match held {
+        Ok(Held { comm: Some(comm), .. }) => {
+            Value::Bytes { data: Cow::Owned(comm.clone()), cut: false }
+        }
+        Ok(_) => Value::UNKNOWN,
+        Err(why) => no_holder(why),
+    })
+}
+
+fn waits_for_how<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
+    held(cx, row, |held| {
+        Value::Word(match held {
+            Ok(held) => held.how.name(),
+            Err(why) => why.name(),
+        })
+    })
+}
+
 pub const FIELDS: &[Field] = &[
     row!("eip" "EIP" 16 Right [] Text None Hex, "none",
         "Instruction pointer: always 0, which the kernel shows of live tasks, too", {},
@@ -124,6 +176,14 @@ pub const FIELDS: &[Field] = &[
     row!("waits_on" "WAITS-ON" 14 Left [WAIT] Text None Plain, "/proc/PID/syscall, wchan",
         "The kind of wait: futex, pipe-read, mutex, sleep and others, or the kernel's function", {},
         of_wait!(waits_on)),
+    row!("waits_for" "WAITS-FOR" 9 Right [WAIT] Integer None Plain, "taskdiag why",
+        "The thread, or first thread of a process, that holds what it waits for; - if nobody is known \
+         to", {}, waits_for),
+    row!("waits_for_comm" "HOLDER" 15 Left [WAIT] Text None Plain, "taskdiag why",
+        "The name of waits_for", {}, waits_for_comm),
+    row!("waits_for_how" "HELD-BY" 13 Left [WAIT] Text None Plain, "taskdiag why",
+        "How waits_for is known, or why there is none: not_kept, several, nobody and others", {},
+        waits_for_how),
     row!("waited" "WAITED" 11 Right [WAIT] Number Seconds Elapsed, "/proc/PID/sched",
         "Time since it last ran, or since it waits for a CPU, [[DD-]HH:]MM:SS; - where it runs", {},
         of_wait!(waited)),

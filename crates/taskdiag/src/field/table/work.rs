@@ -1,4 +1,4 @@
-//! I/O and context switches.
+//! I/O, context switches and delays.
 
 use taskdiag_wire::{Group, Groups};
 
@@ -9,6 +9,13 @@ macro_rules! io {
      {$($alias:literal $ah:literal),*}) => {
         row!($name $header 5 Right [IO] Integer $unit Plain, $source, $what,
             {$($alias $ah),*}, uint!(Io io.$member))
+    };
+}
+macro_rules! delay {
+    ($name:literal $header:literal $source:literal $what:literal $member:ident) => {
+        row!($name $header 9 Right [DELAYS] Number Seconds Clock, concat!("taskstats ", $source),
+            concat!($what, "; of live threads, with kernel.task_delayacct"), {},
+            member!(Delays delays.$member, Value::Nanos))
     };
 }
 macro_rules! switches {
@@ -37,6 +44,22 @@ pub const FIELDS: &[Field] = &[
     row!("run_delay" "RUNDELAY" 8 Right [SCHED] Number Seconds Clock, "/proc/PID/schedstat 2",
         "Time ready and waiting for a CPU; of live threads", {},
         member!(Sched sched.run_delay_ns, Value::Nanos)),
+    delay!("delay_cpu" "D-CPU" "cpu_delay_total"
+        "Time ready and waiting for a CPU" cpu_ns),
+    delay!("delay_io" "D-IO" "blkio_delay_total"
+        "Time waiting for block I/O" io_ns),
+    delay!("delay_swapin" "D-SWAP" "swapin_delay_total"
+        "Time waiting for pages to come from swap" swapin_ns),
+    delay!("delay_reclaim" "D-RECL" "freepages_delay_total"
+        "Time waiting for memory to be freed" reclaim_ns),
+    delay!("delay_thrashing" "D-THRA" "thrashing_delay_total"
+        "Time waiting for pages that were dropped a moment ago" thrashing_ns),
+    delay!("delay_compact" "D-COMP" "compact_delay_total"
+        "Time waiting for memory to be compacted" compact_ns),
+    delay!("delay_wpcopy" "D-COPY" "wpcopy_delay_total"
+        "Time waiting for copies of pages, as after fork(2)" wpcopy_ns),
+    delay!("delay_irq" "D-IRQ" "irq_delay_total"
+        "Time that interrupts took from it" irq_ns),
     switches!("timeslices" "SLICES" "/proc/PID/schedstat 3" "Times it got a CPU; of live threads"
         timeslices),
     switches!("nvcsw" "VCSW" "/proc/PID/status voluntary_ctxt_switches"

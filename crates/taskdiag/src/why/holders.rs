@@ -1,0 +1,81 @@
+//! Who holds what some threads wait for, for the columns of a table. `taskdiag why` has all of it.
+
+use std::collections::HashMap;
+
+use taskdiag_wire::{Groups, Record};
+
+use super::lookup::Limits;
+use super::wait::{self, How, NoHolder, Waits};
+use crate::{Choice, Request, query_with};
+
+/// The holder of what a thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The thread, or the first one of a process.
+    pub tid: u32,
+    /// Its name. `None`: it is not known.
+    pub comm: Option<Vec<u8>>,
+    /// How that is known.
+    pub how: How,
+}
+
+/// The holders for the threads of one answer. They were looked up a moment after that answer.
+/// `None`: no engine answered.
+#[derive(Debug)]
+pub(crate) struct Holders(Option<HashMap<u32, (Waiting, Found)>>);
+
+/// Who holds it, or why nobody is known to.
+type Found = Result<Held, NoHolder>;
+
+/// What a thread did when its holder was looked up. If the answer has something else, the wait is
+/// another one.
+type Waiting = (Option<u32>, Option<[u64; 6]>);
+
+fn of_record(wait: Record<'_, taskdiag_wire::Wait>) -> Waiting {
+    (wait.kind(), wait.args().filter(|_| wait.syscall_nr().is_some_and(|nr| nr >= 0)))
+}
+
+impl Holders {
+    /// Looks up the holders for these threads, within the usual limits.
+    pub(crate) fn look_up(of: &[u32], choice: Choice) -> Holders {
+        let request = Request::all_threads(Groups::BASE | Groups::WAIT);
+        let Ok(snapshot) = query_with(&request, choice) else { return Holders(None) };
+        let mut waits = Waits::of(&snapshot);
+        let found: Vec<usize> = of.iter().filter_map(|tid| waits.find(*tid)).collect();
+        waits.look_up(found.iter().copied(), choice, Limits::default());
+        let mut all = HashMap::with_capacity(found.len());
+        let records = snapshot.tasks().map(|task| task.record().map(of_record));
+        let records: Vec<Option<Waiting>> = records.collect();
+        for at in found {
+            let one = &waits.all()[at];
+            let comm = |tid| waits.find(tid).map(|at| waits.all()[at].comm.clone());
+            let held = one.holder.map(|h| Held { tid: h.tid, comm: comm(h.tid), how: h.how });
+            let held = if one.is_waiting() { held } else { Err(NoHolder::Nobody) };
+            all.insert(one.tid, (records[at].unwrap_or_default(), held));
+        }
+        Holders(Some(all))
+    }
+
+    /// The holder for a thread whose record is this.
+    pub(crate) fn of(
+        &self,
+        tid: u32,
+        wait: Record<'_, taskdiag_wire::Wait>,
+    ) -> Result<&Held, NoHolder> {
+        let Some(all) = &self.0 else { return Err(NoHolder::NotKnown) };
+        match all.get(&tid) {
+            Some((then, held)) if *then == of_record(wait) => held.as_ref().map_err(|why| *why),
+            _ => Err(NoHolder::Changed),
+        }
+    }
+}
+
+/// The holder that the record itself names, as that of a saved answer. What takes a look at the
+/// machine is not known.
+pub(crate) fn recorded(wait: Record<'_, taskdiag_wire::Wait>) -> Result<Held, NoHolder> {
+    match wait::of_record(wait) {
+        Ok(holder) => Ok(Held { tid: holder.tid, comm: None, how: holder.how }),
+        Err(NoHolder::NotKept) => Err(NoHolder::NotKnown),
+        Err(why) => Err(why),
+    }
+}
