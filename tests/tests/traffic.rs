@@ -164,8 +164,7 @@ fn a_socket_that_processes_share_counts_once_in_a_sum() {
     let (mut client, mut server) = pair();
     transfer(&mut client, &mut server, 300);
     thread::sleep(Duration::from_millis(300));
-    // The connection is the standard input of the first, and also its descriptor 5, and the standard
-    // input of the second.
+    // The connection is the standard input of both, and descriptor 5 of the first.
     let child = |script: &str| {
         Command::new("sh")
             .args(["-c", script])

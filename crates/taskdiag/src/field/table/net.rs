@@ -109,8 +109,8 @@ fn summed(field: &Field) -> Option<Member> {
     SUMS.iter().find(|(name, _)| field.groups == Groups::NET && field.name == *name).map(|s| s.1)
 }
 
-/// The sum of a column over the sockets of a row that are not in `seen`, which gets them. `None`: it
-/// is no such column.
+/// The sum of a column over the sockets of a row that are not in `seen`, which gets them. `None`:
+/// it is no such column.
 pub fn sum_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
     summed(field).map(|get| sum(row, get, seen))
 }
