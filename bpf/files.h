@@ -3,7 +3,8 @@
  * FD: the open files of a task. A table that several tasks share is walked
  * once, 64 descriptors at a time: first all files, then the details of the
  * sockets among them, then those of eventfds, epolls and the like. This order
- * makes each list of entries as long as possible.
+ * makes each list of entries as long as possible. NET is a walk of its own over
+ * the same table, because it is also asked for without FD.
  *
  * The table's lock is not taken, so a descriptor that is just being closed or
  * opened may be in the list or not, as in /proc. A table is freed at once when
@@ -17,6 +18,7 @@
 
 #include "filestat.h"
 #include "open.h"
+#include "net.h"
 #include "sockets.h"
 #include "details.h"
 
@@ -184,6 +186,10 @@ GROUP_FN put_one(void)
 		st.open &= st.open - 1;
 		if (!load_file(n))
 			return 0;
+		if (IN_NET) {
+			put_net(st.fd_base + n);
+			return 0;
+		}
 		type = put_fd(st.fd_base + n, st.cloexec >> n & 1);
 		/* Its path is left to the next run, and so is the descriptor. */
 		if (st.path_late) {
@@ -228,15 +234,17 @@ static long fd_step(u32 i, void *unused)
 	return 0;
 }
 
-/* Write the open files from st.fd_base on. Returns 1 if the room or the time of this run did not suffice. */
+/* Write the open files, or with NET the open sockets, from st.fd_base on. Returns 1 if the room or the time of this run did not
+ * suffice. */
 GROUP_FN put_fds(void)
 {
 	struct task_struct *t = THIS;
+	u32 group = IN_NET ? TASK_DIAG_NET : TASK_DIAG_FD;
 	u64 files;
 
 	spill();
 	if (!st.part_begun) {
-		files = file_table(TASK_DIAG_FD);
+		files = file_table(group);
 		if (!files)
 			return 0;
 		st.part_begun = 1;
@@ -247,20 +255,23 @@ GROUP_FN put_fds(void)
 	} else {
 		files = RD(u64, t, TASK_FILES);
 		if (files != st.part_object) {
-			missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
+			missing(group, TASK_DIAG_R_VANISHED);
 			return 0;
 		}
 	}
 	st.walk_done = st.word_loaded = st.gone = st.path_late = 0;
 	st.files = files;
 	bpf_loop(1 << 22, fd_step, NULL, 0);
-	end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), ALL_OF(FD));
+	if (IN_NET)
+		end_list(TASK_DIAG_NET, sizeof(struct task_diag_net), ALL_OF(NET));
+	else
+		end_list(TASK_DIAG_FD, sizeof(struct task_diag_fd), ALL_OF(FD));
 	if (st.gone) {
-		missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
+		missing(group, TASK_DIAG_R_VANISHED);
 		return 0;
 	}
 	if (st.list_cut) {
-		missing(TASK_DIAG_FD, TASK_DIAG_R_TRUNCATED);
+		missing(group, TASK_DIAG_R_TRUNCATED);
 		st.is_cut = 1;
 	}
 	return !st.walk_done;

@@ -95,7 +95,7 @@ struct config {
 	__u32 orders_loads;
 	/* Are paths of cgroups left out that are the root of a hierarchy of version 1? */
 	__u32 skip_cgroup_roots;
-	__u32 reserved;
+	__u32 jiffy_ns;		/* how long a tick of the kernel is */
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
 	char symbol_format[8];
@@ -263,7 +263,7 @@ struct state {
 	__u64 ignored, caught;
 	/* An entry of a list while it is made. It is not on the stack, because the verifier follows the values there, and would
 	 * go through the end of a function once for each way on which they differ. */
-	__u64 made[12];
+	__u64 made[16];
 	/* open files: files.h */
 	__u64 files, fdt, open, cloexec, inode, sockets, others, detail_node, detail_file;
 	__u32 detail_done, detail_fd;
@@ -278,6 +278,6 @@ struct state {
 
 /* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM is the sum over its
  * threads, before anything is written. Everything between that and PART_PATHS is written at once. */
-enum part { PART_NONE, PART_SUM, PART_PATHS, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD };
+enum part { PART_NONE, PART_SUM, PART_PATHS, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD, PART_NET };
 
 #endif

@@ -224,6 +224,16 @@ static __always_inline u32 put_parts(void)
 		if (more)
 			return 1;
 	}
+	if (WANT(TASK_DIAG_NET) && st.part <= PART_NET) {
+		if (st.part < PART_NET)
+			st.part_begun = 0;
+		st.part = PART_NET;
+		to_memory();
+		more = put_fds();
+		from_memory();
+		if (more)
+			return 1;
+	}
 #endif
 	return 0;
 }
@@ -243,11 +253,13 @@ GROUP_FN give_up_parts(void)
 		missing(TASK_DIAG_VMA, TASK_DIAG_R_VANISHED);
 	if (WANT(TASK_DIAG_FD) && part <= PART_FD)
 		missing(TASK_DIAG_FD, TASK_DIAG_R_VANISHED);
+	if (WANT(TASK_DIAG_NET) && part <= PART_NET)
+		missing(TASK_DIAG_NET, TASK_DIAG_R_VANISHED);
 	return 0;
 }
 
 #define HAS_PARTS (WANT(TASK_DIAG_PATHS) || WANT(TASK_DIAG_CMDLINE) || WANT(TASK_DIAG_ENVIRON) ||	\
-		   WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD))
+		   WANT(TASK_DIAG_VMA) || WANT(TASK_DIAG_FD) || WANT(TASK_DIAG_NET))
 /* The first of them. */
 #define FIRST_PART (WANT(TASK_DIAG_PATHS) ? PART_PATHS : PART_CMDLINE)
 

@@ -99,6 +99,7 @@ enum task_diag_group {
 	TASK_DIAG_LAYOUT	= 26,
 	TASK_DIAG_WAIT		= 27,
 	TASK_DIAG_DELAYS	= 28,
+	TASK_DIAG_NET		= 29,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -712,6 +713,35 @@ struct task_diag_fd_detail {
 	__u32 fd;
 	__u32 kind;		/* enum task_diag_fd_detail_kind */
 	__u64 value[5];		/* in the order given there */
+};
+
+/*
+ * NET: its open sockets, as a list of this type in the order of fd: what has
+ * gone over each. drops is known for every family. The others are known for
+ * TCP; for multipath TCP, only those in bytes, which are of the connection and
+ * not of its subflows. UDP and raw sockets have no counters of bytes.
+ * sock_diag(7): struct tcp_info, struct mptcp_info, SK_MEMINFO_DROPS
+ */
+struct task_diag_net {
+	__u64 inode;		/* as in struct task_diag_fd */
+	__u64 sent_bytes;	/* of data, with what was sent again */
+	__u64 acked_bytes;	/* the first packet of a connection counts as one */
+	__u64 received_bytes;
+	__u64 retrans_bytes;	/* sent again */
+	__u64 rtt_ns;		/* smoothed; not known before the first measurement */
+	__u64 rtt_var_ns;
+	__u64 since_sent_ns;	/* since data was last sent, or since the connection was made */
+	__u64 since_received_ns;
+	__u32 fd;
+	__u32 drops;		/* received packets that were thrown away for lack of room */
+	__u32 sent_segs;
+	__u32 received_segs;
+	__u32 retrans_segs;
+	__u32 cwnd_segs;	/* the congestion window */
+	__u8  congestion[16];	/* name of the algorithm for it */
+	__u16 family;		/* as in struct task_diag_socket */
+	__u16 protocol;
+	__u32 reserved;
 };
 
 /* LIMITS: by number of RLIMIT_*; all ones: unlimited. /proc/PID/limits */

@@ -196,6 +196,30 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
         let text = taskdiag(Some(root), &["memory", "--by", by]);
         assert!(text.contains(has), "{by}: {text}");
     }
+    // Rows of cgroups have them, too, and are selected by them.
+    let of_cgroups = |more: &[&str]| {
+        let columns = "container_runtime,container_name,image,pod_namespace,pod_name,path";
+        let args = ["cgroups", "--flat", "--no-headers", "-o", columns];
+        let text = taskdiag(Some(root), &[&args, more].concat());
+        let values = |l: &str| l.split_whitespace().take(5).collect::<Vec<_>>().join(" ");
+        text.lines().map(values).collect::<Vec<_>>()
+    };
+    let has = |rows: &[String], want: &str| rows.iter().any(|r| r == want);
+    let all = of_cgroups(&[]);
+    for want in [
+        "docker web nginx:1.27 - -",
+        "containerd postgres postgres:16 shop db-0",
+        "podman odd\\x1b[31m img:1 - -",
+        "docker - - - -",
+        "- - - - -",
+    ] {
+        assert!(has(&all, want), "{want}: {all:?}");
+    }
+    for (option, name) in [("--container", "postgres"), ("--pod", "shop/db-0")] {
+        let rows = of_cgroups(&[option, name]);
+        assert!(has(&rows, "containerd postgres postgres:16 shop db-0"), "{rows:?}");
+        assert!(!has(&rows, "docker web nginx:1.27 - -"), "{rows:?}");
+    }
     let pids = [web, db, odd, unknown].map(|p| p.to_string()).join(",");
     assert!(names_of_engines().contains(&"procfs"));
     for (n, engine) in names_of_engines().into_iter().enumerate() {

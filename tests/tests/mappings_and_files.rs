@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use taskdiag::wire::{
-    Fd, FdDetail, FdDetailKind, FileStat, FileUse, Layout, ListEntry, Socket, Vma, VmaStat,
+    Fd, FdDetail, FdDetailKind, FileStat, FileUse, Layout, ListEntry, Net, Socket, Vma, VmaStat,
 };
 use taskdiag::{EngineId, FdCount, FdType, Group, Groups, Reason, Request, VmaKind};
 use taskdiag_tests::answer::{engines, engines_with};
@@ -448,6 +448,22 @@ fn sockets() {
         }
     }
     same_lists::<Socket>(&m, &all, Group::Fd, &[]);
+    let all = answers(&m, Group::Net);
+    for a in &all {
+        let list = rows::<Net>(&owner(a, m.pid(), Group::Net));
+        let of = |fact: &str| {
+            let fd = m.num::<i128>(fact);
+            list.iter().find(|r| num(r, "fd") == fd).unwrap_or_else(|| panic!("{a}: no {fact}"))
+        };
+        // The client has sent five bytes, and the server has not read them.
+        let (c, s) = (of("tcp_client"), of("tcp_server"));
+        assert_eq!(num(c, "sent_bytes") - num(c, "retrans_bytes"), 5, "{a}");
+        assert_eq!((num(s, "received_bytes"), num(s, "sent_bytes")), (5, 0), "{a}");
+        let udp = of("udp_connected");
+        assert!(!udp.contains_key("sent_bytes") && udp.contains_key("drops"), "{a}: {udp:?}");
+    }
+    // These grow while the engines look.
+    same_lists::<Net>(&m, &all, Group::Net, &["since_sent_ns", "since_received_ns"]);
 }
 
 /// The values of stat(2) for a file, as a row of FILE_STAT without its mount.

@@ -132,6 +132,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../bpf/files.h"),
     include_str!("../../bpf/filestat.h"),
     include_str!("../../bpf/names.h"),
+    include_str!("../../bpf/net.h"),
     include_str!("../../bpf/open.h"),
     include_str!("../../bpf/paths.h"),
     include_str!("../../bpf/sockets.h"),

@@ -58,7 +58,8 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
     sink.finish()?;
     if let (0, Some((option, name))) = (count, &args.place) {
         say(format_args!(
-            "taskdiag: no cgroup has {name} as the id of a {option}; 'taskdiag ps --{option} {name} -o cgroup_path' finds it by its name"
+            "taskdiag: no cgroup is that of a {option} with the name or id {name}; 'taskdiag cgroups --flat -o container_name,pod_name,path' \
+             shows all"
         ));
     }
     if table.stats {

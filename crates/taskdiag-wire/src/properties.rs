@@ -376,10 +376,10 @@ mod tests {
         assert_eq!(Groups::SUMS, sums | Groups::DELAYS);
         let memory = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP | Groups::SWAP;
         assert_eq!(Groups::SHARED_MEMORY, memory);
-        assert_eq!(Groups::SHARED_FILES, Groups::FD | Groups::FD_COUNT);
-        assert_eq!(Groups::WAITS, memory | Groups::TEXTS | Groups::FD);
+        assert_eq!(Groups::SHARED_FILES, Groups::FD | Groups::FD_COUNT | Groups::NET);
+        assert_eq!(Groups::WAITS, memory | Groups::TEXTS | Groups::FD | Groups::NET);
         assert_eq!(Groups::WAITS_FOR_MEMORY, memory | Groups::TEXTS);
-        assert_eq!(Groups::SLOW, memory | Groups::FD | Groups::FILE_STAT);
+        assert_eq!(Groups::SLOW, memory | Groups::FD | Groups::FILE_STAT | Groups::NET);
         let lite = set(&[Groups::BASE, Groups::CRED, Groups::STAT, Groups::STATM]);
         assert_eq!(Groups::LITE_RECORDS, lite | Groups::IO | Groups::SCHED);
         assert_eq!(Groups::OF_MEMORY & Groups::BPF_LITE, Groups::STATM | Groups::CMDLINE);

@@ -158,6 +158,12 @@ macro_rules! registry {
                     owner: Owner::Directories, guard: Guard::Ptrace, program: Program::More,
                     bpf_ns: 300, procfs_ns: 4_300, entries: 3, more_bytes: 24,
                 },
+                /// What has gone over each open socket.
+                Net = 29 net NET {
+                    owner: Owner::Files, shared: true, waits: true, guard: Guard::Ptrace,
+                    program: Program::More, bpf_ns: 800, bpf_load_ns: 1_500_000,
+                    procfs_ns: 16_000, entries: 2,
+                },
             }
             // Groups that are data of variable length.
             blobs {

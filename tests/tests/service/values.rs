@@ -256,6 +256,7 @@ fn the_table_has_nothing_private() {
         Group::Wchan,
         Group::Kstack,
         Group::FileStat,
+        Group::Net,
     ];
     let all = shown::groups(Strategy::All) | shown::groups(Strategy::AllThread);
     for group in private {

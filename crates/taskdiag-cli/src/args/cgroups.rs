@@ -60,8 +60,8 @@ pub fn command() -> Command {
     let [filter, container, pod, unit] = table::conditions();
     let filter = filter
         .help("Show only cgroups for which this is true, such as 'memory > 1G and oom_kills > 0'");
-    let container = container.help("Show cgroups of the containers with these ids");
-    let pod = pod.help("Show cgroups of the Kubernetes pods with these uids");
+    let container = container.help("Show cgroups of the containers with these names or ids");
+    let pod = pod.help("Show cgroups of these pods of Kubernetes: NAMESPACE/NAME, NAME or uid");
     let unit = unit.help("Show cgroups of these units of systemd; sshd means sshd.service");
     table::rows_with(
         Command::new("cgroups")

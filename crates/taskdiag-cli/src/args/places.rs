@@ -36,14 +36,7 @@ pub fn filters(m: &ArgMatches, set: &'static Set) -> Result<Vec<Filter>, Exit> {
         let mut any = Vec::new();
         for name in names {
             let has = |(column, _): &(&str, String)| set.find(column).is_some();
-            let of_set: Vec<_> = condition(name)?.into_iter().filter(has).map(|c| c.1).collect();
-            if of_set.is_empty() {
-                return Err(Exit::Usage(format!(
-                    "--{option} {name}: this command does not know these names, only ids; \
-                     'taskdiag ps --{option} {name} -o cgroup' shows the cgroups"
-                )));
-            }
-            any.extend(of_set);
+            any.extend(condition(name)?.into_iter().filter(has).map(|c| c.1));
         }
         all.push(Filter::parse(set, &any.join(" or ")).map_err(Exit::Where)?);
     }

@@ -147,7 +147,6 @@ fn errors_name_the_wrong_word() {
         (&["cgroups", "/a/../b"], 2, ".."),
         (&["cgroups", ""], 2, "empty"),
         (&["cgroups", "-d", "0"], 2, "--delay"),
-        (&["cgroups", "--pod", "a/b"], 2, "only ids"),
         (&["cgroups", "-o", "pid"], 2, "'pid' is a column of 'taskdiag ps'"),
         (&["cgroups", "-o", "memroy"], 2, "memory"),
         (&["cgroups", "-o", "rss"], 2, "the memory of a cgroup is memory"),
@@ -231,10 +230,10 @@ fn a_size_that_is_not_there_is_not_zero_in_any_unit() {
 }
 
 #[test]
-fn the_name_of_a_container_is_no_id_and_the_message_says_what_finds_it() {
-    for option in ["container", "pod"] {
-        let (code, _, err) = parts(&run(&["cgroups", &format!("--{option}"), "no-such-name"]));
-        let hint = format!("'taskdiag ps --{option} no-such-name -o cgroup_path'");
-        assert!(code == 1 && err.contains(&hint), "{code} {err}");
+fn no_cgroup_of_a_container_with_this_name_is_said_with_what_shows_all() {
+    for (option, name) in [("container", "no-such-name"), ("pod", "no-such/name")] {
+        let (code, _, err) = parts(&run(&["cgroups", &format!("--{option}"), name]));
+        let hint = "'taskdiag cgroups --flat -o container_name,pod_name,path'";
+        assert!(code == 1 && err.contains(hint), "{code} {err}");
     }
 }

@@ -128,3 +128,48 @@ entry! {
         value: [u64; 5],
     }
 }
+
+entry! {
+    /// NET: traffic of one open socket. Source: `sock_diag(7)` (`struct tcp_info`), `struct sock`.
+    /// UDP and raw sockets have no counters of bytes.
+    Net = "task_diag_net", least 120;
+    {
+        /// Inode, as in [`Fd`].
+        inode: u64,
+        /// Bytes of data that were sent, with those that were sent again.
+        sent_bytes: u64,
+        /// Bytes that the other end has acknowledged. The first packet of a connection counts as
+        /// one.
+        acked_bytes: u64,
+        /// Bytes of data that were received.
+        received_bytes: u64,
+        /// Bytes that were sent again.
+        retrans_bytes: u64,
+        /// Smoothed round-trip time, ns.
+        rtt_ns: u64,
+        /// Its mean deviation, ns.
+        rtt_var_ns: u64,
+        /// Time since data was last sent, or since the connection was made, ns.
+        since_sent_ns: u64,
+        /// Time since data was last received, or since the connection was made, ns.
+        since_received_ns: u64,
+        /// File descriptor.
+        fd: u32,
+        /// Received packets that were dropped for lack of room.
+        drops: u32,
+        /// Segments sent.
+        sent_segs: u32,
+        /// Segments received.
+        received_segs: u32,
+        /// Segments sent again.
+        retrans_segs: u32,
+        /// Congestion window, segments.
+        cwnd_segs: u32,
+        /// Name of the congestion control algorithm, with NUL bytes after it.
+        congestion: [u8; 16],
+        /// `AF_*`.
+        family: u16,
+        /// `IPPROTO_*`, as in [`Socket`].
+        protocol: u16,
+    } pad { reserved: u32, }
+}

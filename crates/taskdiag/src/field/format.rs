@@ -136,6 +136,7 @@ pub fn text(
         Value::Bool(b) => out.push(b'0' + u8::from(*b)),
         Value::Int(v) => write_int(out, *v),
         Value::Percent(p) => percent(out, form, *p),
+        Value::Nanos(v) if form == TextForm::Millis => millis(out, *v),
         Value::Nanos(ns) => duration(out, form, ns / 1_000_000_000),
         Value::Instant(ns) => instant(out, cx, form, cx.unix_seconds_floor(*ns)),
         Value::Mask(v) => hex16(out, *v),
@@ -252,6 +253,14 @@ fn percent(out: &mut Vec<u8>, form: TextForm, p: f64) {
                 write_uint(out, tenths % 10);
             }
         }
+    }
+}
+
+fn millis(out: &mut Vec<u8>, ns: u64) {
+    write_uint(out, ns / 1_000_000);
+    if ns < 1_000_000_000 {
+        out.push(b'.');
+        write_padded(out, ns / 1000 % 1000, 3);
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) use rate::{NONE, RATES};
 pub use row::Row;
 pub use set::{CGROUPS, FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
 pub use table::grouped::{LACKING, PROCS};
+#[cfg(feature = "view")]
+pub(crate) use table::net::sum_once;
 pub use value::{Missing, Short, Value};
 
 use taskdiag_wire::Groups;
@@ -209,6 +211,8 @@ pub enum TextForm {
     Elapsed,
     /// A duration in whole seconds.
     Seconds,
+    /// A duration in milliseconds, with three decimals below a second.
+    Millis,
     /// One decimal, cut.
     Percent,
     /// The same, but a row that cannot have one has none, and not 0.

@@ -19,8 +19,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use taskdiag_wire::{
-    Entry, Fd, FdDetail, FileStat, FileUse, Group, Groups, PathKind, Reason, Socket, TaskView, Vma,
-    VmaKind,
+    Entry, Fd, FdDetail, FileStat, FileUse, Group, Groups, Net, PathKind, Reason, Socket, TaskView,
+    Vma, VmaKind,
 };
 
 use crate::field::Row;
@@ -49,6 +49,8 @@ pub struct Owner<'a> {
     /// The sockets in the order of fd.
     sockets: Vec<Entry<'a, Socket>>,
     details: Vec<Entry<'a, FdDetail>>,
+    /// What has gone over them, in the same order.
+    net: Vec<Entry<'a, Net>>,
     /// The task that has the paths and the mappings of the process. Only the first owner of a
     /// process has it, because paths and mappings belong to the process and not to a table.
     paths: Option<TaskView<'a>>,
@@ -97,6 +99,7 @@ impl<'a> Files<'a> {
             .map(|table| Owner {
                 sockets: sorted(table.owner.list::<Socket>(), |s| s.raw.fd),
                 details: sorted(table.owner.list::<FdDetail>(), |d| d.raw.fd),
+                net: sorted(net_of(&table), |n| n.raw.fd),
                 ..Owner::new(table.task, Some(table))
             })
             .collect();
@@ -232,6 +235,7 @@ impl<'a> Owner<'a> {
             table,
             sockets: Vec::new(),
             details: Vec::new(),
+            net: Vec::new(),
             paths: None,
             memory: None,
             has_own_paths: false,
@@ -250,12 +254,22 @@ impl<'a> Owner<'a> {
         let at = self.sockets.partition_point(|s| s.raw.fd < fd);
         self.sockets.get(at).filter(|s| s.raw.fd == fd).copied()
     }
+    /// What has gone over the socket of a descriptor, if it is still the one with this inode.
+    pub fn net(&self, fd: u32, inode: u64) -> Option<Entry<'a, Net>> {
+        let at = self.net.partition_point(|n| n.raw.fd < fd);
+        self.net.get(at).filter(|n| n.raw.fd == fd && n.raw.inode == inode).copied()
+    }
     /// The details of a descriptor.
     pub fn details(&self, fd: u32) -> &[Entry<'a, FdDetail>] {
         let from = self.details.partition_point(|d| d.raw.fd < fd);
         let to = self.details.partition_point(|d| d.raw.fd <= fd);
         &self.details[from..to]
     }
+}
+
+/// What has gone over the sockets of a table. Another task may have that than has the files.
+fn net_of<'a>(table: &Holder<'a>) -> Option<impl Iterator<Item = Entry<'a, Net>> + use<'a>> {
+    table.owner.owner(Group::Net)?.list::<Net>()
 }
 
 /// Whether it has directories. A first thread that has ended has no paths, and each of them is

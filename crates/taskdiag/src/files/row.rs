@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use taskdiag_wire::{
-    BLOB_CUT, BLOB_DELETED, DELETED, Entry, Fd, FdType, FileStat, Group, PathKind, Reason, Socket,
-    TaskView, Vma,
+    BLOB_CUT, BLOB_DELETED, DELETED, Entry, Fd, FdType, FileStat, Group, Net, PathKind, Reason,
+    Socket, TaskView, Vma,
 };
 
 use super::{Owner, words};
@@ -148,6 +148,11 @@ impl<'a> OpenFile<'a> {
     pub fn socket(&self) -> Option<Entry<'a, Socket>> {
         let fd = self.fd().filter(|f| f.raw.r#type == FdType::Socket as u32)?;
         self.owner.socket(fd.raw.fd)
+    }
+    /// What has gone over the socket of the descriptor.
+    pub fn net(&self) -> Option<Entry<'a, Net>> {
+        let fd = self.fd()?;
+        self.owner.net(fd.raw.fd, fd.inode()?)
     }
     /// The type in the words of lsof.
     pub fn lsof_type(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! Adds rows up: there is one sum for each value of a column.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use super::order::{Key, Ranks};
@@ -98,6 +98,8 @@ struct GroupSums {
     /// The number of processes with missing values in the sums, and the last of them.
     lacking: u64,
     last_lacking: u32,
+    /// The sockets that were counted, by column, since processes may share them.
+    sockets: HashMap<usize, HashSet<u64>>,
 }
 
 /// If rows are threads: the values of each process that were counted. Threads share the memory and
@@ -194,7 +196,9 @@ impl<'a> Sums<'a> {
             if mark.as_ref().is_some_and(|m| **m) {
                 continue;
             }
-            let value = (field.get)(self.cx, row);
+            let once = (field.groups == Groups::NET)
+                .then(|| field::sum_once(field, row, line.sockets.entry(i).or_default()));
+            let value = once.flatten().unwrap_or_else(|| (field.get)(self.cx, row));
             // If this thread lacks the value, because it has ended, another thread may have it.
             if let Some(mark) = mark {
                 *mark = value.missing().is_none();
@@ -225,7 +229,8 @@ impl<'a> Sums<'a> {
             return *at;
         }
         let sums = vec![Cell::default(); self.columns.len() + self.keys.len()];
-        self.lines.push(GroupSums { sums, last_task: 0, lacking: 0, last_lacking: 0 });
+        let sockets = HashMap::new();
+        self.lines.push(GroupSums { sums, last_task: 0, lacking: 0, last_lacking: 0, sockets });
         self.index.insert(self.text.clone(), self.lines.len() - 1);
         self.lines.len() - 1
     }

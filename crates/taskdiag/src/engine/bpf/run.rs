@@ -133,7 +133,7 @@ impl LoadedProgram {
             // x86-64 keeps loads in the order of the program.
             orders_loads: u32::from(!cfg!(target_arch = "x86_64")),
             skip_cgroup_roots: u32::from(!req.members.cgroup_roots),
-            reserved: 0,
+            jiffy_ns: jiffy_ns(),
             offsets,
         };
         let init = [
@@ -434,6 +434,14 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
         }
         Err(e) => Err(failed.unwrap_or(e)),
     }
+}
+
+/// How long a tick of the kernel is. The coarse clocks go on once in a tick.
+fn jiffy_ns() -> u32 {
+    let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the result.
+    let r = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    if r == 0 { u32::try_from(tick.tv_nsec).unwrap_or(0) } else { 0 }
 }
 
 /// Is this process in the initial pid namespace, whose inode has had this number since Linux 3.8?

@@ -47,7 +47,7 @@ pub struct Config {
     pub text_max: u32,
     pub orders_loads: u32,
     pub skip_cgroup_roots: u32,
-    pub reserved: u32,
+    pub jiffy_ns: u32,
     pub frame_format: [u8; 16],
     pub symbol_format: [u8; 8],
     pub number_format: [u8; 8],

@@ -138,13 +138,13 @@ impl<'t> Raw<'t> {
 }
 
 /// The name of a descriptor's link, without an allocation.
-struct Digits([u8; 12]);
+pub(super) struct Digits([u8; 12]);
 
 impl Digits {
-    fn new() -> Digits {
+    pub(super) fn new() -> Digits {
         Digits([0; 12])
     }
-    fn of(&mut self, n: u32) -> &CStr {
+    pub(super) fn of(&mut self, n: u32) -> &CStr {
         let mut at = self.0.len() - 1;
         self.0[at] = 0;
         let mut rest = n;
@@ -329,7 +329,7 @@ impl Worker<'_> {
     }
 
     /// Writes a list in pieces; a new piece begins when the set of known members changes.
-    fn put_runs<T: ListEntry>(&mut self, list: &List<T>, even_none: bool) {
+    pub(super) fn put_runs<T: ListEntry>(&mut self, list: &List<T>, even_none: bool) {
         for run in list.0.chunk_by(|a, b| a.0 == b.0) {
             let entries: Vec<T> = run.iter().map(|e| e.1).collect();
             self.out.put_list(run[0].0, &entries);
@@ -393,7 +393,7 @@ impl Reader {
     /// list while it is bound but neither listens nor is connected, and never if the kernel has no
     /// such list. Its addresses and state may be other ones, but the queues of a listener are those
     /// of its first subflow.
-    fn listed<'s>(
+    pub(super) fn listed<'s>(
         &mut self,
         listed: &'s Sock,
         dir: BorrowedFd<'_>,

@@ -67,3 +67,10 @@ impl Slot {
 pub(super) fn ended() {
     STUCK.fetch_sub(1, Ordering::Relaxed);
 }
+
+/// Whether this thread of ours is on a CPU, or ready to be.
+pub(super) fn is_running(tid: i32) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/self/task/{tid}/stat")) else { return false };
+    let state = stat.iter().rposition(|b| *b == b')').and_then(|at| stat.get(at + 2));
+    state == Some(&b'R')
+}

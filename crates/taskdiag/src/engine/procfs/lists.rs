@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::engine::room::LIST_LEAST;
-use taskdiag_wire::{Fd, FdDetail, FileStat, Socket, Vma, VmaStat};
+use taskdiag_wire::{Fd, FdDetail, FileStat, Net, Socket, Vma, VmaStat};
 
 /// The names of a list are kept in pieces of this size until they are in the answer. Each piece is
 /// freed then, so that there are never two copies of all of them. The C library returns a piece of
@@ -104,6 +104,7 @@ pub(super) struct FileLists {
     pub(super) fds: Vec<u32>,
     pub(super) files: List<Fd>,
     pub(super) sockets: List<Socket>,
+    pub(super) net: List<Net>,
     pub(super) details: Vec<FdDetail>,
     /// The text of the names that are not in the answer yet. Each name has an entry with the file
     /// or socket that it belongs to, its range in this text, and whether the file is deleted.
@@ -126,6 +127,7 @@ impl FileLists {
         self.fds.clear();
         self.files.0.clear();
         self.sockets.0.clear();
+        self.net.0.clear();
         self.details.clear();
         self.forget_names();
         self.name_bytes = 0;

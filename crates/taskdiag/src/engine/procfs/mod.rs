@@ -42,6 +42,7 @@ mod links;
 mod lists;
 mod memory;
 mod names;
+mod net;
 #[cfg(not(feature = "testing"))]
 pub(crate) mod parse;
 #[cfg(feature = "testing")]
@@ -86,7 +87,7 @@ use self::read::Reader;
 use self::run::Run;
 use self::shmem::Objects;
 pub(in crate::engine) use self::sizes::{SizesFrom, names_locked};
-use self::sockets::Sockets;
+use self::sockets::{Sockets, Traffic};
 use self::stop::exhausted;
 use self::supervise::Job;
 use self::worker::Worker;
@@ -101,6 +102,9 @@ const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
 /// The groups that this engine answers.
 pub const GROUPS: Groups = Groups::ALL;
+
+/// The groups for which sockets are asked.
+const OF_SOCKETS: Groups = Groups::FD.union(Groups::NET);
 
 /// The engine that reads the text files of /proc.
 ///
@@ -198,6 +202,7 @@ impl Engine for Procfs {
                 "sums are whole KiB; pss_anon, pss_file and pss_shmem are known for rollup only",
             ),
             (Group::Fd, "knows sockets of inet, unix, netlink and packet"),
+            (Group::Net, "drops are known of sockets of inet, unix, netlink and packet"),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
             (Group::Kstack, "only root may read it"),
             (Group::Delays, "needs CAP_NET_ADMIN; not known of a task without a delay"),
@@ -260,7 +265,7 @@ impl Procfs {
             sizes_from: SizesFrom::of(req.groups, req.members),
             names_locked: names_locked(req.groups, req.members),
             tick_ns: Tick::of(&info).ns(),
-            own_pids: (req.groups.has(Group::Fd)
+            own_pids: (req.groups.intersects(OF_SOCKETS)
                 || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
             own_times: (req.groups.has(Group::Sched) && !req.strategy.is_threads()
@@ -280,8 +285,9 @@ impl Procfs {
             limits: Budget::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),
-            own_netns: if req.groups.has(Group::Fd) { reader.own_netns() } else { 0 },
+            own_netns: if req.groups.intersects(OF_SOCKETS) { reader.own_netns() } else { 0 },
             sockets: Sockets::default(),
+            traffic: Traffic::default(),
             names: FileNames::default(),
             held: self.held.clone().filter(|_| !req.strategy.is_threads()),
             cgroup_roots: req.members.cgroup_roots,

@@ -11,7 +11,7 @@ use super::limits::Budget;
 use super::names::FileNames;
 use super::shmem::Objects;
 use super::sizes::SizesFrom;
-use super::sockets::Sockets;
+use super::sockets::{Sockets, Traffic};
 use crate::engine::room::Room;
 use crate::watch::Watch;
 
@@ -56,6 +56,8 @@ pub(super) struct Run {
     pub(super) own_netns: u32,
     /// The sockets of the network namespaces met so far.
     pub(super) sockets: Sockets,
+    /// What has gone over them, if that was requested.
+    pub(super) traffic: Traffic,
     /// The names that the answer has so far.
     pub(super) names: FileNames,
     /// In a session about processes, the files that stay open.

@@ -5,11 +5,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use taskdiag_wire::Socket;
 
+use super::handover::is_running;
 use super::parse::{self, Sock};
 
 /// The sockets of a network namespace, by inode.
@@ -43,7 +46,7 @@ impl Sockets {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = || {
             let (mut table, refused, lists_mptcp) = if netns == own {
-                dump(calls)
+                dump(Detail::Addresses, calls)
             } else {
                 task.netns().map_or_else(nothing, |ns| dump_elsewhere(&ns, calls))
             };
@@ -65,6 +68,97 @@ impl Sockets {
     pub(super) fn elsewhere(&self, inode: u64) -> Option<(u32, Sock)> {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.iter().find_map(|(netns, table)| Some((*netns, table.get(&inode)?.clone())))
+    }
+}
+
+/// What has gone over the sockets of the network namespaces that were looked at.
+///
+/// The kernel waits for the lock of a TCP socket, which a process can hold as long as it wants: it
+/// has it while it copies what is to be sent from memory that a file system or another process has
+/// to provide. So a thread reads each table, and nobody waits for a thread that has come to such a
+/// socket.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    tables: Mutex<HashMap<u32, Arc<Pending>>>,
+}
+
+/// A table that a thread reads.
+#[derive(Debug, Default)]
+struct Pending {
+    table: Mutex<Option<Arc<SocketsByInode>>>,
+    ready: Condvar,
+    /// The thread that reads it.
+    tid: AtomicI32,
+    /// Whether that was found waiting for too long.
+    is_stuck: AtomicBool,
+}
+
+/// The interval of looks at a thread that reads, and how often in a row it must be found waiting.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 10;
+
+impl Traffic {
+    /// The sockets of namespace `netns`, which `open` gives if it is not ours. `None`: the kernel
+    /// waits for a socket of it.
+    pub(super) fn table(
+        &self,
+        netns: u32,
+        open: impl FnOnce() -> Option<OwnedFd>,
+        calls: &mut u64,
+    ) -> Option<Arc<SocketsByInode>> {
+        let (pending, is_new) = {
+            let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_new = !tables.contains_key(&netns);
+            (Arc::clone(tables.entry(netns).or_default()), is_new)
+        };
+        if is_new {
+            let (to, ns) = (Arc::clone(&pending), open());
+            let read = move || to.read(ns.as_ref());
+            *calls += 30; // thread, setns, socket, requests
+            thread::Builder::new().name(String::from("sock_diag")).spawn(read).ok()?;
+        }
+        pending.wait()
+    }
+    /// A socket of a namespace that was looked at.
+    pub(super) fn elsewhere(&self, inode: u64) -> Option<Sock> {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.values().find_map(|p| p.known()?.get(&inode).cloned())
+    }
+}
+
+impl Pending {
+    fn known(&self) -> Option<Arc<SocketsByInode>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    fn read(&self, ns: Option<&OwnedFd>) {
+        // SAFETY: takes no arguments, and cannot fail.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+        self.tid.store(tid as i32, Ordering::Relaxed);
+        let is_there = ns.is_none_or(|ns| {
+            // SAFETY: takes a descriptor and a number; changes this thread only.
+            unsafe { libc::setns(ns.as_raw_fd(), libc::CLONE_NEWNET) == 0 }
+        });
+        let (mut table, _, lists_mptcp) =
+            if is_there { dump(Detail::Traffic, &mut 0) } else { nothing() };
+        if !lists_mptcp && has_mptcp() {
+            forget_protocols(&mut table);
+        }
+        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(table));
+        self.ready.notify_all();
+    }
+    fn wait(&self) -> Option<Arc<SocketsByInode>> {
+        let mut looks = 0;
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        while table.is_none() && !self.is_stuck.load(Ordering::Relaxed) {
+            (table, _) =
+                self.ready.wait_timeout(table, LOOK).unwrap_or_else(PoisonError::into_inner);
+            let tid = self.tid.load(Ordering::Relaxed);
+            looks = if tid == 0 || is_running(tid) { 0 } else { looks + 1 };
+            if looks >= LOOKS {
+                self.is_stuck.store(true, Ordering::Relaxed);
+            }
+        }
+        table.clone()
     }
 }
 
@@ -105,7 +199,7 @@ fn dump_elsewhere(ns: &OwnedFd, calls: &mut u64) -> Dumped {
             if unsafe { libc::setns(ns.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
                 return (nothing(), calls);
             }
-            (dump(&mut calls), calls)
+            (dump(Detail::Addresses, &mut calls), calls)
         };
         let thread = thread::Builder::new().spawn_scoped(scope, there);
         let done = thread.ok().and_then(|t| t.join().ok());
@@ -124,10 +218,14 @@ const STATES: u32 = !(1 << 6 | 1 << 3 | 1 << 12);
 const UNIX_SHOW: u32 = 0x1 | 0x4 | 0x10;
 /// UDIAG_SHOW_VFS.
 const UNIX_SHOW_VFS: u32 = 0x2;
+/// UDIAG_SHOW_MEMINFO.
+const UNIX_SHOW_MEMINFO: u32 = 0x20;
 /// NDIAG_SHOW_MEMINFO.
 const NETLINK_SHOW: u32 = 0x1;
 /// PACKET_SHOW_INFO.
 const PACKET_SHOW: u32 = 0x1;
+/// PACKET_SHOW_MEMINFO.
+const PACKET_SHOW_MEMINFO: u32 = 0x10;
 
 /// `INET_DIAG_REQ_PROTOCOL` of linux/inet_diag.h.
 const INET_DIAG_REQ_PROTOCOL: u16 = 3;
@@ -149,7 +247,19 @@ const FILES: [Option<&str>; 13] = [
     Some("net/packet"),
 ];
 
-fn dump(calls: &mut u64) -> Dumped {
+/// Which details are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// Addresses, states and queues.
+    Addresses,
+    /// Also what has gone over each socket. The kernel takes the lock of each TCP socket for it,
+    /// one after the other.
+    Traffic,
+}
+
+fn dump(detail: Detail, calls: &mut u64) -> Dumped {
+    let more = |bits: u32| if detail == Detail::Traffic { bits } else { 0 };
+    let extensions = more(parse::INET_DIAG_EXTENSIONS.into()) as u8;
     let mut table = SocketsByInode::new();
     let mut refused = Vec::new();
     *calls += 2; // socket, close
@@ -173,7 +283,7 @@ fn dump(calls: &mut u64) -> Dumped {
     // addresses. A kernel that cannot list it lists at least these.
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut req = [0u8; 64];
-        req[0] = family as u8;
+        (req[0], req[2]) = (family as u8, extensions);
         req[4..8].copy_from_slice(&STATES.to_ne_bytes());
         // The number is larger than a byte, so it is in an attribute.
         req[56..58].copy_from_slice(&8u16.to_ne_bytes());
@@ -186,12 +296,12 @@ fn dump(calls: &mut u64) -> Dumped {
         for family in [libc::AF_INET, libc::AF_INET6] {
             // struct inet_diag_req_v2
             let mut req = [0u8; 56];
-            (req[0], req[1]) = (family as u8, protocol as u8);
+            (req[0], req[1], req[2]) = (family as u8, protocol as u8, extensions);
             req[4..8].copy_from_slice(&STATES.to_ne_bytes());
             request(&req, &|b| parse::inet_diag(b, protocol as u16));
         }
     }
-    request(&unix_request(UNIX_SHOW), &parse::unix_diag);
+    request(&unix_request(UNIX_SHOW | more(UNIX_SHOW_MEMINFO)), &parse::unix_diag);
     // struct netlink_diag_req, of all protocols
     let mut req = [0u8; 20];
     (req[0], req[1]) = (libc::AF_NETLINK as u8, 255);
@@ -200,7 +310,8 @@ fn dump(calls: &mut u64) -> Dumped {
     // struct packet_diag_req
     let mut req = [0u8; 20];
     req[0] = libc::AF_PACKET as u8;
-    req[8..12].copy_from_slice(&PACKET_SHOW.to_ne_bytes());
+    let show = PACKET_SHOW | more(PACKET_SHOW_MEMINFO);
+    req[8..12].copy_from_slice(&show.to_ne_bytes());
     request(&req, &parse::packet_diag);
     (table, refused, lists_mptcp)
 }
@@ -323,7 +434,7 @@ mod tests {
         let sock = |inode, protocol: i32| Sock {
             record: build!(Socket { inode, protocol: protocol as u16, ..Socket::default() }),
             valid: u32::MAX,
-            name: None,
+            ..Sock::default()
         };
         let mut table = SocketsByInode::new();
         add(&mut table, sock(1, libc::IPPROTO_TCP));
@@ -362,7 +473,7 @@ mod tests {
         assert!(all.iter().all(|s| s.record.inode != number), "the line is believed");
         // The text has no name that sock_diag does not have. A socket that has none may have been
         // bound since then, by another program.
-        let (asked, ..) = dump(&mut 0);
+        let (asked, ..) = dump(Detail::Addresses, &mut 0);
         let named = || all.iter().filter(|s| s.name.is_some());
         for s in named().filter(|s| s.record.inode != inode(forger.as_raw_fd())) {
             assert!(asked.get(&s.record.inode).is_none_or(|a| a.name == s.name), "{s:?}");
@@ -394,7 +505,7 @@ mod tests {
             unix.as_raw_fd(),
             netlink.as_raw_fd(),
         ];
-        let (asked, refused, _) = dump(&mut 0);
+        let (asked, refused, _) = dump(Detail::Addresses, &mut 0);
         let mut compared = 0;
         for fd in fds {
             let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();

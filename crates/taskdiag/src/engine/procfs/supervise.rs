@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use taskdiag_wire::{Groups, StreamWriter};
 
-use super::handover::{Parked, Slot, ended};
+use super::handover::{Parked, Slot, ended, is_running};
 use super::path::{Path, TaskDir};
 use super::read::Reader;
 use super::run::Run;
@@ -246,13 +246,6 @@ fn stuck(part: &mut ReaderPart) -> Option<Parked> {
         return None;
     }
     part.slot.take_over(now?)
-}
-
-/// Whether this thread of ours is on a CPU, or ready to be.
-fn is_running(tid: i32) -> bool {
-    let Ok(stat) = std::fs::read(format!("/proc/self/task/{tid}/stat")) else { return false };
-    let state = stat.iter().rposition(|b| *b == b')').and_then(|at| stat.get(at + 2));
-    state == Some(&b'R')
 }
 
 /// Whether requests for these groups are read here.

@@ -76,6 +76,7 @@ const STEPS: &[Step] = &[
     step(Groups::VMA.union(Groups::VMA_STAT), Needs::Mappings, |w, at, stat| w.mappings(at, stat)),
     step(Groups::ROLLUP, Needs::Memory, |w, at, _| w.rollup(at)),
     step(Groups::FD, Needs::Place, |w, at, _| w.files(at)),
+    step(Groups::NET, Needs::Place, |w, at, _| w.net(at)),
 ];
 
 impl Worker<'_> {

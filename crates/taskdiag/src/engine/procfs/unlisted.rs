@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use taskdiag_wire::{Socket, build};
 
-use super::parse::{self, Sock};
+use super::parse::{self, Sock, Traffic};
 
 /// `SIOCGSKNS` of linux/sockios.h: the network namespace of a socket.
 const SIOCGSKNS: libc::Ioctl = 0x894c;
@@ -50,6 +50,68 @@ fn pidfd((tgid, tid): (u32, Option<u32>), calls: &mut u64) -> Option<OwnedFd> {
     thread.and_then(|tid| open(tid, PIDFD_THREAD)).or_else(|| open(tgid, 0))
 }
 
+/// A copy of the descriptor of a socket of the process `of.0` or of its thread `of.1`. `None` if it
+/// may not be copied.
+fn copy(of: (u32, Option<u32>), fd: u32, inode: u64, calls: &mut u64) -> Option<OwnedFd> {
+    let pidfd = pidfd(of, calls)?;
+    let socket = owned(calls, || {
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) }
+    })?;
+    *calls += 3; // fstat, and close of both
+    // The descriptor may have been closed, or may belong to a thread with files of its own.
+    (rustix::fs::fstat(&socket).ok()?.st_ino == inode).then_some(socket)
+}
+
+/// What has gone over a socket, as [`ask`] finds it. `None` if it may not be queried.
+pub(super) fn ask_traffic(
+    of: (u32, Option<u32>),
+    fd: u32,
+    inode: u64,
+    calls: &mut u64,
+) -> Option<Box<Traffic>> {
+    const SOL_MPTCP: i32 = 284;
+    const MPTCP_INFO: i32 = 1;
+    let socket = copy(of, fd, inode, calls)?;
+    *calls += 6;
+    let mut net = Traffic::default();
+    let mut room = [0u8; 256];
+    let protocol = number(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    let is_stream = number(&socket, libc::SOL_SOCKET, libc::SO_TYPE)? == libc::SOCK_STREAM;
+    let info = match protocol {
+        libc::IPPROTO_TCP if is_stream => (libc::IPPROTO_TCP, libc::TCP_INFO),
+        libc::IPPROTO_MPTCP => (SOL_MPTCP, MPTCP_INFO),
+        _ => (-1, -1),
+    };
+    if let Some(info) = value(&socket, info, &mut room) {
+        net.info(protocol as u16, info);
+        let is_listener = info.first().is_some_and(|state| i32::from(*state) == TCP_LISTEN);
+        if protocol == libc::IPPROTO_TCP && !is_listener {
+            let name = value(&socket, (libc::IPPROTO_TCP, libc::TCP_CONGESTION), &mut room);
+            name.into_iter().for_each(|name| net.congestion(name));
+        }
+    }
+    let memory = value(&socket, (libc::SOL_SOCKET, SO_MEMINFO), &mut room);
+    memory.into_iter().for_each(|numbers| net.memory(numbers));
+    net.is_of(number(&socket, libc::SOL_SOCKET, libc::SO_DOMAIN)? as u16, protocol as u16);
+    net.known()
+}
+
+/// The value of a socket option, as far as there is room.
+fn value<'r>(
+    socket: &OwnedFd,
+    (level, name): (i32, i32),
+    room: &'r mut [u8; 256],
+) -> Option<&'r [u8]> {
+    let mut len = room.len() as libc::socklen_t;
+    // SAFETY: there is room for the size that is given.
+    let r = unsafe {
+        let to = room.as_mut_ptr().cast();
+        libc::getsockopt(socket.as_raw_fd(), level, name, to, &raw mut len)
+    };
+    room.get(..len as usize).filter(|_| r == 0)
+}
+
 /// The properties of a socket of the process `of.0` or of its thread `of.1`, and its network
 /// namespace. `None` if it may not be queried.
 pub(super) fn ask(
@@ -58,16 +120,7 @@ pub(super) fn ask(
     inode: u64,
     calls: &mut u64,
 ) -> Option<(Sock, Option<u32>)> {
-    let pidfd = pidfd(of, calls)?;
-    let socket = owned(calls, || {
-        // SAFETY: as above.
-        unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) }
-    })?;
-    *calls += 3; // fstat, and close of both
-    // The descriptor may have been closed, or may belong to a thread with files of its own.
-    if rustix::fs::fstat(&socket).ok()?.st_ino != inode {
-        return None;
-    }
+    let socket = copy(of, fd, inode, calls)?;
     let mut option = |level, name| {
         *calls += 1;
         number(&socket, level, name)

@@ -6,8 +6,10 @@ use std::time::Duration;
 use taskdiag_wire::Groups;
 
 use super::super::*;
+use super::places::value_of;
 use crate::cgroup;
 use crate::cgroups::{Cgroup, Known, Member, TYPES};
+use crate::containers::{ContainerNames, Named};
 
 fn of<'a>(row: &Row<'a>, get: impl FnOnce(&'a Cgroup) -> Value<'a>) -> Value<'a> {
     match row.part {
@@ -43,6 +45,11 @@ fn runtime<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
         Some(container) => container.runtime.map_or(Value::UNKNOWN, Value::Word),
         None => Value::ABSENT,
     })
+}
+
+/// A name of the container or pod that the cgroup belongs to.
+fn named<'a>(cx: &Context, row: &Row<'a>, get: impl Fn(&ContainerNames) -> &Named) -> Value<'a> {
+    of(row, |c| cx.containers.with(c.path(), |names| value_of(get(names))).unwrap_or(Value::ABSENT))
 }
 
 /// The limit of CPU time in thousandths of a CPU.
@@ -109,6 +116,14 @@ macro_rules! column {
             cgroup_files: Files::NONE$(.union(Files::$file))*,
             ..row!($name $header $width $align [] $kind $unit $text, $source, $help, {$($alias $ah),*}, $get)
         }
+    };
+}
+
+/// A column of a name from the files of container runtimes.
+macro_rules! named {
+    ($name:literal $header:literal $width:literal $help:literal $member:ident) => {
+        row!($name $header $width Left [] Text None Plain, "files of the runtime, found by the path", $help, {},
+            |cx, row| named(cx, row, |n| &n.$member))
     };
 }
 
@@ -204,6 +219,12 @@ pub const IDENTITY: &[Field] = &[
     column!("runtime" "RUNTIME" 10 Left [] Text None Plain "/sys/fs/cgroup" "Runtime of its container" {} runtime),
     column!("pod" "POD" 36 Left [] Text None Plain "/sys/fs/cgroup" "Uid of its Kubernetes pod" {}
         |_, row| part(row, cgroup::pod)),
+    named!("container_name" "CNAME" 20 "Name of its container" name),
+    named!("image" "IMAGE" 30 "Name of the image of its container" image),
+    named!("pod_name" "PODNAME" 30 "Name of its Kubernetes pod" pod_name),
+    named!("pod_namespace" "NAMESPACE" 16 "Kubernetes namespace of its pod" pod_namespace),
+    named!("container_runtime" "CRUNTIME" 10
+        "Runtime of its container, also where only the files of the runtime tell it" runtime),
 ];
 
 pub const USE: &[Field] = &[

@@ -58,6 +58,7 @@ mod limits;
 mod maps;
 mod memory;
 mod namespaces;
+pub mod net;
 mod places;
 mod rates;
 mod rollup;
@@ -83,6 +84,7 @@ pub static TABLES: &[&[Field]] = &[
     waiting::FIELDS,
     limits::FIELDS,
     fds::FIELDS,
+    net::FIELDS,
     tags::FIELDS,
     places::FIELDS,
     host::FIELDS,
@@ -102,4 +104,4 @@ pub static CGROUPS: &[&[Field]] =
     &[cgroups::IDENTITY, cgroups::USE, cgroups::MEMORY, cgroups::WAITING, cgroups::RATES];
 
 /// Rows of files that are in use.
-pub static FILES: &[&[Field]] = &[files::FIELDS];
+pub static FILES: &[&[Field]] = &[files::FIELDS, net::FILES];

@@ -38,12 +38,17 @@ fn container<'a>(row: &Row<'a>, get: impl FnOnce(Container<'a>) -> Value<'a>) ->
     of_any(row, cgroup::container).map_or_else(|missing| missing, get)
 }
 
-/// A name of the container or pod that the task is in.
-fn named<'a>(cx: &Context, row: &Row<'a>, get: impl Fn(&ContainerNames) -> &Named) -> Value<'a> {
-    let value = |names: &ContainerNames| match get(names) {
+/// A name as a value.
+pub fn value_of(name: &Named) -> Value<'static> {
+    match name {
         Ok(name) => Value::Bytes { data: Cow::Owned(name.to_vec()), cut: false },
         Err(reason) => Value::Missing(Missing::Reason(*reason)),
-    };
+    }
+}
+
+/// A name of the container or pod that the task is in.
+fn named<'a>(cx: &Context, row: &Row<'a>, get: impl Fn(&ContainerNames) -> &Named) -> Value<'a> {
+    let value = |names: &ContainerNames| value_of(get(names));
     of_any(row, |path| cx.containers.with(path, value)).unwrap_or_else(|missing| missing)
 }
 

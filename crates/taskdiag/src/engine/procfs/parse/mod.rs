@@ -25,7 +25,8 @@ pub use nettext::{net_text, unix_addresses};
 pub use small::*;
 pub use smaps::{rollup, smaps_entries, whole_smaps_entries};
 pub use sockdiag::{
-    Sock, inet_diag, netlink_diag, nl_messages, packet_diag, sock_of_protocol, unix_diag, unix_vfs,
+    INET_DIAG_EXTENSIONS, Sock, Traffic, inet_diag, netlink_diag, nl_messages, packet_diag,
+    sock_of_protocol, unix_diag, unix_vfs,
 };
 pub use stat::{StatFile, stat};
 pub use statm::{statm, statm_sizes};

@@ -153,7 +153,7 @@ fn inet(line: &[u8], protocol: u16) -> Option<Sock> {
         record.send_queue_bytes = hex(&queues[..colon])?.into();
         valid |= bits!(send_queue_bytes);
     }
-    Some(Sock { record, valid, name: None })
+    Some(Sock { record, valid, ..Sock::default() })
 }
 
 /// `sk: refcount protocol flags type st inode [path]`, as unix_seq_show() writes it. An abstract
@@ -178,6 +178,7 @@ fn unix(line: &[u8]) -> Option<Sock> {
         }),
         valid: ALL | NAME,
         name: name.map(Into::into),
+        net: None,
     })
 }
 
@@ -194,6 +195,7 @@ fn netlink(line: &[u8]) -> Option<Sock> {
         }),
         valid: bits!(inode family protocol portid),
         name: None,
+        net: None,
     })
 }
 
@@ -211,6 +213,7 @@ fn packet(line: &[u8]) -> Option<Sock> {
         }),
         valid: ALL & !bits!(state) | bits!(ifindex),
         name: None,
+        net: None,
     })
 }
 

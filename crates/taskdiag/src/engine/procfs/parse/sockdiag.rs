@@ -1,7 +1,7 @@
 //! Parses answers of sock_diag(7), which are netlink messages, into sockets.
 
 use taskdiag_wire::device::device;
-use taskdiag_wire::{Socket, build};
+use taskdiag_wire::{Net, Socket, build};
 
 use super::bit;
 
@@ -14,6 +14,101 @@ pub struct Sock {
     pub valid: u32,
     /// For AF_UNIX, the path, or `@` and the abstract name.
     pub name: Option<Box<[u8]>>,
+    /// What has gone over it, if that was asked for.
+    pub net: Option<Box<Traffic>>,
+}
+
+/// What has gone over a socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// The record. Its members `fd` and `inode` are not set.
+    pub record: Net,
+    /// The known members of the record.
+    pub valid: u32,
+}
+
+macro_rules! net_bits {
+    ($($member:ident)*) => { 0 $(| bit(Net::MEMBERS, stringify!($member)))* };
+}
+const BYTES: u32 = net_bits!(sent_bytes acked_bytes received_bytes retrans_bytes);
+const OF_TCP: u32 = BYTES | net_bits!(sent_segs received_segs retrans_segs cwnd_segs);
+
+impl Traffic {
+    /// Adds the attribute INET_DIAG_INFO of a socket of this protocol, or the same from a socket
+    /// option.
+    pub fn info(&mut self, protocol: u16, info: &[u8]) {
+        let _ = match i32::from(protocol) {
+            libc::IPPROTO_TCP => self.tcp_info(info),
+            libc::IPPROTO_MPTCP => self.mptcp_info(info),
+            _ => None,
+        };
+    }
+    /// `struct tcp_info`. Before Linux 4.19 it ends before the bytes that were sent.
+    fn tcp_info(&mut self, b: &[u8]) -> Option<()> {
+        let state = u16::from(*b.first()?);
+        let s = &mut self.record;
+        (s.acked_bytes, s.received_bytes) = (u64_at(b, 120)?, u64_at(b, 128)?);
+        (s.sent_bytes, s.retrans_bytes) = (u64_at(b, 200)?, u64_at(b, 208)?);
+        // A listener has no connection.
+        if state == TCP_LISTEN {
+            self.valid |= BYTES;
+            return Some(());
+        }
+        (s.sent_segs, s.received_segs) = (u32_at(b, 136)?, u32_at(b, 140)?);
+        (s.retrans_segs, s.cwnd_segs) = (u32_at(b, 100)?, u32_at(b, 80)?);
+        self.valid |= OF_TCP;
+        let us = |at| Some(u64::from(u32_at(b, at)?) * 1000);
+        let (rtt, var) = (us(68)?, us(72)?);
+        if rtt != 0 {
+            (s.rtt_ns, s.rtt_var_ns) = (rtt, var);
+            self.valid |= net_bits!(rtt_ns rtt_var_ns);
+        }
+        if state != TCP_CLOSE && state != TCP_SYN_SENT {
+            let ms = |at| Some(u64::from(u32_at(b, at)?) * 1_000_000);
+            (s.since_sent_ns, s.since_received_ns) = (ms(44)?, ms(52)?);
+            self.valid |= net_bits!(since_sent_ns since_received_ns);
+        }
+        Some(())
+    }
+    /// `struct mptcp_info`. It has these bytes since Linux 6.5.
+    fn mptcp_info(&mut self, b: &[u8]) -> Option<()> {
+        let s = &mut self.record;
+        (s.retrans_bytes, s.sent_bytes) = (u64_at(b, 48)?, u64_at(b, 56)?);
+        (s.received_bytes, s.acked_bytes) = (u64_at(b, 64)?, u64_at(b, 72)?);
+        self.valid |= BYTES;
+        Some(())
+    }
+    /// Adds the numbers `SK_MEMINFO_*`. The ninth is that of the drops, since Linux 4.7.
+    pub fn memory(&mut self, numbers: &[u8]) {
+        if let Some(drops) = u32_at(numbers, 32) {
+            self.record.drops = drops;
+            self.valid |= net_bits!(drops);
+        }
+    }
+    /// Adds the name of the algorithm.
+    pub fn congestion(&mut self, name: &[u8]) {
+        let name = name.split(|b| *b == 0).next().unwrap_or_default();
+        let to = &mut self.record.congestion;
+        to.fill(0);
+        let len = name.len().min(to.len());
+        to[..len].copy_from_slice(&name[..len]);
+        self.valid |= net_bits!(congestion);
+    }
+    /// Sets the family and the protocol.
+    pub fn is_of(&mut self, family: u16, protocol: u16) {
+        (self.record.family, self.record.protocol) = (family, protocol);
+        self.valid |= net_bits!(family);
+        // A packet socket has its protocol elsewhere.
+        if i32::from(family) == libc::AF_PACKET {
+            self.record.protocol = 0;
+        } else {
+            self.valid |= net_bits!(protocol);
+        }
+    }
+    /// `Some`, if anything is known.
+    pub fn known(self) -> Option<Box<Traffic>> {
+        (self.valid != 0).then(|| Box::new(self))
+    }
 }
 
 macro_rules! bits {
@@ -31,12 +126,16 @@ pub(super) const NAME: u32 = bits!(name);
 pub(super) const TCP_LISTEN: u16 = 10;
 /// The state of a socket that is not connected.
 pub(super) const TCP_CLOSE: u16 = 7;
+const TCP_SYN_SENT: u16 = 2;
 
 fn u16_at(b: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(b.get(at..at + 2)?.try_into().ok()?))
 }
 fn u32_at(b: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(b.get(at..at + 4)?.try_into().ok()?))
+}
+fn u64_at(b: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(b.get(at..at + 8)?.try_into().ok()?))
 }
 fn addr_at(b: &[u8], at: usize) -> Option<[u8; 16]> {
     b.get(at..at + 16)?.try_into().ok()
@@ -57,7 +156,7 @@ pub fn sock_of_protocol(name: &[u8]) -> Sock {
             Some(_) => bits!(family protocol) | bit(Socket::MEMBERS, "type"),
             None => bits!(family),
         },
-        name: None,
+        ..Sock::default()
     };
     let (inet, version) = match name.strip_suffix(b"v6") {
         Some(inet) => (inet, libc::AF_INET6),
@@ -83,7 +182,15 @@ pub fn sock_of_protocol(name: &[u8]) -> Sock {
     }
 }
 
-/// `struct inet_diag_msg` of a socket of this protocol.
+/// Attributes of linux/inet_diag.h.
+const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_CONG: u16 = 4;
+const INET_DIAG_SKMEMINFO: u16 = 7;
+/// The bits of a request that ask for these.
+pub const INET_DIAG_EXTENSIONS: u8 =
+    1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1) | 1 << (INET_DIAG_SKMEMINFO - 1);
+
+/// `struct inet_diag_msg` of a socket of this protocol, and its attributes.
 pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
     let family = u16::from(*b.first()?);
     let state = u16::from(*b.get(1)?);
@@ -105,6 +212,15 @@ pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
         libc::IPPROTO_RAW => libc::SOCK_RAW,
         _ => libc::SOCK_DGRAM,
     };
+    let mut net = Traffic::default();
+    for (kind, data) in attrs(b.get(72..).unwrap_or(&[])) {
+        match kind {
+            INET_DIAG_INFO => net.info(protocol, data),
+            INET_DIAG_CONG if state != TCP_LISTEN => net.congestion(data),
+            INET_DIAG_SKMEMINFO => net.memory(data),
+            _ => {}
+        }
+    }
     Some(Sock {
         record: build!(Socket {
             inode: u32_at(b, 68)?.into(),
@@ -126,6 +242,7 @@ pub fn inet_diag(b: &[u8], protocol: u16) -> Option<Sock> {
         // of that.
         valid: INET | PORTS | QUEUES,
         name: None,
+        net: net.known(),
     })
 }
 
@@ -142,8 +259,9 @@ pub fn unix_diag(b: &[u8]) -> Option<Sock> {
         }),
         // If the kernel returns no name or peer, the socket has none.
         valid: ALL | NAME | bits!(peer_inode),
-        name: None,
+        ..Sock::default()
     };
+    let mut net = Traffic::default();
     for (kind, data) in attrs(b.get(16..)?) {
         match kind {
             0 => s.name = unix_name(data),
@@ -154,9 +272,12 @@ pub fn unix_diag(b: &[u8]) -> Option<Sock> {
                     s.valid |= QUEUES;
                 }
             }
+            // UNIX_DIAG_MEMINFO
+            5 => net.memory(data),
             _ => {}
         }
     }
+    s.net = net.known();
     Some(s)
 }
 
@@ -193,16 +314,19 @@ pub fn netlink_diag(b: &[u8]) -> Option<Sock> {
             ..Socket::default()
         }),
         valid: ALL | bits!(portid),
-        name: None,
+        ..Sock::default()
     };
+    let mut net = Traffic::default();
     for (kind, data) in attrs(b.get(28..).unwrap_or(&[])) {
         // The first and the third number of SK_MEMINFO_*: the memory of received data and of data
         // to send.
         if let (0, Some(r), Some(w)) = (kind, u32_at(data, 0), u32_at(data, 8)) {
             (s.record.recv_queue_bytes, s.record.send_queue_bytes) = (r.into(), w.into());
             s.valid |= QUEUES;
+            net.memory(data);
         }
     }
+    s.net = net.known();
     Some(s)
 }
 
@@ -217,14 +341,21 @@ pub fn packet_diag(b: &[u8]) -> Option<Sock> {
             ..Socket::default()
         }),
         valid: ALL & !bits!(state),
-        name: None,
+        ..Sock::default()
     };
+    let mut net = Traffic::default();
     for (kind, data) in attrs(b.get(16..)?) {
-        if let (0, Some(index)) = (kind, u32_at(data, 0)) {
-            s.record.ifindex = index;
-            s.valid |= bits!(ifindex);
+        match (kind, u32_at(data, 0)) {
+            (0, Some(index)) => {
+                s.record.ifindex = index;
+                s.valid |= bits!(ifindex);
+            }
+            // PACKET_DIAG_MEMINFO
+            (6, _) => net.memory(data),
+            _ => {}
         }
     }
+    s.net = net.known();
     Some(s)
 }
 
