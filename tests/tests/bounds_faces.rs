@@ -251,6 +251,32 @@ fn long_names_and_long_lists_take_what_is_stated() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Each named process is a request of its own, but the names are in the answer once.
+#[test]
+fn names_that_named_processes_share_take_space_once() {
+    let _alone = alone();
+    let test = "names_that_named_processes_share_take_space_once";
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let dir = dir.expect("a directory");
+    let dir = dir.path().to_str().expect("a plain path");
+    let m = match Mktask::start(&["long-names", dir, "1500", "12"]) {
+        Ok(m) => m,
+        Err(why) => return skip(test, &why),
+    };
+    let pids: Vec<String> = m.list("crowd").iter().map(u32::to_string).collect();
+    assert_eq!(pids.len(), 12);
+    let pids = pids.join(",");
+    for engine in dividing() {
+        for args in [&["maps", "-o", "pid,address"][..], &["files", "-o", "pid,fdnum"]] {
+            let args = [args, &["-p", &pids, "--csv", "--engine", engine]].concat();
+            let (bytes, _) = run(&args);
+            println!("{args:?}: {} MiB", bytes / MIB);
+            // The names of one process take 6 MB.
+            assert!(bytes < 64 * MIB, "taskdiag {args:?}: {} MiB", bytes / MIB);
+        }
+    }
+}
+
 /// The engine has a name in the answer and while it reads the list, and nowhere else.
 #[test]
 fn long_names_are_in_memory_twice_at_most() {

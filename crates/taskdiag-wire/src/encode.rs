@@ -92,6 +92,12 @@ impl StreamWriter {
         }
     }
 
+    /// Replace the head of this stream.
+    pub fn replace_info(&mut self, info: &Info) {
+        let at = size_of::<NlMsgHdr>();
+        self.buf.as_mut_bytes()[at..at + size_of::<Info>()].copy_from_slice(info.as_bytes());
+    }
+
     /// Append complete TASK and NOOP messages that were made elsewhere, unchanged. Their tasks are
     /// not counted here, so add them to the argument of [`finish`](Self::finish).
     pub fn raw(&mut self, messages: &[u8]) {

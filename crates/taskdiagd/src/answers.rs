@@ -16,8 +16,8 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags};
 use taskdiag::engine::auto;
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::service::{INLINE_MAX, MAX_AGE, Refusal, shown};
-use taskdiag::wire::AlignedBuf;
-use taskdiag::{Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy};
+use taskdiag::wire::{AlignedBuf, Blob};
+use taskdiag::{Cause, Choice, Engine, EngineId, Error, Groups, Request, Strategy, TaskView};
 
 use crate::say::say;
 use crate::text::{TEXT_BYTES, Texts};
@@ -28,9 +28,12 @@ const READABLE: Duration = Duration::from_secs(3);
 const FILES_MAX: u64 = 128 << 20;
 /// The approximate limit for command lines in an answer. Users share it (see `ByteLimits`).
 const TEXT_MAX: u64 = 16 << 20;
-/// The assumed bytes per task in a program's stream, without its command line, before the first
-/// stream.
+/// The assumed bytes per task in a program's stream and in an answer, without the command line,
+/// before the first one.
 const TASK_BYTES: u64 = 256;
+/// How long the bytes per task of an answer are remembered, so that a request that was too large is
+/// tried again.
+const REMEMBERED: Duration = Duration::from_secs(60);
 /// The longest answer.
 const ANSWER_MAX: usize = 96 << 20;
 /// The longest stream of a program that an answer is made from.
@@ -76,6 +79,28 @@ struct Made {
     answer: Answer,
 }
 
+/// The bytes per task of earlier streams, by strategy and groups.
+#[derive(Debug, Default)]
+struct Sizes(HashMap<(u64, u64), (u64, Instant)>);
+
+impl Sizes {
+    /// The expected length of a stream about this many tasks.
+    fn expect(&self, key: (u64, u64), tasks: u64, now: Instant) -> u64 {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < REMEMBERED;
+        let each = self.0.get(&key).filter(|(_, at)| is_recent(*at));
+        tasks.saturating_mul(each.map_or(TASK_BYTES, |(each, _)| *each))
+    }
+    /// A stream about this many tasks had this length.
+    fn learn(&mut self, key: (u64, u64), tasks: u64, len: usize, now: Instant) {
+        let each = (len as u64).saturating_sub(TEXT_MAX) / tasks.max(1);
+        self.0.insert(key, (each, now));
+    }
+    /// A stream about this many tasks would have been longer than this.
+    fn exceeds(&mut self, key: (u64, u64), tasks: u64, len: usize, now: Instant) {
+        self.0.insert(key, (len as u64 / tasks.max(1) + 1, now));
+    }
+}
+
 /// The sets of groups for which programs are loaded, the smallest first.
 fn sets(strategy: Strategy) -> [Groups; 4] {
     let numbers = Groups::BASE | Groups::CRED | Groups::STAT | Groups::STATM;
@@ -87,8 +112,10 @@ fn sets(strategy: Strategy) -> [Groups; 4] {
 #[derive(Debug)]
 pub struct Answers {
     engines: HashMap<(u64, u64), Bpf>,
-    /// Bytes per task in the last stream of each program.
-    task_bytes: HashMap<(u64, u64), u64>,
+    /// Of each program.
+    streams: Sizes,
+    /// Of each request.
+    told: Sizes,
     made: Vec<Made>,
     /// Memory for the next stream of any of the programs.
     stream: AlignedBuf,
@@ -107,7 +134,8 @@ impl Answers {
         let all = shown::groups(Strategy::All) | shown::groups(Strategy::AllThread);
         Answers {
             engines: HashMap::new(),
-            task_bytes: HashMap::new(),
+            streams: Sizes::default(),
+            told: Sizes::default(),
             made: Vec::new(),
             stream: AlignedBuf::new(),
             spare: AlignedBuf::new(),
@@ -178,25 +206,31 @@ impl Answers {
             .with_text_bytes(TEXT_BYTES)
             .with_all_text_bytes(TEXT_MAX);
         let key = (strategy as u64, req.groups.bits());
-        let each = self.task_bytes.get(&key).copied().unwrap_or(TASK_BYTES);
-        if tasks(strategy).saturating_mul(each) > STREAM_MAX as u64 {
+        let told_key = (strategy as u64, groups.bits());
+        let tasks = tasks(strategy);
+        // What would not fit is refused before the walk, which takes long if there are many tasks.
+        if self.streams.expect(key, tasks, now) > STREAM_MAX as u64 {
             return Err(Refusal::TooLarge);
         }
+        self.fits(self.told.expect(told_key, tasks, now))?;
         let new = || Bpf::untried().keeping().at_most(STREAM_MAX);
         let engine = self.engines.entry(key).or_insert_with(new);
         engine.recycle(std::mem::take(&mut self.stream));
         let stream = engine.run(&req).map_err(|e| {
             say(format_args!("{e}"));
             match e {
-                Error::Unavailable { cause: Cause::Limit, .. } => Refusal::TooLarge,
+                Error::Unavailable { cause: Cause::Limit, .. } => {
+                    self.streams.exceeds(key, tasks, STREAM_MAX, now);
+                    Refusal::TooLarge
+                }
                 _ => Refusal::NoBpf,
             }
         })?;
         let texts = &mut self.texts;
-        let mut judge = |t: &taskdiag::TaskView<'_>, text: &[u8]| texts.is_public(t, text, now);
+        let mut judge = |t: &TaskView<'_>, text: &Blob<'_>| texts.is_public(t, text, now);
         let raw = stream.stream.as_ref();
         let done = taskdiag::wire::decode::done(raw).map_or(0, |d| d.tasks);
-        self.task_bytes.insert(key, (raw.len() as u64).saturating_sub(TEXT_MAX) / done.max(1));
+        self.streams.learn(key, done, raw.len(), now);
         let told = shown::strip(raw, groups, std::mem::take(&mut self.spare), &mut judge).map_err(
             |e| {
                 say(format_args!("a program made no stream: {e}"));
@@ -204,8 +238,12 @@ impl Answers {
             },
         )?;
         self.texts.end(now);
+        self.told.learn(told_key, done, told.as_bytes().len(), now);
+        // A long stream is freed before there is a file with the answer.
         if raw.len() <= KEPT_MAX {
             self.stream = stream.stream.into_owned();
+        } else {
+            drop(stream);
         }
         let answer = self.hand_out(told.as_bytes());
         if told.as_bytes().len() <= KEPT_MAX {
@@ -214,16 +252,21 @@ impl Answers {
         answer
     }
 
+    /// Whether there may be an answer of this length beside the existing ones.
+    fn fits(&self, len: u64) -> Result<(), Refusal> {
+        let kept: u64 = self.made.iter().map(|m| m.answer.file_len()).sum();
+        match len {
+            len if len <= INLINE_MAX as u64 => Ok(()),
+            len if len > ANSWER_MAX as u64 => Err(Refusal::TooLarge),
+            len if kept + len > FILES_MAX => Err(Refusal::Busy),
+            _ => Ok(()),
+        }
+    }
+
     fn hand_out(&self, told: &[u8]) -> Result<Answer, Refusal> {
+        self.fits(told.len() as u64)?;
         if told.len() <= INLINE_MAX {
             return Ok(Answer::Here(told.to_vec()));
-        }
-        let kept: u64 = self.made.iter().map(|m| m.answer.file_len()).sum();
-        if told.len() > ANSWER_MAX {
-            return Err(Refusal::TooLarge);
-        }
-        if kept + told.len() as u64 > FILES_MAX {
-            return Err(Refusal::Busy);
         }
         Answer::file(told).map_err(|e| {
             say(format_args!("making a file for an answer: {e}"));
@@ -325,6 +368,29 @@ mod tests {
         assert!(
             answers.made(Strategy::All, Groups::BASE, begin + Duration::from_millis(10)).is_some()
         );
+    }
+
+    #[test]
+    fn a_walk_that_does_not_fit_is_refused_for_a_minute() {
+        let (mut answers, now) = (Answers::new(), Instant::now());
+        let key = (Strategy::All as u64, Groups::BASE.bits());
+        let many = ANSWER_MAX as u64 / TASK_BYTES;
+        assert_eq!(answers.told.expect(key, many, now), ANSWER_MAX as u64);
+        let len = TEXT_MAX as usize + 1_000_000;
+        answers.told.learn(key, 1000, len, now);
+        assert_eq!(answers.told.expect(key, 50_000, now), 50_000_000);
+        assert_eq!(answers.fits(50_000_000), Ok(()));
+        assert_eq!(answers.fits(answers.told.expect(key, 200_000, now)), Err(Refusal::TooLarge));
+        // The walk ended at the limit, and the next one does not begin.
+        answers.streams.exceeds(key, 60_000, STREAM_MAX, now);
+        assert!(answers.streams.expect(key, 60_000, now) > STREAM_MAX as u64);
+        assert!(answers.streams.expect(key, 30_000, now) < STREAM_MAX as u64);
+        assert!(answers.streams.expect(key, 60_000, now + REMEMBERED) < STREAM_MAX as u64);
+        // The space for files is taken.
+        let file = Answer::file(&vec![5; 50_000_000]).expect("there is memory");
+        answers.add(Strategy::All, Groups::BASE, now, file);
+        assert_eq!(answers.fits(84_000_000), Ok(()));
+        assert_eq!(answers.fits(85_000_000), Err(Refusal::Busy));
     }
 
     /// The memory that the service may need at once must fit into the limit of its unit.

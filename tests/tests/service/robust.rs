@@ -1,6 +1,8 @@
 //! No client can keep the service from serving others, and its end harms no client.
 
+use std::collections::HashMap;
 use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use taskdiag_tests::busy::Patience;
@@ -20,8 +22,17 @@ fn start(daemon: &Daemon, what: &str, uid: u32) -> Child {
 
 /// Kilobytes of memory of the service.
 fn rss(pid: u32) -> u64 {
+    kilobytes(pid, "VmRSS:")
+}
+
+/// The most that it had.
+fn peak(pid: u32) -> u64 {
+    kilobytes(pid, "VmHWM:")
+}
+
+fn kilobytes(pid: u32, of: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("a line");
+    let line = status.lines().find_map(|l| l.strip_prefix(of)).expect("a line");
     line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
 }
 
@@ -29,10 +40,17 @@ fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("we are root").count()
 }
 
+/// Tests that keep a service busy run one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// 9 users with 56 well-behaved clients each, and 12 with 40 hostile ones each, which keep
 /// reconnecting.
 #[test]
 fn a_thousand_clients_half_of_them_hostile() {
+    let _alone = alone();
     let Some(mut daemon) = Daemon::start("a_thousand_clients_half_of_them_hostile") else { return };
     let files = open_files(daemon.pid());
     let hostile: Vec<Child> = (0..12).map(|n| start(&daemon, "hostile", 50_000 + n)).collect();
@@ -70,6 +88,41 @@ fn a_thousand_clients_half_of_them_hostile() {
     }
     let out = daemon.taskdiag(NOBODY, &["ps", "-e", "--engine", "service", "-o", "pid"]);
     assert!(text(&out.stdout).lines().count() > 3, "{}", text(&out.stderr));
+}
+
+/// A user has so many processes with long arguments that most of them are cut in an answer. The
+/// service shows the cut ones once it has read them, so clients do not have to read /proc each
+/// time.
+#[test]
+fn arguments_that_are_cut_in_a_crowd_are_shown() {
+    let _alone = alone();
+    let test = "arguments_that_are_cut_in_a_crowd_are_shown";
+    let Some(daemon) = Daemon::start(test) else { return };
+    let Some(m) = Mktask::or_skip(test, &["crowd", "8192", "2500", "54323"]) else { return };
+    let crowd: Vec<String> = m.list("crowd").iter().map(u32::to_string).collect();
+    assert_eq!(crowd.len(), 2500);
+    let mut patience = Patience::new(Duration::from_secs(40));
+    let args = ["ps", "-e", "--engine", "service", "-o", "pid,args", "--csv"];
+    loop {
+        let out = daemon.taskdiag(NOBODY, &args);
+        let said = text(&out.stdout);
+        let rows = said.lines().filter_map(|l| l.split_once(','));
+        let shown: HashMap<&str, usize> =
+            rows.map(|(pid, args)| (pid, args.trim().len())).collect();
+        let len = |pid: &String| shown.get(pid.as_str()).copied().unwrap_or(0);
+        let whole = crowd.iter().filter(|pid| len(pid) > 8000).count();
+        let cut = crowd.iter().filter(|pid| (250..4200).contains(&len(pid))).count();
+        if whole + cut == crowd.len() {
+            assert!(whole > 300 && cut > 500, "{whole} whole, {cut} cut");
+            break;
+        }
+        let err = text(&out.stderr);
+        assert!(!patience.is_over(), "{} shown, {whole} whole, {cut} cut\n{err}", shown.len());
+        // The account of this user fills, and the service asks again about what it has not read.
+        std::thread::sleep(Duration::from_millis(2200));
+    }
+    let memory = peak(daemon.pid());
+    assert!(memory < 96 << 10, "{memory} KiB");
 }
 
 /// The service ends at every moment, and every client has a whole answer.

@@ -1,6 +1,7 @@
 //! Estimates the number of tasks without looking at any of them.
 
 use rustix::fs::{CWD, Mode, OFlags};
+use taskdiag_wire::Strategy;
 
 /// The number of processes on the machine. The link count of /proc is this number plus a small
 /// constant.
@@ -12,6 +13,11 @@ pub(crate) fn processes() -> usize {
 /// too, but modulo 65536.
 pub(crate) fn threads() -> usize {
     read().unwrap_or(0).max(usize::from(rustix::system::sysinfo().procs)).max(processes())
+}
+
+/// The number of tasks in an answer about all processes, or about all threads.
+pub(crate) fn of(strategy: Strategy) -> usize {
+    if strategy.is_threads() { threads() } else { processes() }
 }
 
 /// The number of threads of a process, from the link count of its directory `task`. `None`: there

@@ -137,11 +137,11 @@ impl Several {
         let all_list_bytes = limits.all_list_bytes.min(self.lists_left);
         ByteLimits { text_bytes, all_text_bytes, all_list_bytes }
     }
-    /// Accounts for the texts of an answer.
-    pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>) {
+    /// Accounts for an answer, of which so many bytes are kept.
+    pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>, bytes: usize) {
         let text = bytes_of_text(stream);
         self.left = self.left.saturating_sub(text);
-        let others = (stream.bytes().len() as u64).saturating_sub(text);
+        let others = (bytes as u64).saturating_sub(text);
         self.lists_left = self.lists_left.saturating_sub(others);
     }
 }

@@ -189,7 +189,7 @@ refusals! {
     Threads = 11 NoPermission
         "this process has too many threads to check that none of them is confined: read your own /proc",
     /// The answer would be too long for the service.
-    TooLarge = 12 Limit "the answer is too long for it: read your own /proc",
+    TooLarge = 12 Limit "the answer would be longer than it may make: ask for fewer columns or for processes in place of threads, or read your own /proc",
 }
 
 #[cfg(test)]

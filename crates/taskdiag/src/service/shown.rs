@@ -12,7 +12,7 @@
 
 use taskdiag_wire::registry::group_of;
 use taskdiag_wire::{
-    A_MISSING, AlignedBuf, Attribute, Base, BootId, Cred, Done, Fixed, Group, Groups, Info,
+    A_MISSING, AlignedBuf, Attribute, Base, Blob, BootId, Cred, Done, Fixed, Group, Groups, Info,
     MissingEntry, MissingHdr, Plain, Reason, Stat, Statm, Strategy, Stream, StreamWriter, TaskView,
     build,
 };
@@ -146,9 +146,9 @@ fn row_of(kind: u16, told: Groups) -> Option<&'static Shown> {
 /// An answer about all tasks, with exactly `groups`, and only with data that /proc shows everyone.
 /// Attributes that this code does not know are left out.
 ///
-/// `is_public` is asked about each command line that is not empty, with the task and the text. A
-/// text that it refuses is left out and marked as BLOCKED, so that the client reads it from its own
-/// /proc.
+/// `is_public` is asked about each command line that is not empty, with the task and the text,
+/// which may be cut. A text that it refuses is left out and marked as BLOCKED, so that the client
+/// reads it from its own /proc.
 ///
 /// # Errors
 /// [`Error::Stream`] if `stream` is not a stream.
@@ -156,7 +156,7 @@ pub fn strip(
     stream: &[u8],
     groups: Groups,
     memory: AlignedBuf,
-    is_public: &mut dyn FnMut(&TaskView<'_>, &[u8]) -> bool,
+    is_public: &mut dyn FnMut(&TaskView<'_>, &Blob<'_>) -> bool,
 ) -> Result<AlignedBuf, Error> {
     let stream = Stream::parse(stream)?;
     let groups = groups & self::groups(stream.strategy());
@@ -178,9 +178,9 @@ pub fn strip(
     let mut truncated = 0;
     for t in stream.tasks() {
         w.begin_task(t.pid(), t.tgid());
-        let hides_text = groups.has(Group::Cmdline)
-            && t.cmdline().is_some_and(|b| !b.data.is_empty() && !is_public(&t, &b.data));
-        let is_cut = t.cmdline().is_some_and(|b| b.is_cut()) && groups.has(Group::Cmdline);
+        let text = if groups.has(Group::Cmdline) { t.cmdline() } else { None };
+        let hides_text = text.as_ref().is_some_and(|b| !b.data.is_empty() && !is_public(&t, b));
+        let is_cut = text.is_some_and(|b| b.is_cut());
         truncated += u64::from(is_cut && !hides_text);
         for (kind, attr) in t.attrs() {
             if kind == A_MISSING {
@@ -404,8 +404,8 @@ mod tests {
     fn text_that_is_not_public_is_blocked() {
         let full = full(Strategy::All);
         let mut asked = Vec::new();
-        let mut judge = |t: &TaskView<'_>, text: &[u8]| {
-            asked.push((t.pid(), text.to_vec()));
+        let mut judge = |t: &TaskView<'_>, text: &Blob<'_>| {
+            asked.push((t.pid(), text.data.to_vec()));
             t.pid() == 9
         };
         let s = strip(full.as_bytes(), Groups::CMDLINE, AlignedBuf::new(), &mut judge)
@@ -435,7 +435,7 @@ mod tests {
             w.end_task();
         }
         let cut = w.finish(Done::default());
-        let mut judge = |t: &TaskView<'_>, text: &[u8]| text == b"begin" && t.pid() == 7;
+        let mut judge = |t: &TaskView<'_>, text: &Blob<'_>| &*text.data == b"begin" && t.pid() == 7;
         let s = strip(cut.as_bytes(), groups, AlignedBuf::new(), &mut judge).expect("a stream");
         let s = Stream::parse(s).expect("a stream");
         let told = s.get(0).and_then(|t| t.cmdline()).expect("it is shown");

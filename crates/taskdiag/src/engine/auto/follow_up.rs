@@ -1,13 +1,14 @@
 //! Reads more about a few tasks of an answer: the tasks that a first, cheap request found are
 //! requested one by one, if that costs less than another request about all tasks.
 
-use taskdiag_wire::{Done, Groups, Info, StreamWriter, build};
+use taskdiag_wire::{Done, Groups, Info, build};
 
 use super::aliases;
 use super::choice::{Choice, rule};
 use super::cost::{self, Facts};
 use super::facts::facts;
-use super::{Gathered, gather, join};
+use super::join::Joined;
+use super::{Gathered, gather};
 use crate::engine::EngineId;
 use crate::error::Error;
 use crate::request::Request;
@@ -99,16 +100,14 @@ fn few(
     taken: &dyn Fn(&Snapshot) -> bool,
 ) -> Result<Snapshot, Error> {
     let before = first.served().to_vec();
-    let Gathered { mut streams, served, nobody } = gather(reqs, choice, before, taken)?;
     let info = *first.stream().info();
-    let mut w = StreamWriter::new();
-    w.info(&build!(Info { show_flags: info.show_flags | asked.bits(), ..info }));
+    let info = build!(Info { show_flags: info.show_flags | asked.bits(), ..info });
     let error = first.stream().done().error;
-    streams.insert(
-        0,
-        w.finish(build!(Done { error, vanished: nobody.len() as u64, ..Done::default() })),
-    );
-    aliases::joined(Snapshot::with_served(join::concat(streams)?, served)?)
+    let mut all = Joined::default();
+    all.head(&info, &build!(Done { error, ..Done::default() }));
+    let Gathered { served, nobody } = gather(reqs, choice, before, taken, &mut all)?;
+    all.head(&info, &build!(Done { vanished: nobody.len() as u64, ..Done::default() }));
+    aliases::joined(Snapshot::with_served(all.finish(), served)?)
 }
 
 #[cfg(test)]

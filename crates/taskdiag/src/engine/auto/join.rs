@@ -14,7 +14,7 @@ use taskdiag_wire::{
     Reason, Stream, StreamWriter, TaskView, build,
 };
 
-use super::refs::{NameNumbers, Renumber, patched, shared};
+use super::refs::{KnownNames, NameNumbers, Renumber, number_of, patched, shared};
 use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::task_id::TaskId;
@@ -46,46 +46,108 @@ pub(super) fn both_infos(a: &Info, b: &Info) -> Info {
 
 /// All tasks of `streams`, in order. A pid that an earlier stream has is left out.
 pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
-    let mut seen: HashMap<u32, TaskView<'_>> = HashMap::new();
-    let mut w = StreamWriter::new();
-    let mut done = Done::default();
-    let mut numbers = NameNumbers::default();
-    let parsed: Vec<Stream<AlignedBuf>> =
-        streams.into_iter().map(Stream::parse).collect::<Result<_, _>>()?;
-    if let Some(info) = parsed.iter().map(|s| *s.info()).reduce(|a, b| both_infos(&a, &b)) {
-        w.info(&info);
+    let mut joined = Joined::default();
+    for stream in streams {
+        joined.add(&Stream::parse(stream)?);
     }
-    for s in &parsed {
-        let mut d = *s.done();
-        let map = numbers.admit(s);
-        let mut names = Vec::new();
-        // The owner of a shared value may be in an earlier stream, where it may share the value
-        // with yet another task.
-        let pid_of = |g: Group, pid: u32, seen: &HashMap<u32, TaskView<'_>>| {
-            seen.get(&pid).and_then(|t| t.shared(g)).unwrap_or(pid)
-        };
-        for t in s.tasks() {
-            if seen.contains_key(&t.pid()) {
-                d.tasks -= 1;
-                names.extend(t.attrs().filter(|a| a.0 == A_NAME).map(|a| a.1));
-                continue;
-            }
-            w.raw(&patched(t.messages(), t.attrs(), &map, |g, pid| pid_of(g, pid, &seen)));
-            if !names.is_empty() {
-                w.continue_task(t.pid(), t.tgid());
-                names.drain(..).for_each(|n| w.raw_attr(&map.attr(A_NAME, n)));
-                w.end_task();
+    Ok(joined.finish())
+}
+
+/// A stream that is joined from others, one after the other, so that only one of them is in memory
+/// beside it. A name that several of them have is in it once.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    w: StreamWriter,
+    info: Option<Info>,
+    done: Done,
+    numbers: NameNumbers,
+    names: KnownNames,
+    /// The tasks so far. Each has the tasks that it shares a group with.
+    seen: HashMap<u32, Vec<(Group, u32)>>,
+}
+
+impl Joined {
+    /// Nothing was added yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.info.is_none()
+    }
+    /// How many bytes it has so far.
+    pub(super) fn len(&self) -> usize {
+        self.w.len()
+    }
+
+    /// Adds a head and totals.
+    pub(super) fn head(&mut self, info: &Info, done: &Done) {
+        match &mut self.info {
+            Some(all) => *all = both_infos(all, info),
+            none => {
+                self.w.info(info);
+                *none = Some(*info);
             }
         }
-        seen.extend(
-            s.tasks()
-                .map(|t| (t.pid(), t))
-                .filter(|t| !seen.contains_key(&t.0))
-                .collect::<Vec<_>>(),
-        );
-        done = sum(&done, &d);
+        self.done = sum(&self.done, done);
     }
-    Ok(w.finish(done))
+
+    /// Adds the tasks of a stream. A pid that was added already is left out.
+    pub(super) fn add<B: AsRef<[u8]>>(&mut self, s: &Stream<B>) {
+        let mut d = *s.done();
+        self.head(s.info(), &Done::default());
+        let known = self.names.of(s);
+        let map = self.numbers.admit(s).with(&known);
+        let is_known = |a: &(u16, &[u8])| a.0 == A_NAME && known.contains_key(&number_of(a.1));
+        let mut names = Vec::new();
+        let mut new = HashMap::new();
+        for t in s.tasks() {
+            if self.seen.contains_key(&t.pid()) {
+                d.tasks -= 1;
+                names.extend(t.attrs().filter(|a| a.0 == A_NAME && !is_known(a)).map(|a| a.1));
+                continue;
+            }
+            // The owner of a shared value may be in an earlier stream, where it may share the value
+            // with yet another task.
+            let pid_of = |g: Group, pid: u32| {
+                let shared = self.seen.get(&pid).and_then(|all| all.iter().find(|s| s.0 == g));
+                shared.map_or(pid, |s| s.1)
+            };
+            let messages = patched(t.messages(), t.attrs(), &map, pid_of);
+            if t.attrs().any(|a| is_known(&a)) {
+                // It is counted here again.
+                d.tasks -= 1;
+                self.w.begin_task(t.pid(), t.tgid());
+                for attr in t.attrs().filter(|a| !is_known(a)).map(|a| a.1) {
+                    let at = attr.as_ptr().addr() - t.messages().as_ptr().addr();
+                    self.w.raw_attr(&messages[at..at + attr.len()]);
+                }
+                self.w.end_task();
+            } else {
+                self.w.raw(&messages);
+            }
+            for attr in t.attrs().filter(|a| a.0 == A_NAME && !is_known(a)).map(|a| a.1) {
+                self.names.add(&map.attr(A_NAME, attr));
+            }
+            if !names.is_empty() {
+                self.w.continue_task(t.pid(), t.tgid());
+                for name in names.drain(..).map(|n| map.attr(A_NAME, n)) {
+                    self.names.add(&name);
+                    self.w.raw_attr(&name);
+                }
+                self.w.end_task();
+            }
+            let shared = t.attrs().filter(|a| a.0 == A_SHARED).map(|a| shared(a.1));
+            let shared = shared.filter_map(|s| Some((Group::from_number(s.group)?, s.pid)));
+            new.entry(t.pid()).or_insert_with(|| shared.collect());
+        }
+        self.seen.extend(new);
+        self.done = sum(&self.done, &d);
+    }
+
+    /// The whole stream.
+    pub(super) fn finish(mut self) -> AlignedBuf {
+        if let Some(info) = &self.info {
+            self.w.replace_info(info);
+        }
+        self.w.finish(self.done)
+    }
 }
 
 /// Appends the tasks of `more` to `main`, in place. No task may be in both.
@@ -379,6 +441,20 @@ mod tests {
         let s = Stream::parse(s).unwrap();
         let got: Vec<_> = s.tasks().map(|t| file_of(&t).unwrap()).collect();
         assert_eq!(got, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_name_of_several_answers_is_in_the_joined_one_once() {
+        let long = "x".repeat(3000);
+        let of = |pids: [u32; 2]| files(&pids.map(|pid| (pid, Ok(long.as_str()))));
+        let one = concat(vec![of([1, 2])]).unwrap().as_bytes().len();
+        let s = concat((0..10).map(|n| of([2 * n + 1, 2 * n + 2])).collect()).unwrap();
+        assert!(s.as_bytes().len() < one + 9 * 2 * 500, "{one} and {}", s.as_bytes().len());
+        let s = Stream::parse(s).unwrap();
+        let got: Vec<_> = s.tasks().map(|t| (t.pid(), file_of(&t).unwrap())).collect();
+        let wanted: Vec<_> = (1..=20).map(|pid| (pid, long.clone())).collect();
+        assert_eq!(got, wanted);
+        assert_eq!(s.done().tasks, 20);
     }
 
     #[test]

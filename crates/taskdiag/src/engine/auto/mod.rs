@@ -23,7 +23,7 @@ mod text;
 
 use std::time::Duration;
 
-use taskdiag_wire::{AlignedBuf, Groups, Info, Strategy};
+use taskdiag_wire::{Groups, Info, Strategy};
 
 pub use self::choice::{CONF, Choice, ENV};
 use self::choice::{Ruled, brake, rule};
@@ -32,6 +32,7 @@ use self::engines::Engines;
 use self::facts::facts;
 #[cfg(feature = "view")]
 pub(crate) use self::follow_up::{Found, in_two_steps};
+use self::join::Joined;
 pub use self::parts::{InParts, Part};
 use self::plan::answer;
 pub use self::repeated::{Repeated, SessionCache};
@@ -73,35 +74,34 @@ pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
 /// # Errors
 /// As [`query`], except that pids that do not exist are no error.
 pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32>), Error> {
-    let Gathered { mut streams, served, nobody } = gather(reqs, choice, Vec::new(), &|_| true)?;
-    if streams.is_empty() {
+    let mut all = Joined::default();
+    let Gathered { served, nobody } = gather(reqs, choice, Vec::new(), &|_| true, &mut all)?;
+    if all.is_empty() {
         let (groups, strategy) =
             reqs.first().map_or((Groups::NONE, Strategy::One), |r| (r.groups, r.strategy));
-        let mut w = taskdiag_wire::StreamWriter::new();
-        w.info(&crate::engine::info::info(&Request::new(strategy, 0, groups)));
-        streams.push(w.finish(taskdiag_wire::Done::default()));
+        let info = crate::engine::info::info(&Request::new(strategy, 0, groups));
+        all.head(&info, &taskdiag_wire::Done::default());
     }
-    let snapshot = Snapshot::with_served(join::concat(streams)?, served)?;
+    let snapshot = Snapshot::with_served(all.finish(), served)?;
     Ok((aliases::joined(snapshot)?, nobody))
 }
 
-/// The answers to several requests.
+/// What is known about the answers to several requests.
 struct Gathered {
-    streams: Vec<AlignedBuf>,
     served: Vec<Served>,
     /// Pids that do not exist, or whose answer was not accepted.
     nobody: Vec<u32>,
 }
 
-/// Ask each request, and keep the answers that `taken` accepts. `served` has the engines of earlier
-/// requests.
+/// Ask each request, and add the answers that `taken` accepts to `all`. `served` has the engines of
+/// earlier requests.
 fn gather(
     reqs: &[Request],
     choice: Choice,
     mut served: Vec<Served>,
     taken: &dyn Fn(&Snapshot) -> bool,
+    all: &mut Joined,
 ) -> Result<Gathered, Error> {
-    let mut streams = Vec::new();
     let mut nobody = Vec::new();
     let mut walked = Duration::ZERO;
     let mut room = reqs.first().map(|r| Several::new(r.limits, reqs.len(), 0));
@@ -110,9 +110,6 @@ fn gather(
         let limits = room.as_mut().map_or(req.limits, |room| room.next(req.limits));
         match query_with(&Request { budget, limits, ..req.clone() }, choice) {
             Ok(s) => {
-                if let Some(room) = &mut room {
-                    room.spend(s.stream());
-                }
                 for new in s.served() {
                     walked += new.cost.walked;
                     match served.iter_mut().find(|s| s.engine == new.engine) {
@@ -124,9 +121,14 @@ fn gather(
                         None => served.push(new.clone()),
                     }
                 }
-                match taken(&s) {
-                    true => streams.push(s.into_bytes().into_owned()),
-                    false => nobody.push(req.pid),
+                if !taken(&s) {
+                    nobody.push(req.pid);
+                    continue;
+                }
+                let before = all.len();
+                all.add(s.stream());
+                if let Some(room) = &mut room {
+                    room.spend(s.stream(), all.len() - before);
                 }
             }
             Err(Error::NoSuchProcess(pid)) => nobody.push(pid),
@@ -134,7 +136,7 @@ fn gather(
             Err(e) => return Err(e),
         }
     }
-    Ok(Gathered { streams, served, nobody })
+    Ok(Gathered { served, nobody })
 }
 
 /// Resolves a choice with the environment and the brake: to [`Choice::Only`] or

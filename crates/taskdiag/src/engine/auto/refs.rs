@@ -2,7 +2,9 @@
 //! that it shares values with. They are rewritten in place, and no attribute changes its length.
 
 use std::borrow::Cow;
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::mem::offset_of;
 
 use taskdiag_wire::registry::shape;
@@ -23,6 +25,44 @@ pub(super) struct NameNumbers {
 /// New numbers for the names of a stream. It is empty if the numbers can stay.
 #[derive(Debug, Default)]
 pub(super) struct Renumber(HashMap<u32, u32>);
+
+/// The names of a joined stream, by their content.
+#[derive(Debug, Default)]
+pub(super) struct KnownNames {
+    numbers: HashMap<(u32, u128), u32>,
+    /// Two keys, because a hash has only 64 bits, and nobody may choose names with the same one.
+    keys: [RandomState; 2],
+}
+
+impl KnownNames {
+    /// The number of a name, and what is the same for equal names of one engine.
+    fn key(&self, attr: &[u8]) -> (u32, (u32, u128)) {
+        let (at, number) = (offset_of!(BlobHdr, kind), number_of(attr));
+        let content = (&attr[..at], &attr[at + 4..]);
+        let [a, b] = [0, 1].map(|n| u128::from(self.keys[n].hash_one(content)));
+        (number, (number & ENGINE, a << 64 | b))
+    }
+    /// The names of a stream that the joined one has already: their numbers here and there.
+    pub(super) fn of<B: AsRef<[u8]>>(&self, s: &Stream<B>) -> HashMap<u32, u32> {
+        let names = s.tasks().flat_map(|t| t.attrs()).filter(|a| a.0 == A_NAME);
+        let known = names.filter_map(|(_, attr)| {
+            let (number, key) = self.key(attr);
+            Some((number, *self.numbers.get(&key)?))
+        });
+        known.collect()
+    }
+    /// Adds a name that is written to the joined stream.
+    pub(super) fn add(&mut self, attr: &[u8]) {
+        let (number, key) = self.key(attr);
+        self.numbers.entry(key).or_insert(number);
+    }
+}
+
+/// The number of a name.
+pub(super) fn number_of(attr: &[u8]) -> u32 {
+    let at = offset_of!(BlobHdr, kind);
+    u32::from_ne_bytes(attr[at..at + 4].try_into().expect("4 bytes"))
+}
 
 impl NameNumbers {
     /// Add the names of a stream. They get new numbers if one of their numbers is in use.
@@ -71,6 +111,11 @@ impl HighestNumbers {
 }
 
 impl Renumber {
+    /// The same with these numbers in place of others.
+    pub(super) fn with(mut self, known: &HashMap<u32, u32>) -> Renumber {
+        self.0.extend(known);
+        self
+    }
     /// An attribute with the new numbers in it.
     pub(super) fn attr<'a>(&self, kind: u16, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut bytes = Cow::Borrowed(bytes);

@@ -114,7 +114,7 @@ fn read(
             Ok(a) => {
                 cost = cost.plus(a.cost);
                 let stream = a.stream.into_owned();
-                room.spend(&Stream::parse(stream.as_bytes())?);
+                room.spend(&Stream::parse(stream.as_bytes())?, stream.as_bytes().len());
                 streams.push(stream);
             }
             Err(Error::NoSuchProcess(_)) => {}

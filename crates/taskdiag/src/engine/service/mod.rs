@@ -26,6 +26,7 @@ use taskdiag_wire::{
 };
 
 use crate::bytes::populate;
+use crate::engine::estimate;
 use crate::engine::{Answer, Cost, Engine, EngineId, NOT_IN_PARTS, Support};
 use crate::error::{Cause, Error};
 use crate::large;
@@ -35,6 +36,10 @@ use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, s
 /// How long the service may take for one answer, if no other engine can answer instead. This
 /// includes its start by systemd.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The time that it may take for each task in addition. An unoptimized build takes up to 35 µs.
+const PATIENCE_FOR_TASK: Duration = Duration::from_micros(100);
+/// But not longer, however many tasks there are.
+const PATIENCE_MOST: Duration = Duration::from_secs(15);
 /// If another engine can answer, the service may take half of that engine's time, but at least this
 /// long. So a slow service, for example one that is busy with other requests, costs little.
 const PATIENCE_LEAST: Duration = Duration::from_millis(20);
@@ -55,8 +60,8 @@ pub struct Service {
     kept: Option<Connection>,
     /// Memory for the next answer.
     spare: AlignedBuf,
-    /// How long it may take. `None`: no other engine can answer.
-    patience: Option<Duration>,
+    /// The time that another engine would take. `None`: no other engine can answer.
+    other: Option<Duration>,
 }
 
 /// An open connection.
@@ -99,7 +104,7 @@ impl Service {
     /// [`Error::Unavailable`] if there is none, or it does not answer this process.
     pub fn new() -> Result<Service, Error> {
         let mut service = Service::default();
-        let answer = service.ask(&Ask::new(Duration::ZERO, encode_features_request()))?;
+        let answer = service.ask(&Ask::new(Duration::ZERO, encode_features_request()), 0)?;
         let features = NlMsgHdr::read_from_prefix(answer.as_bytes())
             .filter(|(head, _)| head.kind == MSG_FEATURES)
             .and_then(|(_, body)| Features::read_from_prefix(body));
@@ -116,7 +121,15 @@ impl Service {
 
     /// The time that another engine would take for the same answer. The service gets half of it.
     pub(crate) fn instead_of(&mut self, other: Duration) {
-        self.patience = Some((other / 2).clamp(PATIENCE_LEAST, PATIENCE));
+        self.other = Some(other);
+    }
+
+    /// How long the service may take for an answer about this many tasks.
+    fn patience(&self, tasks: usize) -> Duration {
+        let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+        let most = PATIENCE_FOR_TASK.saturating_mul(tasks).saturating_add(PATIENCE);
+        let most = most.min(PATIENCE_MOST);
+        self.other.map_or(most, |other| (other / 2).clamp(PATIENCE_LEAST, most))
     }
 
     /// Gives back the memory of an answer that is not needed any more, so that the next answer can
@@ -132,20 +145,21 @@ impl Service {
         all.extend(self.kept.iter().map(|kept| kept.fd.as_raw_fd()));
     }
 
-    fn ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {
-        let result = self.try_to_ask(ask);
+    /// Asks about this many tasks.
+    fn ask(&mut self, ask: &Ask, tasks: usize) -> Result<AlignedBuf, Error> {
+        let result = self.try_to_ask(ask, self.patience(tasks));
         // A service that was slow or busy is not used for a while. After other errors, it may be
         // used again at once.
         if let (Some(_), Err(Error::Unavailable { cause: Cause::Limit, .. })) =
-            (self.patience, &result)
+            (self.other, &result)
         {
             SLOW_UNTIL.store(now_ms() + SLOW.as_millis() as u64, Relaxed);
         }
         result
     }
 
-    fn try_to_ask(&mut self, ask: &Ask) -> Result<AlignedBuf, Error> {
-        let until = Instant::now() + self.patience.unwrap_or(PATIENCE);
+    fn try_to_ask(&mut self, ask: &Ask, patience: Duration) -> Result<AlignedBuf, Error> {
+        let until = Instant::now() + patience;
         rustix::fs::openat(CWD, PROOF, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
             |e| denied(format!("{PROOF} cannot be opened ({e}), so /proc shows less here")),
         )?;
@@ -162,7 +176,7 @@ impl Service {
                 Err(e) => return Err(e.into()),
             }
         }
-        let tries = if self.patience.is_some() { 0 } else { CONNECT_TRIES };
+        let tries = if self.other.is_some() { 0 } else { CONNECT_TRIES };
         let new = Connection::open(&path(), tries)?;
         let answer = new.ask(ask, until, std::mem::take(&mut self.spare))?;
         self.kept = self.keep.then_some(new);
@@ -369,12 +383,14 @@ impl Engine for Service {
         }
         let (skip_base, skip_stat) = req.members.skipped();
         let asked = build!(Req { skip_base, skip_stat, ..Req::new(req.strategy, 0, req.groups) });
-        let stream = self.ask(&Ask::new(req.max_age, encode_request(&asked)))?;
+        let ask = Ask::new(req.max_age, encode_request(&asked));
+        let stream = self.ask(&ask, estimate::of(req.strategy))?;
         // The service may be in another UTS namespace, and does not say its names.
         let stream = crate::engine::info::with_host(stream);
         // open and close of /proc/1/stat, socket, connect, getsockopt, sendmsg, poll, recvmsg,
-        // uname
-        let cost = Cost { syscalls: 9, wall: begin.elapsed(), ..Cost::default() };
+        // uname, and the number of tasks
+        let syscalls = 9 + if req.strategy.is_threads() { 5 } else { 1 };
+        let cost = Cost { syscalls, wall: begin.elapsed(), ..Cost::default() };
         Ok(Answer { stream: stream.into(), cost })
     }
 }
@@ -399,6 +415,22 @@ fn because(cause: Cause, why: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_service_gets_more_time_for_more_tasks() {
+        let seconds = Duration::from_secs;
+        let mut service = Service::open(false);
+        assert_eq!(service.patience(0), PATIENCE);
+        assert_eq!(service.patience(100_000), seconds(12));
+        assert_eq!(service.patience(usize::MAX), PATIENCE_MOST);
+        // It always gets half of the time that another engine takes, if that is less.
+        for (other, tasks, most) in [(1, 100, 0.5), (20, 100_000, 10.0), (20, 100, 2.01)] {
+            service.instead_of(seconds(other));
+            assert_eq!(service.patience(tasks), Duration::from_secs_f64(most), "{other} {tasks}");
+        }
+        service.instead_of(Duration::from_millis(1));
+        assert_eq!(service.patience(10), PATIENCE_LEAST);
+    }
 
     #[test]
     fn an_answer_has_nothing_of_the_older_one_in_whose_memory_it_is() {
