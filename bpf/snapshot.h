@@ -23,7 +23,7 @@
 /* How many css_sets a run remembers. */
 #define SETS_MAX	64
 #define CONTROLLERS_MAX	128
-#define OFFSETS_MAX	256
+#define OFFSETS_MAX	320
 #define OFFSET_NONE	0xffffu	/* the kernel has no such member */
 /* How many components a path may have, how many mounts it may cross, and about how many bytes it may have. */
 #define DEPTH_MAX	512

@@ -13,7 +13,7 @@ use crate::engine::found::Found;
 use super::btf::{Btf, Wanted};
 
 /// `OFFSETS_MAX`.
-pub const OFFSETS_MAX: usize = 256;
+pub const OFFSETS_MAX: usize = 320;
 /// `OFFSET_NONE`.
 pub const OFFSET_NONE: u16 = 0xffff;
 
