@@ -289,6 +289,8 @@ sets! {
     SHARED_MEMORY = |p| p.shared && matches!(p.owner, Owner::Memory);
     /// The shared groups that belong to the table of open files.
     SHARED_FILES = |p| p.shared && matches!(p.owner, Owner::Files);
+    /// The lists of open files, which have sockets.
+    LISTS_OF_FILES = |p| matches!(p.owner, Owner::Files) && matches!(p.form, Form::List);
     /// The groups about the memory of a task: tasks that share it have the same values.
     OF_MEMORY = |p| matches!(p.owner, Owner::Memory);
     /// The groups whose values all threads of a process share, unless one has called `unshare(2)`.
@@ -377,6 +379,7 @@ mod tests {
         let memory = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP | Groups::SWAP;
         assert_eq!(Groups::SHARED_MEMORY, memory);
         assert_eq!(Groups::SHARED_FILES, Groups::FD | Groups::FD_COUNT | Groups::NET);
+        assert_eq!(Groups::LISTS_OF_FILES, Groups::FD | Groups::NET);
         assert_eq!(Groups::WAITS, memory | Groups::TEXTS | Groups::FD | Groups::NET);
         assert_eq!(Groups::WAITS_FOR_MEMORY, memory | Groups::TEXTS);
         assert_eq!(Groups::SLOW, memory | Groups::FD | Groups::FILE_STAT | Groups::NET);

@@ -103,9 +103,6 @@ const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 /// The groups that this engine answers.
 pub const GROUPS: Groups = Groups::ALL;
 
-/// The groups for which sockets are asked.
-const OF_SOCKETS: Groups = Groups::FD.union(Groups::NET);
-
 /// The engine that reads the text files of /proc.
 ///
 /// [`Cost::syscalls`] counts every call on /proc. It does not count calls of the allocator or calls
@@ -265,7 +262,7 @@ impl Procfs {
             sizes_from: SizesFrom::of(req.groups, req.members),
             names_locked: names_locked(req.groups, req.members),
             tick_ns: Tick::of(&info).ns(),
-            own_pids: (req.groups.intersects(OF_SOCKETS)
+            own_pids: (req.groups.intersects(Groups::LISTS_OF_FILES)
                 || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
             own_times: (req.groups.has(Group::Sched) && !req.strategy.is_threads()
@@ -285,7 +282,11 @@ impl Procfs {
             limits: Budget::of(req),
             swap_used: req.groups.has(Group::Swap) && swap::is_used(),
             objects: Objects::default(),
-            own_netns: if req.groups.intersects(OF_SOCKETS) { reader.own_netns() } else { 0 },
+            own_netns: if req.groups.intersects(Groups::LISTS_OF_FILES) {
+                reader.own_netns()
+            } else {
+                0
+            },
             sockets: Sockets::default(),
             traffic: Traffic::default(),
             names: FileNames::default(),
