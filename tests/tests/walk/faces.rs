@@ -301,8 +301,8 @@ fn is_cell(cell: &str, json: Option<&Value>) -> bool {
         }
         Some(other) => {
             let text = other.to_string();
-            // CSV has zeros at the end of fractions.
-            let number = |t: &str| t.contains('.').then(|| t.parse::<f64>().ok()).flatten();
+            // CSV has zeros at the end of fractions, and no exponents.
+            let number = |t: &str| t.contains(['.', 'e']).then(|| t.parse::<f64>().ok()).flatten();
             cell == text || number(cell).zip(number(&text)).is_some_and(|(a, b)| a == b)
         }
     }
