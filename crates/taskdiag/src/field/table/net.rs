@@ -105,12 +105,14 @@ const SUMS: [(&str, Member); 4] = [
 ];
 
 /// The member that a column of processes adds up.
+#[cfg(feature = "view")]
 fn summed(field: &Field) -> Option<Member> {
     SUMS.iter().find(|(name, _)| field.groups == Groups::NET && field.name == *name).map(|s| s.1)
 }
 
 /// The sum of a column over the sockets of a row that are not in `seen`, which gets them. `None`:
 /// it is no such column.
+#[cfg(feature = "view")]
 pub fn sum_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
     summed(field).map(|get| sum(row, get, seen))
 }
