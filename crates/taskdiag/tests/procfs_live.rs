@@ -69,7 +69,7 @@ fn procfs_agrees_with_this_process() {
         let why = match g {
             Group::Kstack => stack,
             Group::Label | Group::Autogroup | Group::Login => continue, // see below
-            // The kernel counts these if kernel.task_delayacct is on; tests/tests/delays.rs has them.
+            // The kernel counts these where kernel.task_delayacct is on, as the test `delays` does.
             Group::Delays => continue,
             _ => None,
         };
