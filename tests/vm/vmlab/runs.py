@@ -19,7 +19,7 @@ FAST = ("usage", "live", "bad_input", "large", "leftover")
 # The test programs that the short run leaves out on our kernel: no test of theirs asks
 # /proc/task_diag. They load many BPF programs, which takes long in software emulation, and the host
 # runs them.
-NOT_ABOUT_THE_SERIES = ("programs", "waits", "why")
+NOT_ABOUT_THE_SERIES = ("programs", "waits", "why", "delays", "traffic")
 # The test programs for each step of the series. Such a kernel has no types, so BPF does not work,
 # and only /proc and the files of the series are tested.
 EACH = ("have", "live", "oracle")
