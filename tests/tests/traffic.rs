@@ -20,7 +20,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (client, listener.accept().expect("a connection").0)
 }
 
-/// Sends so many bytes, all of which are received.
+/// Sends this many bytes, and waits until the other end has received them.
 fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     thread::scope(|s| {
         s.spawn(|| from.write_all(&vec![7; bytes]).expect("it is open"));

@@ -112,9 +112,9 @@ fn sets(strategy: Strategy) -> [Groups; 4] {
 #[derive(Debug)]
 pub struct Answers {
     engines: HashMap<(u64, u64), Bpf>,
-    /// Of each program.
+    /// How long the streams of each program were.
     streams: Sizes,
-    /// Of each request.
+    /// How long the answers to each request were.
     told: Sizes,
     made: Vec<Made>,
     /// Memory for the next stream of any of the programs.

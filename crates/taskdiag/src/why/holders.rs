@@ -8,7 +8,7 @@ use super::lookup::Limits;
 use super::wait::{self, How, NoHolder, Waits};
 use crate::{Choice, Request, query_with};
 
-/// The holder of what a thread waits for.
+/// The task that keeps a thread waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     /// The thread, or the first one of a process.

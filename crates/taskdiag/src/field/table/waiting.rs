@@ -91,7 +91,7 @@ fn syscall(cx: &Context, wait: Record<'_, Wait>) -> Value<'static> {
     }
 }
 
-/// The value of a column about the holder of what a thread waits for.
+/// The value of a column about the task that keeps a thread waiting.
 fn held<'a>(
     cx: &Context,
     row: &Row<'a>,
