@@ -497,6 +497,11 @@ fn a_client_of_multipath_tcp_that_fell_back_to_tcp_keeps_its_protocol() {
 }
 
 #[test]
+fn a_bound_socket_of_tcp_has_its_counters_by_both_engines() {
+    agrees("socket=2816193473");
+}
+
+#[test]
 fn a_netlink_socket_without_an_address_is_not_connected() {
     agrees("socket=227543920");
 }

@@ -12,6 +12,7 @@ use super::files::Digits;
 use super::lists::{FileLists, List};
 use super::parse::{self, Sock, Traffic};
 use super::path::TaskDir;
+use super::read::Reader;
 use super::sockets::SocketsByInode;
 use super::stop::Stop;
 use super::unlisted;
@@ -95,19 +96,24 @@ impl Worker<'_> {
         }
         // A socket of multipath TCP may be listed as its first subflow.
         let is_itself = |s: &Sock, as_it_is: &Sock| s.record.protocol == as_it_is.record.protocol;
+        let mut known = None;
         if let Some((sock, listed)) = sock.and_then(|s| Some((s, self.reader.listed(s, dir, fd)?)))
         {
             if is_itself(sock, &listed) {
-                let mut known = sock.net.clone().unwrap_or_default();
-                known.is_of(sock.record.family, sock.record.protocol);
-                return Ok(Some(known));
+                let mut counted = sock.net.clone().unwrap_or_default();
+                counted.is_of(sock.record.family, sock.record.protocol);
+                if !unlisted::counts_alone(sock) {
+                    return Ok(Some(counted));
+                }
+                known = Some(counted);
             }
         }
         if !self.run.own_pids {
-            return Ok(None);
+            return Ok(known);
         }
         let of = (at.tgid, at.path.last_id());
-        self.risky(at, Groups::NET, |r| unlisted::ask_traffic(of, fd, inode, &mut r.syscalls))
+        let ask = |r: &mut Reader| unlisted::ask_traffic(of, fd, inode, &mut r.syscalls);
+        Ok(self.risky(at, Groups::NET, ask)?.or(known))
     }
 
     /// The sockets in the network namespace of a task.
