@@ -276,14 +276,18 @@ static int walk_namespace(unsigned int n)
 
 static int walk_mounts(unsigned int n)
 {
+	const char *name = odd(n >> 6);
 	char *at = fresh(n), *below;
 
+	/* No path leads below a mount that is detached, so /proc does not tell which mark belongs to a name. */
+	if (n & 128 && strstr(name, " (deleted)"))
+		name = "plain";
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return -1;
 	must(mkdir(at, 0755));
 	if (n & 32 ? mount("/proc", at, NULL, MS_BIND, NULL) : mount("walk", at, "tmpfs", 0, NULL))
 		return -1;
-	if (asprintf(&below, "%s/%s", at, n & 32 ? "version" : odd(n >> 6)) < 0)
+	if (asprintf(&below, "%s/%s", at, n & 32 ? "version" : name) < 0)
 		die("out of memory");
 	/* A user without an id of its own in this namespace can make no file. */
 	if (open(below, O_RDONLY | O_CLOEXEC | (n & 32 ? 0 : O_CREAT), 0600) < 0)

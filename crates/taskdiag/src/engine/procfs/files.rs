@@ -444,7 +444,8 @@ impl Reader {
     /// Whether the mark of a deleted file was written by the kernel and is not part of the name.
     fn is_deleted(&mut self, at: TaskDir<'_>, text: &[u8], stat: Option<&Statx>) -> bool {
         let Some(s) = stat.filter(|s| s.stx_nlink > 0) else { return true };
-        // The file has another name (a hard link), or its name ends in the mark.
+        // The file has another name (a hard link), or its name ends in the mark. No path leads to a
+        // file of a mount that is detached, so there a name with the mark counts as deleted.
         !self.leads_to(at, text, FileId::of(s))
     }
 
