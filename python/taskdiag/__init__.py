@@ -35,6 +35,7 @@ from taskdiag._native import (
 )
 
 from taskdiag._rows import Row
+from taskdiag._waits import waits
 
 __all__ = [
     "UNLIMITED",
@@ -59,4 +60,5 @@ __all__ = [
     "maps",
     "memory",
     "snapshot",
+    "waits",
 ]

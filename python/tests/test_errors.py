@@ -95,7 +95,8 @@ def test_errors_have_no_words_of_the_extension():
     """Whatever is passed for an argument: the error says what to pass, in words of Python."""
     words = ["extract", "Py", "convert", "instance of", "Sequence", "variant", "Vec", "Borrowed", "cast"]
     table = taskdiag.snapshot("pid", pids=os.getpid())
-    functions = [taskdiag.snapshot, taskdiag.maps, taskdiag.memory, taskdiag.files, taskdiag.columns, taskdiag.Session]
+    functions = [taskdiag.snapshot, taskdiag.maps, taskdiag.memory, taskdiag.files, taskdiag.waits, taskdiag.columns]
+    functions.append(taskdiag.Session)
     calls = [(f, name) for f in functions for name in inspect.signature(f).parameters]
     calls += [(table.why, name) for name in ("row", "column")] + [(table.lacks, name) for name in ("column", "absent")]
     tried = 0

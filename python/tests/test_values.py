@@ -5,6 +5,7 @@ import os
 import pwd
 import resource
 import signal
+import subprocess
 import threading
 import time
 
@@ -169,6 +170,15 @@ def test_maps_against_proc(engine, start):
     assert found == wanted and len(found) > 10
     assert [b - a for a, b in found] == table["size"][: len(found)]
     assert os.path.realpath(f"/proc/{child.pid}/exe") in table["path"]
+
+
+def test_waits_have_the_holder_of_a_pipe(engine):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as cat:
+        until(lambda: taskdiag.waits(cat.pid, engine=engine)["waits_on"] == ["pipe-read"])
+        row = taskdiag.waits(cat.pid, engine=engine)[0]
+        assert (row.tid, row.waits_for, row.waits_for_how) == (cat.pid, os.getpid(), "writer")
+        assert row.waited is not None and taskdiag.waits(cat.pid, "tid", where="waits_on == mutex")["tid"] == []
+        cat.stdin.close()
 
 
 def test_memory_against_proc(start):

@@ -14,3 +14,9 @@ select type, ns, count(*) as processes, min(pid) as pid from (
   union all select 'user', userns, pid from live.processes
   union all select 'uts', utsns, pid from live.processes
 ) where ns is not null group by type, ns;
+
+-- The threads that wait: for what, since when, and who holds it, as in taskdiag why. Threads in state
+-- R run or could run, and workers of the kernel in state I wait for work.
+create view waits as
+select pid, tid, comm, s, waits_on, waited, waits_for, waits_for_comm, waits_for_how, syscall, wchan
+from live.threads where s not in ('R', 'I');
