@@ -17,7 +17,7 @@ impl Worker<'_> {
             return Err(Stop::Gap(Reason::Unsupported));
         }
         if self.run.threads {
-            let counts = self.task_stats.of(at.pid, &mut self.reader.syscalls)?;
+            let counts = self.task_stats.of(at.tgid, at.pid, &mut self.reader.syscalls)?;
             self.out.put(&counts.record());
             return Ok(());
         }
@@ -32,7 +32,7 @@ impl Worker<'_> {
             listed.map(|_| None).map_err(|e| self.meaning(at, e));
         for &tid in &tids {
             let Ok(so_far) = sum else { break };
-            sum = match self.task_stats.of(tid, &mut self.reader.syscalls) {
+            sum = match self.task_stats.of(at.tgid, tid, &mut self.reader.syscalls) {
                 Ok(counts) => Ok(Some(so_far.map_or(counts, |sum| sum.with(counts)))),
                 // This thread has ended. The sums count the living threads.
                 Err(Stop::Gone) => Ok(so_far),

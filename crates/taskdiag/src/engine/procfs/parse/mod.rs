@@ -32,7 +32,7 @@ pub use stat::{StatFile, stat};
 pub use statm::{statm, statm_sizes};
 pub use status::{StatusFile, real_uid, tgid};
 pub(super) use taskdiag_wire::layout::bit;
-pub use taskstats::{DelayCounts, genl_family, taskstats};
+pub use taskstats::{DelayCounts, genl_family, taskstats, taskstats_tgid};
 pub use waits::{SchedText, SleepText, SyscallText, lost_ticks, sched, sleep, syscall};
 
 /// Sets a member of a record and its bit of `valid`, if there is a value.

@@ -22,6 +22,8 @@ const KINDS: [(usize, u16); 8] =
     [(16, 1), (32, 1), (48, 1), (312, 7), (328, 9), (352, 11), (400, 13), (416, 14)];
 /// Where the longest and the shortest delay of each kind begin, in the same order.
 const EXTREMES: usize = 432;
+/// Where the id of the process is, and the first version with it.
+const TGID: (usize, u16) = (368, 12);
 /// The version whose members are in another order.
 const TORN: u16 = 15;
 
@@ -52,6 +54,15 @@ fn find(data: &[u8], kind: u16) -> Option<&[u8]> {
 pub fn genl_family(payload: &[u8]) -> Option<u16> {
     let id = find(payload.get(GENL_HEAD..)?, FAMILY_ID)?;
     id.first_chunk().map(|b| u16::from_ne_bytes(*b))
+}
+
+/// The process of a thread, from the answer to TASKSTATS_CMD_GET without the head of netlink. `None`
+/// if it does not say so.
+pub fn taskstats_tgid(payload: &[u8]) -> Option<u32> {
+    let stats = find(find(payload.get(GENL_HEAD..)?, TYPE_AGGR_PID)?, TYPE_STATS)?;
+    let version = u16::from_ne_bytes(*stats.first_chunk()?);
+    let tgid = u32::from_ne_bytes(*stats.get(TGID.0..)?.first_chunk()?);
+    (version >= TGID.1 && version != TORN).then_some(tgid)
 }
 
 /// The delays of a thread, from the answer to TASKSTATS_CMD_GET without the head of netlink. `None`
@@ -162,6 +173,8 @@ mod tests {
         let known = old.record();
         assert_eq!((known.known().reclaim_ns(), known.known().irq_ns()), (Some(320), None));
         assert_eq!(taskstats(&answer(15, 560)), None);
+        let tgids = [11, 12, 15, 16].map(|version| taskstats_tgid(&answer(version, 560)));
+        assert_eq!(tgids, [None, Some(368), None, Some(368)]);
         let new = taskstats(&answer(16, 560)).unwrap().record();
         assert_eq!(new.valid, Delays::ALL_VALID);
         assert_eq!((new.irq_count, new.irq_ns, new.wpcopy_ns), (416, 424, 408));
