@@ -191,9 +191,11 @@ impl Worker<'_> {
         let fds = std::mem::take(&mut lists.fds);
         let mut got = Ok(());
         let room = self.list_room(at);
+        lists.of = Some((at.tgid, at.path.last_id()));
         for &fd in &fds {
             if lists.is_full(room) {
                 self.out.missing(taskdiag_wire::Group::Fd, Reason::Truncated);
+                lists.of = None;
                 break;
             }
             if lists.text.len() > NAME_PIECE {

@@ -111,6 +111,8 @@ pub(super) struct FileLists {
     pub(super) text: Vec<u8>,
     pub(super) names: Vec<NameRange>,
     name_bytes: usize,
+    /// The process and the thread whose files these are, if they are all of its files.
+    pub(super) of: Option<(u32, Option<u32>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +126,7 @@ pub(super) struct NameRange {
 
 impl FileLists {
     pub(super) fn clear(&mut self) {
+        self.of = None;
         self.fds.clear();
         self.files.0.clear();
         self.sockets.0.clear();

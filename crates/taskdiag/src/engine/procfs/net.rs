@@ -1,6 +1,6 @@
 //! Reads what has gone over the open sockets of a task, the group NET. Each descriptor costs one
-//! readlinkat(), and each network namespace a few requests of sock_diag(7). A socket that is in no
-//! list is queried itself, see `unlisted`.
+//! readlinkat(), unless FD was read before, and each network namespace a few requests of
+//! sock_diag(7). A socket that is in no list is queried itself, see `unlisted`.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -23,12 +23,19 @@ macro_rules! bits {
     ($($member:literal)*) => { 0 $(| parse::bit(Net::MEMBERS, $member))* };
 }
 
+/// The inode of a socket, from the link of a descriptor.
+fn socket_inode(link: &[u8]) -> Option<u64> {
+    let link = parse::fd_link(link);
+    link.inode.filter(|_| link.kind == Some(FdType::Socket))
+}
+
 impl Worker<'_> {
     pub(super) fn net(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let mut lists = std::mem::take(&mut self.files);
+        let known = self.sockets_among(at, &lists);
         lists.clear();
         let before = self.out.len();
-        let got = self.read_net(at, &mut lists);
+        let got = self.read_net(at, known, &mut lists);
         if got.is_ok() {
             self.put_runs(&lists.net, true);
             self.list_added(at, before, lists.net.0.len() > LIST_LEAST);
@@ -37,31 +44,53 @@ impl Worker<'_> {
         got
     }
 
-    fn read_net(&mut self, mut at: TaskDir<'_>, lists: &mut FileLists) -> Result<(), Stop> {
+    /// The descriptors of sockets, and their inodes, if the list of files was just read.
+    fn sockets_among(&self, at: TaskDir<'_>, lists: &FileLists) -> Option<Vec<(u32, Option<u64>)>> {
+        if lists.of != Some((at.tgid, at.path.last_id())) {
+            return None;
+        }
+        let List(files) = &lists.files;
+        let sockets = files.iter().filter(|(_, f)| f.r#type == FdType::Socket as u32);
+        Some(sockets.map(|(_, f)| (f.fd, Some(f.inode))).collect())
+    }
+
+    fn read_net(
+        &mut self,
+        mut at: TaskDir<'_>,
+        known: Option<Vec<(u32, Option<u64>)>>,
+        lists: &mut FileLists,
+    ) -> Result<(), Stop> {
         let dir = match self.reader.open_dir(at.dir, at.path.file("fd")) {
             Ok(dir) => dir,
             Err(e) => return Err(self.meaning(at, e)),
         };
         self.reader.syscalls += 1; // close
-        if let Err(e) = self.reader.numbers(dir.as_fd(), &mut lists.fds) {
-            return Err(self.meaning(at, e));
-        }
-        if lists.fds.is_empty() {
-            return self.has_files(at);
-        }
+        let fds = match known {
+            Some(known) => known,
+            None => {
+                if let Err(e) = self.reader.numbers(dir.as_fd(), &mut lists.fds) {
+                    return Err(self.meaning(at, e));
+                }
+                if lists.fds.is_empty() {
+                    return self.has_files(at);
+                }
+                lists.fds.iter().map(|fd| (*fd, None)).collect()
+            }
+        };
         let room = self.list_room(at);
         let mut table: Option<Arc<SocketsByInode>> = None;
-        for &fd in &lists.fds {
+        for (fd, inode) in fds {
             let List(net) = &mut lists.net;
             if net.len() >= LIST_LEAST && net.len() * size_of::<Net>() >= room {
                 self.out.missing(Group::Net, Reason::Truncated);
                 break;
             }
-            let inode = match self.reader.link(dir.as_fd(), Digits::new().of(fd)) {
-                Ok(text) => {
-                    let link = parse::fd_link(text);
-                    link.inode.filter(|_| link.kind == Some(FdType::Socket))
-                }
+            let inode = match inode {
+                Some(inode) => Ok(Some(inode)),
+                None => self.reader.link(dir.as_fd(), Digits::new().of(fd)).map(socket_inode),
+            };
+            let inode = match inode {
+                Ok(inode) => inode,
                 // Either it was closed since, or it is a long path.
                 Err(Errno::NOENT | Errno::BADF | Errno::NAMETOOLONG) => None,
                 Err(e) => return Err(self.meaning(at, e)),
