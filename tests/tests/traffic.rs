@@ -207,3 +207,47 @@ fn a_socket_that_processes_share_counts_once_in_a_sum() {
         child.wait().expect("it has ended");
     }
 }
+
+#[test]
+fn rates_of_a_shared_socket_count_once_for_a_user() {
+    let (mut client, mut server) = pair();
+    // So many that a multiple is told from a change of the rate.
+    let mut all: Vec<_> = (0..8)
+        .map(|_| {
+            let copy = std::os::fd::OwnedFd::from(client.try_clone().expect("a copy"));
+            Command::new("sleep").arg("60").stdin(copy).spawn().expect("sleep")
+        })
+        .collect();
+    let pids = all.iter().map(|c| c.id().to_string()).collect::<Vec<_>>().join(",");
+    let end = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                transfer(&mut client, &mut server, 20_000);
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        for engine in ["procfs", "auto"] {
+            let rates = |more: &[&str]| {
+                let mut command = Command::new(taskdiag());
+                command.args(["top", "--once", "--json", "-d", "1s", "--engine", engine]);
+                let out = command.args(["-p", &pids]).args(more).output().expect("taskdiag");
+                assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+                let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+                let rows = rows.as_array().expect("rows").clone();
+                let sent = |row: &serde_json::Value| row["net_sent_now"].as_u64().expect("known");
+                rows.iter().map(sent).collect::<Vec<_>>()
+            };
+            let each = rates(&["-o", "pid,net_sent_now"]);
+            assert!(each.len() == 8 && each.iter().all(|n| *n == each[0]), "{each:?}");
+            assert!(each[0] > 10_000, "{each:?}");
+            let all = rates(&["--by", "user", "-o", "user,net_sent_now"]);
+            assert!(all.len() == 1 && all[0] > 10_000 && all[0] / 4 < each[0], "{all:?} {each:?}");
+        }
+        end.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    for child in &mut all {
+        child.kill().expect("it sleeps");
+        child.wait().expect("it has ended");
+    }
+}

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use taskdiag_wire::BootId;
+use taskdiag_wire::{BootId, Group, Groups, Net};
 
-use crate::field::{NONE, RATES, Rate, Row, since_boot};
+use crate::field::{NONE, RATES, Rate, Row, SocketGrowth, since_boot};
 use crate::snapshot::Snapshot;
 use crate::task_id::{TaskId, Tick};
 
@@ -43,6 +43,10 @@ struct CpuTimes {
     /// Since when it is in its state without using CPU time.
     since_ns: Vec<u64>,
     counters: [Vec<u64>; COUNTERS.len()],
+    /// Whether its sockets are known.
+    has_net: Vec<bool>,
+    /// The bytes sent and received over each socket, by inode.
+    sockets: HashMap<u64, [u64; 2]>,
 }
 
 impl CpuTimes {
@@ -52,6 +56,8 @@ impl CpuTimes {
         self.state.clear();
         self.since_ns.clear();
         self.counters.iter_mut().for_each(Vec::clear);
+        self.has_net.clear();
+        self.sockets.clear();
     }
 }
 
@@ -66,6 +72,7 @@ pub struct Rates {
     old: CpuTimes,
     /// How much each counter has grown.
     grown: [Vec<u64>; COUNTERS.len()],
+    sockets_grown: SocketGrowth,
     began: Vec<u32>,
     ended: Vec<u32>,
     seen: Vec<bool>,
@@ -95,6 +102,8 @@ impl Rates {
         self.now.begin_ns = info.boottime_ns;
         self.now.end_ns = info.boottime_ns.saturating_add(took_ns).saturating_add(tick.ns());
         self.grown.iter_mut().for_each(Vec::clear);
+        self.sockets_grown.clear();
+        let with_net = Groups::from_bits(info.show_flags).intersects(Groups::NET);
         self.began.clear();
         self.ended.clear();
         self.places.clear();
@@ -116,6 +125,9 @@ impl Rates {
                 self.began.push(i as u32);
             }
             self.keep(&row, start, place, is_new);
+            if with_net {
+                self.keep_sockets(&row, place, is_new);
+            }
         }
         // If an answer ended early, a task that is missing from it may still be alive.
         if self.answers > 0 && !self.now.is_cut {
@@ -175,11 +187,36 @@ impl Rates {
         self.now.state.push(state);
         self.now.since_ns.push(since);
     }
+    /// Keeps the counters of the sockets of a task. If its sockets were known before, all bytes of a
+    /// new socket count.
+    fn keep_sockets(&mut self, row: &Row<'_>, place: Option<usize>, is_new: bool) {
+        let list = row.view.owner(Group::Net).and_then(|t| t.list::<Net>());
+        self.now.has_net.push(list.is_some());
+        let was_known = match place {
+            Some(at) => self.old.has_net.get(at) == Some(&true),
+            None => is_new,
+        };
+        for e in list.into_iter().flatten() {
+            let (Some(sent), Some(received)) = (e.sent_bytes(), e.received_bytes()) else {
+                continue;
+            };
+            let new = [sent, received];
+            self.now.sockets.insert(e.raw.inode, new);
+            let old = match self.old.sockets.get(&e.raw.inode) {
+                Some(old) => *old,
+                None if was_known => [0; 2],
+                None => continue,
+            };
+            let grown = [new[0].saturating_sub(old[0]), new[1].saturating_sub(old[1])];
+            self.sockets_grown.insert(e.raw.inode, grown);
+        }
+    }
     /// Activity of the i-th task of the last answer. `None`: there is no such task.
-    pub fn get(&self, i: usize) -> Option<Rate> {
+    pub fn get(&self, i: usize) -> Option<Rate<'_>> {
         let since = *self.now.since_ns.get(i)?;
         let still_ns = self.now.begin_ns.saturating_sub(since);
-        Some(Rate::new(self.interval_ns(), still_ns, std::array::from_fn(|c| self.grown[c][i])))
+        let grown = std::array::from_fn(|c| self.grown[c][i]);
+        Some(Rate::new(self.interval_ns(), still_ns, grown, &self.sockets_grown))
     }
     fn interval_ns(&self) -> u64 {
         if self.answers < 2 { 0 } else { self.now.begin_ns.saturating_sub(self.old.begin_ns) }
@@ -283,6 +320,47 @@ mod tests {
         assert_eq!(all, [Some(SECOND), Some(3 * SECOND), Some(2 * SECOND)]);
         assert_eq!(rates.get(0).and_then(|r| r.read_bytes()), None);
         assert_eq!(rates.get(3), None);
+    }
+
+    #[test]
+    fn bytes_over_the_network_grow_by_socket() {
+        // Process 7 and its sockets: the inode, and what it has sent and received.
+        let of = |at: u64, sockets: &[(u64, u64, u64)], is_known: bool| {
+            let mut w = StreamWriter::new();
+            let head = StreamWriter::blank_info();
+            let show_flags = (Groups::BASE | Groups::NET).bits();
+            w.info(&build!(Info { boottime_ns: at * SECOND, clk_tck: 100, show_flags, ..head }));
+            w.begin_task(7, 7);
+            let mut base = Base::new();
+            (base.valid, base.start_time_ns) = (Base::ALL_VALID, SECOND);
+            w.put(&base);
+            let entry = |(inode, sent, received): &(u64, u64, u64)| {
+                let (inode, sent_bytes, received_bytes) = (*inode, *sent, *received);
+                build!(Net { inode, sent_bytes, received_bytes, ..Net::default() })
+            };
+            match is_known {
+                true => {
+                    let list: Vec<Net> = sockets.iter().map(entry).collect();
+                    w.put_list(Net::ALL_VALID, &list);
+                }
+                false => w.missing(Group::Net, taskdiag_wire::Reason::Denied),
+            }
+            w.end_task();
+            Snapshot::parse(w.finish(Done::default())).expect("it is whole")
+        };
+        let mut rates = Rates::new();
+        let mut grown = |snapshot: &Snapshot, inode| {
+            rates.update(snapshot);
+            rates.get(0).expect("it is there").socket(inode)
+        };
+        assert_eq!(grown(&of(10, &[(1, 50, 60)], true), 1), None);
+        assert_eq!(grown(&of(11, &[(1, 55, 67), (2, 9, 8)], true), 1), Some([5, 7]));
+        assert_eq!(grown(&of(12, &[(1, 55, 67), (2, 9, 9), (3, 4, 5)], true), 3), Some([4, 5]));
+        assert_eq!(grown(&of(13, &[(1, 55, 67), (2, 9, 9)], true), 3), None);
+        // What it had before is not known, so it did not send all of it now.
+        assert_eq!(grown(&of(14, &[], false), 1), None);
+        assert_eq!(grown(&of(15, &[(1, 70, 70)], true), 1), None);
+        assert_eq!(grown(&of(16, &[(1, 71, 70)], true), 1), Some([1, 0]));
     }
 
     #[test]

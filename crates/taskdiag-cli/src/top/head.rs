@@ -121,7 +121,7 @@ fn replayed(app: &App, replay: &super::replay::Replay) -> [String; 6] {
         true => String::from("; [ ] step, g: time, Space: play"),
         false => format!("; one in {}", short(app.interval())),
     };
-    let rate = |i| app.scanner.rates.get(i).and_then(|r: taskdiag::Rate| r.cpu_ns());
+    let rate = |i| app.scanner.rates.get(i).and_then(|r: taskdiag::Rate<'_>| r.cpu_ns());
     let interval = app.scanner.rates.interval().unwrap_or_default().as_nanos() as f64;
     let used: u64 = (0..app.rows.all).filter_map(rate).sum();
     let used = (interval > 0.0).then(|| format!("{:.1}", used as f64 / interval * 100.0));

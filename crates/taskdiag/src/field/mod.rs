@@ -30,7 +30,7 @@ pub use names::{OwnerNames, name_service_is_slow};
 pub use number::{HEX, digits_at_end, write_uint};
 pub use part::{Map, OpenRow, Part};
 pub use rate::Rate;
-pub(crate) use rate::{NONE, RATES};
+pub(crate) use rate::{NONE, RATES, SocketGrowth};
 pub use row::Row;
 pub use set::{CGROUPS, FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
 pub use table::grouped::{LACKING, PROCS};

@@ -24,7 +24,7 @@ pub enum Part<'a> {
     /// A table of open files.
     Table(&'a Holder<'a>),
     /// The task itself, and its activity since the previous answer.
-    Rate(Rate),
+    Rate(Rate<'a>),
     /// A cgroup. The task has only its number in the list, and that of its parent.
     Cgroup(&'a Cgroup),
 }

@@ -2,17 +2,23 @@
 
 /// A value that is not known.
 pub(crate) const NONE: u64 = u64::MAX;
+use std::collections::HashMap;
+
 /// The number of counters.
 pub(crate) const RATES: usize = 9;
 
 /// Activity of a task since the previous answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rate {
+pub struct Rate<'a> {
     interval_ns: u64,
     still_ns: u64,
     counters: [u64; RATES],
+    sockets: &'a SocketGrowth,
 }
+
+/// The bytes sent and received over each socket since the previous answer, by inode.
+pub(crate) type SocketGrowth = HashMap<u64, [u64; 2]>;
 
 /// A getter of one counter.
 macro_rules! counter {
@@ -24,10 +30,19 @@ macro_rules! counter {
     };
 }
 
-impl Rate {
+impl<'a> Rate<'a> {
     /// `counters` are in the order of the getters below; [`NONE`] is a value that is not known.
-    pub(crate) fn new(interval_ns: u64, still_ns: u64, counters: [u64; RATES]) -> Rate {
-        Rate { interval_ns, still_ns, counters }
+    pub(crate) fn new(
+        interval_ns: u64,
+        still_ns: u64,
+        counters: [u64; RATES],
+        sockets: &'a SocketGrowth,
+    ) -> Rate<'a> {
+        Rate { interval_ns, still_ns, counters, sockets }
+    }
+    /// Bytes sent and received over the TCP connection with this inode. `None`: an answer lacks it.
+    pub(crate) fn socket(&self, inode: u64) -> Option<[u64; 2]> {
+        self.sockets.get(&inode).copied()
     }
     /// Time between the starts of the two answers, ns, even for a task that began in between. 0:
     /// there was no previous answer.

@@ -196,7 +196,9 @@ impl<'a> Sums<'a> {
             if mark.as_ref().is_some_and(|m| **m) {
                 continue;
             }
-            let once = (field.groups == Groups::NET)
+            let once = field
+                .groups
+                .intersects(Groups::NET)
                 .then(|| field::sum_once(field, row, line.sockets.entry(i).or_default()));
             let value = once.flatten().unwrap_or_else(|| (field.get)(self.cx, row));
             // If this thread lacks the value, because it has ended, another thread may have it.

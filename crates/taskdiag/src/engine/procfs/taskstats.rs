@@ -60,12 +60,7 @@ impl TaskStats {
     }
 
     /// The delays of a thread of this process. A thread whose delays are not counted has none.
-    pub(super) fn of(
-        &mut self,
-        tgid: u32,
-        tid: u32,
-        calls: &mut u64,
-    ) -> Result<DelayCounts, Stop> {
+    pub(super) fn of(&mut self, tgid: u32, tid: u32, calls: &mut u64) -> Result<DelayCounts, Stop> {
         if matches!(self, TaskStats::Closed) {
             *self = TaskStats::open(calls);
         }

@@ -7,6 +7,8 @@ use taskdiag_wire::{Entry, FdType, Group, Groups, Net};
 
 use super::super::part::Part;
 use super::super::*;
+#[cfg(feature = "view")]
+use super::rates;
 
 type Get = fn(&Entry<'_, Net>) -> Option<Value<'static>>;
 
@@ -114,11 +116,18 @@ fn summed(field: &Field) -> Option<Member> {
 /// it is no such column.
 #[cfg(feature = "view")]
 pub fn sum_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
-    summed(field).map(|get| sum(row, get, seen))
+    match summed(field) {
+        Some(get) => Some(sum(row, get, seen)),
+        None => rates::network_once(field, row, seen),
+    }
 }
 
 /// The sum over the open sockets of a process. A socket with several descriptors counts once.
-fn sum(row: &Row<'_>, get: Member, seen: &mut HashSet<u64>) -> Value<'static> {
+pub(super) fn sum(
+    row: &Row<'_>,
+    get: impl Fn(&Entry<'_, Net>) -> Option<u64>,
+    seen: &mut HashSet<u64>,
+) -> Value<'static> {
     if row.view.shared(Group::Net).is_none() && row.view.reason(Group::Net).is_some() {
         return row.missing(Group::Net);
     }
