@@ -51,6 +51,8 @@ pub struct Families {
     pub waits: bool,
     /// Threads that wait for each other.
     pub deadlocks: bool,
+    /// Bytes over TCP connections, of groups, units, slices and containers.
+    pub network: bool,
     /// Memory of groups with shared pages shared out.
     pub pss: bool,
     /// Units of systemd.
@@ -66,7 +68,7 @@ pub struct Families {
 }
 
 /// The names of families, those that are on by default first.
-const FAMILIES: [&str; 11] = [
+const FAMILIES: [&str; 12] = [
     "groups",
     "threads",
     "wchan",
@@ -78,9 +80,11 @@ const FAMILIES: [&str; 11] = [
     "pss",
     "waits",
     "deadlocks",
+    "network",
 ];
 /// How many of them are on by default. PSS is not, because the kernel has to walk over all pages
-/// for it. Waits are not, because they need the rights to trace each process.
+/// for it. Waits are not, because they need the rights to trace each process. The network is not,
+/// because it takes a walk over all open files.
 const DEFAULT: usize = 8;
 
 impl Families {
@@ -92,6 +96,7 @@ impl Families {
             "pss" => &mut self.pss,
             "waits" => &mut self.waits,
             "deadlocks" => &mut self.deadlocks,
+            "network" => &mut self.network,
             "units" => &mut self.units,
             "slices" => &mut self.slices,
             "containers" => &mut self.containers,
@@ -260,7 +265,7 @@ pub fn command() -> Command {
         )
         .next_help_heading("Metrics")
         .arg(
-            options::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss, waits, deadlocks; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages, waits and deadlocks, which need the rights to trace all processes")
+            options::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss, waits, deadlocks, network; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages, network, which takes a walk over all open files, and waits and deadlocks, which need the rights to trace all processes")
                 .allow_hyphen_values(true),
         )
         .arg(
@@ -371,7 +376,7 @@ mod tests {
         let few = Families::parse(&["top", "states"]).expect("two of them");
         assert_eq!(few, Families { top: true, states: true, ..Families::default() });
         let less = Families::parse(&["-wchan", "-threads"]).expect("all but two");
-        let off = Families { pss: false, waits: false, deadlocks: false, ..all };
+        let off = Families { pss: false, waits: false, deadlocks: false, network: false, ..all };
         assert_eq!(less, Families { wchan: false, threads: false, ..off });
         for bad in [&["nope"][..], &["-nope"], &["top", "-states"], &["-top", "states"]] {
             assert!(Families::parse(bad).is_err(), "{bad:?}");

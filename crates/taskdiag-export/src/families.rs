@@ -8,7 +8,8 @@ use taskdiag::Host;
 
 use super::http::Served;
 use super::ledger::{
-    Account, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, STATES, SYSTEM, USER, VOLUNTARY, WRITE,
+    Account, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, RECEIVED, SENT, STATES, SYSTEM, USER,
+    VOLUNTARY, WRITE,
 };
 use super::text::{MetricType, Sink, label};
 use super::tracker::Tracker;
@@ -53,13 +54,13 @@ pub fn write(t: &mut dyn Sink, tracker: &Tracker, server: &Server) {
     }
     let places = &tracker.places;
     if families.units {
-        place(t, &places.units, &UNIT);
+        place(t, tracker, &places.units, &UNIT);
     }
     if families.slices {
-        place(t, &places.slices, &SLICE);
+        place(t, tracker, &places.slices, &SLICE);
     }
     if families.containers {
-        place(t, &places.containers, &CONTAINER);
+        place(t, tracker, &places.containers, &CONTAINER);
         t.family(
             "taskdiag_container_info",
             MetricType::Gauge,
@@ -131,9 +132,21 @@ fn seconds(t: &mut dyn Sink, all: &[&Account], name: &'static str, help: &str) {
     }
 }
 
+fn network(t: &mut dyn Sink, all: &[&Account], name: &'static str) {
+    let help = "Bytes sent and received over TCP connections.";
+    let parts: [(&str, Get); 2] = [
+        ("direction=\"receive\"", |a| a.total(RECEIVED)),
+        ("direction=\"transmit\"", |a| a.total(SENT)),
+    ];
+    family(t, all, name, MetricType::Counter, help, &parts);
+}
+
 fn groups(t: &mut dyn Sink, tracker: &Tracker) {
     let all = in_order(tracker.accounts.ledger());
     let all = &all[..];
+    if tracker.options.families.network {
+        network(t, all, "namedprocess_namegroup_network_bytes_total");
+    }
     let counter = MetricType::Counter;
     family(
         t,
@@ -325,6 +338,7 @@ struct Names {
     written: &'static str,
     open: &'static str,
     majflt: &'static str,
+    network: &'static str,
 }
 
 macro_rules! names {
@@ -339,6 +353,7 @@ macro_rules! names {
             written: concat!("taskdiag_", $kind, "_written_bytes_total"),
             open: concat!("taskdiag_", $kind, "_open_files"),
             majflt: concat!("taskdiag_", $kind, "_major_page_faults_total"),
+            network: concat!("taskdiag_", $kind, "_network_bytes_total"),
         }
     };
 }
@@ -346,9 +361,12 @@ const UNIT: Names = names!("unit");
 const SLICE: Names = names!("slice");
 const CONTAINER: Names = names!("container");
 
-fn place(t: &mut dyn Sink, ledger: &Ledger, names: &Names) {
+fn place(t: &mut dyn Sink, tracker: &Tracker, ledger: &Ledger, names: &Names) {
     let all = in_order(ledger);
     let all = &all[..];
+    if tracker.options.families.network {
+        network(t, all, names.network);
+    }
     family(
         t,
         all,

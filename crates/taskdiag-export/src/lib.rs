@@ -13,6 +13,7 @@ mod config;
 mod families;
 mod http;
 mod ledger;
+mod network;
 mod otlp;
 mod places;
 mod push;

@@ -18,7 +18,8 @@ use taskdiag::{
 
 use super::accounts::Accounts;
 use super::config::{Config, Process};
-use super::ledger::{Counts, Id, NONE, grown, state};
+use super::ledger::{Counts, Id, NONE, RECEIVED, SENT, grown, state};
+use super::network::Sockets;
 use super::places::{self, Places, Where};
 use super::threads::{OfProcess, Threads};
 use super::top::Top;
@@ -97,6 +98,8 @@ struct TrackedProcess {
     place: Where,
     /// Its counters. `None`: they were never read.
     last: Option<Counts>,
+    /// The bytes that it has sent and received over the connections that were seen.
+    network: [u64; 2],
     threads: u32,
     /// Has it several threads, or had it several before?
     had_several: bool,
@@ -140,6 +143,7 @@ pub struct Tracker {
     /// What to follow, and how.
     pub options: Options,
     session: Option<Session>,
+    sockets: Sockets,
     owners: OwnerNames,
     known: HashMap<u32, TrackedProcess>,
     /// How often a process has joined a group.
@@ -166,6 +170,7 @@ impl Tracker {
         let keep = options.remove_empty.then_some(Duration::ZERO);
         Tracker {
             session: None,
+            sockets: Sockets::default(),
             owners: OwnerNames::default(),
             known: HashMap::new(),
             memberships: 0,
@@ -209,7 +214,8 @@ impl Tracker {
                             &["size_bytes", "rss_bytes", "swap_bytes"],
                         ));
                 let pages = if self.options.families.pss { Groups::ROLLUP } else { Groups::NONE };
-                let request = Request::all(GROUPS | pages).with_members(members);
+                let net = if self.options.families.network { Groups::NET } else { Groups::NONE };
+                let request = Request::all(GROUPS | pages | net).with_members(members);
                 Session::open(request, self.options.engine).map_err(|e| e.to_string())?
             }
         };
@@ -236,6 +242,7 @@ impl Tracker {
         self.accounts.begin();
         self.places.begin();
         self.top.begin(now_ns);
+        self.sockets.begin();
         self.states.clear();
         self.health.gaps.clear();
         self.health.processes = snapshot.tasks().len() as u64;
@@ -259,7 +266,13 @@ impl Tracker {
                 continue;
             }
             known.seen = seen;
-            let new = counts(&row);
+            let mut new = counts(&row);
+            if let Some(by) = is_wanted.network.then(|| self.sockets.grown(&row)).flatten() {
+                for (all, by) in known.network.iter_mut().zip(by) {
+                    *all = all.saturating_add(by);
+                }
+                [new[SENT], new[RECEIVED]] = known.network;
+            }
             let by = match &mut known.last {
                 Some(last) => grown(last, &new),
                 None => {
@@ -422,6 +435,7 @@ impl Tracker {
                         group: Member::Undecided,
                         place,
                         last: None,
+                        network: [0; 2],
                         threads: 1,
                         had_several: false,
                         threads_from_ns: if self.options.from_start { 0 } else { first_ns },

@@ -118,6 +118,9 @@ pub fn counts(row: &Row<'_>) -> Counts {
         stat(|r| r.minflt()),
         sched(|r| r.nvcsw()),
         sched(|r| r.nivcsw()),
+        // These are counted by socket, see `network`.
+        NONE,
+        NONE,
     ]
 }
 

@@ -121,6 +121,34 @@ fn context_switches_that_proc_lacks_are_gaps_and_have_no_sample() {
     assert!(gaps >= Some(1.0), "{gaps:?}");
 }
 
+#[test]
+fn bytes_over_connections_stay_counted_when_these_end() {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it has one");
+    let pid = std::process::id();
+    let (_file, path) = config("process_names: [{name: 'is:{{.PID}}', cmdline: ['.+']}]\n");
+    let exporter = Exporter::start(&["--config", &path, "--families", "groups,network"]);
+    let group = format!("is:{pid}");
+    let sent = || {
+        let name = "network_bytes_total";
+        let bytes = exporter.scrape().group(name, &group, &[("direction", "transmit")]);
+        bytes.expect("it is known")
+    };
+    let before = sent();
+    for n in [1, 2] {
+        let mut client = TcpStream::connect(address).expect("a listener");
+        let mut server = listener.accept().expect("a connection").0;
+        client.write_all(&[7; 50_000]).expect("it is open");
+        server.read_exact(&mut [0; 50_000]).expect("it is open");
+        let now = sent();
+        assert!(now >= before + f64::from(n * 50_000), "{before} {now}");
+        drop((client, server));
+        assert!(sent() >= now);
+    }
+}
+
 /// CPU time is in ticks in /proc.
 const TICK_S: f64 = 0.01;
 
