@@ -211,7 +211,7 @@ fn a_socket_that_processes_share_counts_once_in_a_sum() {
 #[test]
 fn rates_of_a_shared_socket_count_once_for_a_user() {
     let (mut client, mut server) = pair();
-    // So many that a multiple is told from a change of the rate.
+    // So many that a multiple of the rate differs from a change of it.
     let mut all: Vec<_> = (0..8)
         .map(|_| {
             let copy = std::os::fd::OwnedFd::from(client.try_clone().expect("a copy"));

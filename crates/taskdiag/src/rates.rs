@@ -187,8 +187,8 @@ impl Rates {
         self.now.state.push(state);
         self.now.since_ns.push(since);
     }
-    /// Keeps the counters of the sockets of a task. If its sockets were known before, all bytes of a
-    /// new socket count.
+    /// Keeps the counters of the sockets of a task. If its sockets were known before, all bytes of
+    /// a new socket count.
     fn keep_sockets(&mut self, row: &Row<'_>, place: Option<usize>, is_new: bool) {
         let list = row.view.owner(Group::Net).and_then(|t| t.list::<Net>());
         self.now.has_net.push(list.is_some());
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(grown(&of(11, &[(1, 55, 67), (2, 9, 8)], true), 1), Some([5, 7]));
         assert_eq!(grown(&of(12, &[(1, 55, 67), (2, 9, 9), (3, 4, 5)], true), 3), Some([4, 5]));
         assert_eq!(grown(&of(13, &[(1, 55, 67), (2, 9, 9)], true), 3), None);
-        // What it had before is not known, so it did not send all of it now.
+        // The bytes of earlier are not known, so not all of them count now.
         assert_eq!(grown(&of(14, &[], false), 1), None);
         assert_eq!(grown(&of(15, &[(1, 70, 70)], true), 1), None);
         assert_eq!(grown(&of(16, &[(1, 71, 70)], true), 1), Some([1, 0]));

@@ -56,8 +56,8 @@ pub fn genl_family(payload: &[u8]) -> Option<u16> {
     id.first_chunk().map(|b| u16::from_ne_bytes(*b))
 }
 
-/// The process of a thread, from the answer to TASKSTATS_CMD_GET without the head of netlink. `None`
-/// if it does not say so.
+/// The process of a thread, from the answer to TASKSTATS_CMD_GET without the head of netlink.
+/// `None` if it does not say so.
 pub fn taskstats_tgid(payload: &[u8]) -> Option<u32> {
     let stats = find(find(payload.get(GENL_HEAD..)?, TYPE_AGGR_PID)?, TYPE_STATS)?;
     let version = u16::from_ne_bytes(*stats.first_chunk()?);
