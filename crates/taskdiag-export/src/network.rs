@@ -34,8 +34,8 @@ impl Sockets {
         self.now.clear();
         self.without.clear();
     }
-    /// The sockets of processes that the last answer lacks stay, so that they are not new in a later
-    /// one.
+    /// The sockets of processes that the last answer lacks stay, so that they are not new in a
+    /// later one.
     fn keep(&mut self) {
         if self.without.is_empty() {
             return;
