@@ -20,7 +20,7 @@ pub struct Table {
 }
 
 /// All tables.
-pub static TABLES: [Table; 5] = [
+pub static TABLES: [Table; 6] = [
     Table {
         name: "taskdiag_processes",
         kind: Kind::Processes,
@@ -35,6 +35,11 @@ pub static TABLES: [Table; 5] = [
         kind: Kind::Threads,
         columns: "pid tid s start comm user uid usertime systime pcpu minflt majflt ni rtprio cls psr read_bytes \
             write_bytes run_time run_delay timeslices nvcsw nivcsw wchan unit container",
+    },
+    Table {
+        name: "taskdiag_waits",
+        kind: Kind::Threads,
+        columns: "pid tid comm s waits_on waited waits_for waits_for_comm waits_for_how syscall wchan user unit container",
     },
     Table {
         name: "taskdiag_memory",
