@@ -25,6 +25,7 @@ def test_the_registration_is_what_osquery_expects(osqueryd):
     tables = osqueryd.registry["table"]
     assert sorted(tables) == [
         "taskdiag_memory", "taskdiag_memory_map", "taskdiag_open_files", "taskdiag_processes", "taskdiag_threads",
+        "taskdiag_waits",
     ]
     assert not any(osqueryd.registry[other] for other in osqueryd.registry if other != "table")
     for name, columns in tables.items():
@@ -137,6 +138,14 @@ def test_threads_have_rows_of_their_own(osqueryd):
     tids = {tid for (tid,) in osqueryd.sql(f"select tid from taskdiag_threads where pid = {os.getpid()}")}
     # The server answers in a thread of its own, which may have ended.
     assert os.getpid() in tids and len(tids & set(map(int, os.listdir("/proc/self/task")))) >= 2
+
+
+@ALL_GROUPS
+def test_waits_have_the_holder_of_a_pipe(osqueryd):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as cat:
+        sql = f"select waits_on, waits_for, waits_for_how from taskdiag_waits where pid = {cat.pid}"
+        until(lambda: osqueryd.sql(sql) == [("pipe-read", os.getpid(), "writer")])
+        cat.stdin.close()
 
 
 def test_bytes_that_are_no_text_are_replaced(osqueryd, tmp_path):
