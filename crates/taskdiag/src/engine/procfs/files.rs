@@ -169,6 +169,8 @@ impl Worker<'_> {
         if got.is_ok() {
             self.put_files(&mut lists);
             self.list_added(at, before, lists.count());
+        } else {
+            lists.of = None;
         }
         self.files = lists;
         got
