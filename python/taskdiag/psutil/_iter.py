@@ -23,8 +23,8 @@ from taskdiag.psutil._process import Process
 SPARE = 16
 # The objects of the last process_iter(). They are the same as long as their processes are.
 pmap: dict = {}
-# The objects that have given out long texts, as long as somebody has them. Those in pmap share their
-# state with these, and do not have the texts.
+# The objects that have given out long texts, as long as somebody has them. Those in pmap share
+# their state with these, and do not have the texts.
 heavy: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
