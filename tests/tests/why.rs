@@ -475,11 +475,8 @@ fn no_memory_of_another_process_is_read_beside_a_foreign_proc() {
     let start = |path: &String| Contained::start(name, &["stuck-lock", path]);
     let (Some(ours), Some(theirs)) = (start(&paths[0]), start(&paths[1])) else { return };
     let waits = |ids: &Contained, mounts: &Contained| {
-        let enter = format!(
-            "--pid=/proc/{}/ns/pid --mount=/proc/{}/ns/mnt --",
-            ids.init(),
-            mounts.init()
-        );
+        let enter =
+            format!("--pid=/proc/{}/ns/pid --mount=/proc/{}/ns/mnt --", ids.init(), mounts.init());
         let mut command = Command::new("nsenter");
         command.args(enter.split(' ')).arg(taskdiag());
         command.args(["why", "--json", "--engine=procfs", "-p", "1,2,3,4,5,6"]);
