@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """How much of the arguments and of the environment of a process is read, and what says that a value was cut."""
 
+import copy
+import json
 import os
+import pickle
 import resource
+import subprocess
+import sys
 
 import psutil as real
 import pytest
@@ -124,3 +129,103 @@ def test_psutil_says_that_a_text_is_longer_than_it_reads(process, monkeypatch):
             method()
     info = next(p.info for p in psutil.process_iter(["cmdline"], ad_value="no") if p.pid == process.pid)
     assert info == {"cmdline": "no"}
+
+
+# --- many processes with arguments of megabytes, which fork() shares
+
+MANY = 60
+MEGABYTES = 6_000_000
+MOST = 128 << 20
+CROWD = f"""
+import os
+reader, writer = os.pipe()
+for _ in range({MANY}):
+    if os.fork() == 0:
+        # It ends with its parent, which has the other end.
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+"""
+PEAK = """
+def peak():
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM"))
+"""
+
+
+@pytest.fixture
+def crowd(start):
+    """Processes that together have 360 MB of arguments, which take 6 MB of memory."""
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if hard != resource.RLIM_INFINITY:
+        pytest.skip("stack: execve(2) takes a quarter of the limit for arguments, which is too little here")
+
+    def room():
+        resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+
+    return start(CROWD + WAIT, *["a" * 119_999] * (MEGABYTES // 120_000), preexec_fn=room)
+
+
+def answered(code, *args):
+    """What a program prints as JSON. It is another process, because this one may have used more memory before."""
+    done = subprocess.run([sys.executable, "-c", PEAK + code, *args], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_tables_of_a_crowd_take_little_memory_and_say_what_they_lack(engine, crowd):
+    for ask in (
+        'taskdiag.snapshot("pid,ppid,args,environ", engine=sys.argv[1])',
+        'taskdiag.Session("pid,ppid,args,environ", engine=sys.argv[1]).refresh()',
+        'taskdiag.memory(None, "pid,ppid,args,environ", engine=sys.argv[1])',
+    ):
+        got = answered(f"""
+import json, sys, taskdiag
+table = {ask}
+rows = [row for row, ppid in enumerate(table["ppid"]) if ppid == int(sys.argv[2])]
+print(json.dumps([len(rows), [table.why(row, "args") for row in rows],
+                  table.missing["args"]["truncated"], table.complete, peak()]))
+""", engine, str(crowd.pid))
+        count, whys, cut, complete, peak = got
+        assert (count, set(whys), complete) == (MANY, {"truncated"}, False), ask
+        assert cut >= MANY, ask
+        assert peak <= MOST, f"{ask}: {peak >> 20} MiB"
+
+
+def test_process_iter_reads_all_of_long_texts_and_keeps_none(crowd):
+    parent = str(crowd.pid)
+    count, total, again, peak = answered("""
+import json, sys
+import taskdiag.psutil as psutil
+count = total = 0
+held = []
+for turn in range(2):
+    for p in psutil.process_iter(["cmdline", "ppid"]):
+        if p.info["ppid"] == int(sys.argv[1]):
+            count += 1
+            total += sum(map(len, p.info["cmdline"]))
+            if not held:
+                held.append(p)
+# The object that somebody has is the one that is given out again, with what was read last.
+again = [p for p in psutil.process_iter(["cmdline"]) if p is held[0] and len(p.info["cmdline"]) > 10]
+print(json.dumps([count, total, len(again), peak()]))
+""", parent)
+    assert (count, again) == (2 * MANY, 1)
+    assert total > 2 * MANY * (MEGABYTES - 120_000)
+    assert peak <= MOST, f"{peak >> 20} MiB"
+
+
+def test_an_object_whose_texts_are_not_kept_is_the_same_process(crowd):
+    for p in psutil.process_iter(["cmdline", "cpu_percent"]):
+        if p.pid == crowd.pid:
+            first, info = p, p.info
+            break
+    assert sum(map(len, info["cmdline"])) > MEGABYTES - 120_000
+    second = next(p for p in psutil.process_iter() if p.pid == crowd.pid)
+    assert second is first and second.info is info
+    copies = pickle.loads(pickle.dumps(first)), copy.copy(first)
+    assert all(c == first and c.info == info for c in copies)
+    del p, first, second, copies
+    # Nobody has the object, so its texts are gone, and what is known of the process is not.
+    third = next(p for p in psutil.process_iter() if p.pid == crowd.pid)
+    assert not hasattr(third, "info") and third._last is not None

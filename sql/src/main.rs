@@ -18,8 +18,8 @@ mod tables;
 
 use std::io::{IsTerminal, Read, Write};
 
-use taskdiag_face::elevated;
 use taskdiag_face::exit::{self, Exit, Partial, Program, remark};
+use taskdiag_face::{aside, elevated};
 
 use crate::args::Args;
 use crate::session::Session;
@@ -38,6 +38,10 @@ fn run() -> Result<(), Exit> {
         )));
     }
     let args = Args::parse()?;
+    // No other thread has begun yet, and Ctrl-C still ends the program.
+    for path in [&args.places.recording, &args.places.lake].into_iter().flatten() {
+        aside::answers(path).map_err(|e| Exit::Failed(format!("{}: {e}", exit::shown(path))))?;
+    }
     // It waits. Computations run in other threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -425,6 +425,76 @@ fn a_server_that_does_not_answer_is_the_head_of_the_queue() {
     assert!(is_right(&text), "{text}");
 }
 
+/// A task in a pid namespace of its own, with a /proc of its own, whose addresses are the same in
+/// each start.
+struct Contained(std::process::Child);
+
+impl Contained {
+    fn start(test: &str, args: &[&str]) -> Option<Contained> {
+        let around = "-R unshare --mount --pid --fork --kill-child --mount-proc";
+        let mut command = Command::new("setarch");
+        command.args(around.split(' ')).arg(Mktask::PATH).args(args);
+        let made = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut made) = made else {
+            skip(test, "there is no setarch");
+            return None;
+        };
+        let mut facts = String::new();
+        BufReader::new(made.stdout.take().expect("piped")).read_line(&mut facts).expect("text");
+        let made = Contained(made);
+        if !facts.contains("holder=") {
+            skip(test, &format!("namespaces or a file system without a server: {facts}"));
+            return None;
+        }
+        Some(made)
+    }
+    /// Its process 1, by its number here.
+    fn init(&self) -> String {
+        let path = format!("/proc/{0}/task/{0}/children", self.0.id());
+        std::fs::read_to_string(path).expect("it lives").trim().to_owned()
+    }
+}
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        // The option --kill-child ends those inside.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The path of a system call is in the memory of its process, which is read by number. In a /proc
+/// of another pid namespace, the number belongs to another process, with a path of its own there.
+#[test]
+fn no_memory_of_another_process_is_read_beside_a_foreign_proc() {
+    let name = "no_memory_of_another_process_is_read_beside_a_foreign_proc";
+    if !can_look(name) {
+        return;
+    }
+    let (_dirs, paths): (Vec<_>, Vec<_>) = (0..2).map(|_| taskdiag_tests::plain_dir()).unzip();
+    let start = |path: &String| Contained::start(name, &["stuck-lock", path]);
+    let (Some(ours), Some(theirs)) = (start(&paths[0]), start(&paths[1])) else { return };
+    let waits = |ids: &Contained, mounts: &Contained| {
+        let enter =
+            format!("--pid=/proc/{}/ns/pid --mount=/proc/{}/ns/mnt --", ids.init(), mounts.init());
+        let mut command = Command::new("nsenter");
+        command.args(enter.split(' ')).arg(taskdiag());
+        command.args(["why", "--json", "--engine=procfs", "-p", "1,2,3,4,5,6"]);
+        let out = command.output().expect("it runs").stdout;
+        let json: Value = serde_json::from_slice(&out).expect("JSON");
+        let all = json["threads"].as_array().expect("a list").clone();
+        all.into_iter().find(|t| t["waits_on"] == "fuse").expect("it waits")
+    };
+    // They are so much alike that the memory of one could be taken for that of the other.
+    let [one, other] = [waits(&ours, &ours), waits(&theirs, &theirs)];
+    assert_eq!((&one["pid"], &one["args"]), (&other["pid"], &other["args"]));
+    assert_eq!(one["file"], format!("{}/lost", paths[0]));
+    assert_eq!(other["file"], format!("{}/lost", paths[1]));
+    let foreign = waits(&ours, &theirs);
+    assert_eq!((&foreign["pid"], &foreign["args"]), (&one["pid"], &one["args"]));
+    assert_eq!(foreign["file"], Value::Null, "{foreign}");
+}
+
 /// The lock of a file is held by a process that is frozen, and so nobody else gets it.
 #[test]
 fn a_frozen_holder_is_the_head_of_the_queue() {

@@ -12,6 +12,7 @@ import os
 import resource
 import subprocess
 import time
+import weakref
 
 from taskdiag.psutil import _ending, _lists, _process, _types as t
 from taskdiag.psutil._columns import ATTRS, COMM, TICKS, Here, arguments, cut, values
@@ -22,6 +23,9 @@ from taskdiag.psutil._process import Process
 SPARE = 16
 # The objects of the last process_iter(). They are the same as long as their processes are.
 pmap: dict = {}
+# The objects that have given out long texts, as long as somebody has them. Those in pmap share
+# their state with these, and do not have the texts.
+heavy: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
 def pids():
@@ -63,15 +67,21 @@ def process_iter(attrs=None, ad_value=None):
         return
     for row in order:
         proc, info = procs[row], infos[row]
-        # A list has the beginning of long texts. Each is read when its process is wanted. As in
-        # psutil, it stays in `info` until the next call, which gives out the same object.
+        # They last only as long as somebody else has them.
+        procs[row] = infos[row] = None
+        # A list has the beginning of long texts. Each is read when its process is wanted.
         for name in short.get(row, ()):
             info[name] = _one(proc, name)
+        if row in short and pmap.get(ids[row]) is proc:
+            pmap[ids[row]] = proc._without_info()
+            heavy[ids[row]] = proc
         if (row in odd or row in short) and not _settled(info, ad_value, attrs):
             pmap.pop(ids[row], None)
             continue
-        proc.info = info
+        proc._info = info
+        del info
         yield proc
+        del proc
 
 
 @contextlib.contextmanager
@@ -93,16 +103,18 @@ def _ask(here, columns, names):
     table = here.ask(columns)
     asked = time.monotonic()
     ids = table["pid"]
-    procs = []
+    kept = {}
     for pid, ticks in zip(ids, table["start_ticks"]):
         proc = pmap.get(pid)
         # Another start time is another process.
         if proc is None or proc._ident[1] != ticks / TICKS or pid in _process.reused:
             proc = Process._known(pid, ticks)
-        procs.append(proc)
+            heavy.pop(pid, None)
+        kept[pid] = proc
     _process.reused.clear()
     pmap.clear()
-    pmap.update(zip(ids, procs))
+    pmap.update(kept)
+    procs = [heavy.get(pid, proc) for pid, proc in kept.items()] if heavy else list(kept.values())
     made = [_values(here, table, name, ids, procs, asked) for name in names]
     odd = {row for column in made if _has_exception(column)
            for row, value in enumerate(column) if isinstance(value, Exception)}
@@ -116,6 +128,7 @@ def _ask(here, columns, names):
 def _cache_clear():
     """Forgets the objects of the last call."""
     pmap.clear()
+    heavy.clear()
 
 
 process_iter.cache_clear = _cache_clear  # type: ignore[attr-defined]

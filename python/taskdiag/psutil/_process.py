@@ -28,7 +28,21 @@ from taskdiag.psutil._single import OPEN_TO_ALL, QUICK
 reused: set = set()
 
 
-class Process(Ending):
+class Shown:
+    """What process_iter() shows of a process as `info`. It is outside of __dict__, which an object of the same process can share."""
+
+    __slots__ = ("_info",)
+
+    def __getattr__(self, name):
+        if name == "info":
+            try:
+                return self._info
+            except AttributeError:
+                pass
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+
+class Process(Shown, Ending):
     """A process. Without a pid it is this one. NoSuchProcess is raised if there is none with this pid."""
 
     _name = None
@@ -73,9 +87,16 @@ class Process(Ending):
         self._ident = (pid, ticks / TICKS)
         return self
 
+    def _without_info(self):
+        """An object of the same process that has all in common with this one but `info`."""
+        other = object.__new__(type(self))
+        other.__dict__ = self.__dict__
+        return other
+
     def __getstate__(self):
         # A lock cannot be pickled, and answers of another process are of no use there.
-        return {k: v for k, v in self.__dict__.items() if k not in ("_its_lock", "_cache", "_last", "_single")}
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_its_lock", "_cache", "_last", "_single")}
+        return (state, {"_info": self._info}) if hasattr(self, "_info") else state
 
     @property
     def _here(self):

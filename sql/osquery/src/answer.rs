@@ -8,7 +8,7 @@ use osquery_rust_ng::{
 };
 use taskdiag::columns::{self, Builder, Data, Type};
 use taskdiag::field::{Missing, Part};
-use taskdiag::{Choice, Group, Reason};
+use taskdiag::{Choice, Group, Groups, Reason};
 
 use crate::context::Context;
 use crate::tables::{Column, Table};
@@ -76,33 +76,60 @@ impl Asked {
         let specs = columns.iter().map(|c| c.spec.clone()).collect();
         let mut builder = Builder::new(specs).with_text_limit(most);
         let list = self.table.kind.list().unwrap_or(Group::Fd);
-        let mut without = 0;
+        let (mut without, mut cut_lists) = (0, 0);
         let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
-                // It is not a row, but the reason why there is none.
-                let why = row.view.reason(list).unwrap_or(Reason::Truncated);
-                without += u64::from(Missing::Reason(why).is_amiss());
+                // It is not a row, but the reason why there is none, or no more.
+                match row.view.reason(list).unwrap_or(Reason::Truncated) {
+                    Reason::Truncated => cut_lists += 1,
+                    why => without += u64::from(Missing::Reason(why).is_amiss()),
+                }
                 return Ok(());
             }
             builder.push(view.cx(), |c| item.value(view.cx(), columns[c].field, c));
             Ok(())
         });
         debug_assert!(done.is_ok(), "taking a row does not fail");
+        let of = |count: u64| match count {
+            1 => "1 process".to_owned(),
+            _ => format!("{count} processes"),
+        };
         if without > 0 {
             log::warn!(
-                "{}: no rows of {without} processes, whose lists could not be read",
-                self.table.name
+                "{}: no rows of {}, because a list could not be read",
+                self.table.name,
+                of(without)
             );
         }
+        if cut_lists > 0 {
+            let command = if list == Group::Vma { "maps" } else { "files" };
+            log::warn!(
+                "{}: not all rows of {}, because a list was cut: 'taskdiag {command} -p PID' reads more of it",
+                self.table.name,
+                of(cut_lists)
+            );
+        }
+        let is_named = !query.select.pids.is_empty();
+        let has_list = self.table.kind.list().is_some();
         let (specs, batches, lacks) = builder.finish();
-        for (spec, lacks) in specs.iter().zip(&lacks) {
+        for (column, lacks) in columns.iter().zip(&lacks) {
             let cut = Missing::Reason(Reason::Truncated);
             let count = lacks.iter().filter(|(_, why)| *why == cut).count();
             if count > 0 {
+                let name = &column.spec.name;
+                let is_text = column.field.groups.intersects(Groups::TEXTS);
+                let how = if is_text && self.text_bytes.is_some() {
+                    "the extension's option --args says how much is read"
+                } else if is_named || (has_list && !is_text) {
+                    "the answer has no room for more"
+                } else if has_list {
+                    "a query with pid = N has more"
+                } else {
+                    "a query with pid = N has all of it"
+                };
                 log::warn!(
-                    "{}: {} of {count} rows is cut short: a query with pid = N has all of it",
-                    self.table.name,
-                    spec.name
+                    "{}: {name} of {count} rows is cut short or NULL: {how}",
+                    self.table.name
                 );
             }
         }

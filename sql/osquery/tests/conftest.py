@@ -27,7 +27,7 @@ class Osqueryd(ExtensionManager.Iface):
 
     def __init__(self, socket, code=0):
         self.socket, self.code = socket, code
-        self.info = self.registry = self.deregistered = None
+        self.info = self.registry = self.deregistered = self.child = None
         self.registered, self.pings, self.requests = threading.Event(), 0, []
         transport = TSocket.TServerSocket(unix_socket=socket)
         self.server = TServer.TThreadedServer(
@@ -68,6 +68,16 @@ class Osqueryd(ExtensionManager.Iface):
         if answer.status.code:
             raise apsw.SQLError(answer.status.message)
         return answer.response
+
+    def peak(self):
+        """The most memory that the extension has used so far, in bytes."""
+        lines = Path(f"/proc/{self.child.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+    def said(self):
+        """What the extension has written to standard error. It is ended for that."""
+        self.child.terminate()
+        return self.child.communicate(timeout=60)[1]
 
     def columns(self, table):
         return {c["name"]: (c["type"], int(c["op"])) for c in self.registry["table"][table]}
@@ -190,7 +200,7 @@ def run(tmp_path):
 def osqueryd(request, tmp_path, run):
     """osqueryd with the extension, for each engine that works here."""
     manager = Osqueryd(str(tmp_path / "osquery.em"))
-    run(manager.socket, "--engine", request.param)
+    manager.child = run(manager.socket, "--engine", request.param)
     assert manager.registered.wait(60)
     if request.param == "bpf":
         try:

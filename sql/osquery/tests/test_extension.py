@@ -2,6 +2,7 @@
 """The contract of an extension of osquery, and the values of its tables compared with /proc."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -105,6 +106,90 @@ def test_long_arguments_are_cut_and_a_named_process_has_all(osqueryd):
         child.kill()
         child.wait()
         child.stdin.close()
+
+
+MANY = 60
+CROWD = f"""
+import os, sys
+reader, writer = os.pipe()
+for _ in range({MANY}):
+    if os.fork() == 0:
+        # It ends with its parent, which has the other end.
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_crowd_with_long_arguments_takes_little_memory(osqueryd):
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if hard != resource.RLIM_INFINITY:
+        pytest.skip("stack: execve(2) takes a quarter of the limit for arguments, which is too little here")
+    long = ["a" * 119_999] * 50
+    crowd = subprocess.Popen(
+        [sys.executable, "-c", CROWD, *long], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (hard, hard)),
+    )
+    try:
+        assert crowd.stdout.readline() == b"ready\n"
+        rows = osqueryd.sql(f"select length(args), pid from taskdiag_processes where ppid = {crowd.pid}")
+        assert len(rows) == MANY
+        assert all(args <= 128 << 10 for args, _ in rows)
+        # All others are read, too.
+        assert len(osqueryd.sql("select pid, args from taskdiag_processes")) > MANY
+        [(whole,)] = osqueryd.sql(f"select length(args) from taskdiag_processes where pid = {crowd.pid}")
+        assert whole >= 50 * 120_000
+        peak = osqueryd.peak()
+        assert peak <= 128 << 20, f"{peak >> 20} MiB"
+        said = osqueryd.said()
+        assert "args of " in said and "cut short or NULL: a query with pid = N has all of it" in said, said
+    finally:
+        crowd.kill()
+        crowd.communicate()
+
+
+NAMES = 9_500
+MAPS = f"""
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_ssize_t
+os.chdir(sys.argv[1])
+for _ in range(19):
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+maps = []
+for i in range({NAMES}):
+    fd = os.open(f"{{i:0100d}}", os.O_RDWR | os.O_CREAT, 0o600)
+    os.ftruncate(fd, 4096)
+    # Python's own object would keep a descriptor.
+    maps.append(libc.mmap(None, 4096, 1, 2, fd, 0))
+    os.close(fd)
+assert -1 not in maps
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_lists_that_are_cut_are_said_to_be(osqueryd, tmp_path):
+    maps = subprocess.Popen([sys.executable, "-c", MAPS, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert maps.stdout.readline() == b"ready\n"
+        # SQLite looks at this condition itself, so the request names no process.
+        of_list = f"select count(*), max(length(path)) from taskdiag_memory_map where pid + 0 = {maps.pid} and path like '%/ddd%'"
+        [(count, longest)] = osqueryd.sql(of_list)
+        assert 16 <= count < NAMES and longest > 3_900
+        # The list of a process that is named has the limit of an answer, too.
+        [(named, _)] = osqueryd.sql(of_list.replace("pid + 0", "pid"))
+        assert 16 <= named < NAMES
+        said = osqueryd.said()
+        # It may be of more processes, as others could have long lists.
+        assert "taskdiag_memory_map: not all rows of " in said, said
+        assert "because a list was cut: 'taskdiag maps -p PID' reads more of it" in said and "has all of it" not in said, said
+    finally:
+        maps.kill()
+        maps.communicate()
 
 
 def test_joins_ask_for_one_process_at_a_time(osqueryd):

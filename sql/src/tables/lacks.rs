@@ -89,7 +89,7 @@ pub struct Lacks {
     /// The counts, by the reason, whether the source is live, the table, and the column that a
     /// condition uses.
     left: BTreeMap<(Why, bool, &'static str, String), u64>,
-    /// Processes without rows, by the reason, whether the table is live, and the table.
+    /// Processes whose rows are missing, by the reason, whether the table is live, and the table.
     lists: BTreeMap<(Why, bool, &'static str), u64>,
     /// Other messages about missing data.
     lines: Vec<Lack>,
@@ -104,7 +104,8 @@ impl Lacks {
             *self.values.entry((why, is_live, table, column.to_owned())).or_default() += 1;
         }
     }
-    /// Adds a process whose list is missing, so that the table has no rows for it.
+    /// Adds a process whose list is missing, so that the table has no rows for it, or was cut, so
+    /// that it has not all of them.
     pub fn list(&mut self, table: &'static str, is_live: bool, missing: Missing, processes: u64) {
         if let Some(why) = Why::of(missing) {
             *self.lists.entry((why, is_live, table)).or_default() += processes;
@@ -182,7 +183,13 @@ impl Lacks {
         }
         for ((why, is_live, table), n) in &self.lists {
             let processes = if *n == 1 { "process has" } else { "processes have" };
-            let line = format!("{n} {processes} no rows in {table}: {}", why.words(*is_live));
+            let line = match why {
+                // What came before the end of a list that was cut is there.
+                Why::Truncated => {
+                    format!("{n} {processes} not all rows in {table}: a list was cut")
+                }
+                _ => format!("{n} {processes} no rows in {table}: {}", why.words(*is_live)),
+            };
             lines.push(Lack { line, from: why.from() });
         }
         for ((why, is_live, table, column), n) in &self.left {
@@ -235,6 +242,17 @@ mod tests {
             assert_eq!(lines[0].line.contains("--args all"), has_how, "{lines:?}");
             assert_eq!(lines[0].from, Asked::Pids);
         }
+    }
+
+    #[test]
+    fn a_list_that_was_cut_has_rows() {
+        let mut lacks = Lacks::default();
+        lacks.list("maps", true, Missing::Reason(Reason::Truncated), 1);
+        lacks.list("maps", true, Missing::Reason(Reason::Blocked), 2);
+        let lines: Vec<String> = lacks.lines().into_iter().map(|l| l.line).collect();
+        let blocked =
+            "2 processes have no rows in maps: reading it would have blocked; try again later";
+        assert_eq!(lines, [blocked, "1 process has not all rows in maps: a list was cut"]);
     }
 
     #[test]

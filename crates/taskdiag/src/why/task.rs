@@ -10,6 +10,7 @@ use taskdiag_wire::VMA_SHARED;
 use super::call::Call;
 use super::filelocks::{self, Class};
 use super::wait::NoHolder;
+use crate::engine::numbering;
 use crate::engine::procfs::parse;
 
 /// The most that is read of a small file.
@@ -184,8 +185,12 @@ impl Place {
 
     /// Bytes of its memory, as many as there are.
     ///
-    /// Unlike /proc/PID/mem, this call never reads the memory of a device.
+    /// Unlike /proc/PID/mem, this call never reads the memory of a device. It takes a number, which
+    /// another process has here if /proc is of another pid namespace.
     pub(super) fn memory(self, address: u64, len: usize) -> Result<Vec<u8>, NoHolder> {
+        if !numbering::proc_is_own() {
+            return Err(NoHolder::OtherNumbers);
+        }
         let mut bytes = vec![0u8; len];
         let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
         let at = usize::try_from(address).map_err(|_| NoHolder::NotKept)?;
