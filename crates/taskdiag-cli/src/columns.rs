@@ -160,9 +160,9 @@ pub fn tidied(set: &Set, list: &str) -> String {
     list.split(',').map(item).collect::<Vec<_>>().join(",")
 }
 
-/// The columns of `--by` that have an id where there is no name: the column with the name, that with
-/// the id, and both in one. `--by container_id` and `--by pod_uid` are the ids alone.
-const NAMES_OR_IDS: [(&str, &str, &Field); 2] =
+/// The columns of `--by` that have an id where there is no name: the column with the name, that
+/// with the id, and both in one. `--by container_id` and `--by pod_uid` are the ids alone.
+static NAMES_OR_IDS: [(&str, &str, &Field); 2] =
     [("container_name", "container", &CONTAINER_NAME_OR_ID), ("pod_name", "pod", &POD_NAME_OR_UID)];
 
 /// The column of `--by`.

@@ -83,8 +83,8 @@ macro_rules! systemd {
     };
 }
 
-/// The name, or the id where no name is known. Rows of containers without a name would else be added
-/// up with those of no container.
+/// The name, or the id where no name is known. Otherwise, containers without a name would be added
+/// up with the processes of no container.
 fn name_or<'a>(name: Value<'a>, id: impl FnOnce() -> Value<'a>) -> Value<'a> {
     match name {
         Value::Missing(_) => match id() {
