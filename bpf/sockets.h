@@ -132,6 +132,12 @@ GROUP_FN put_socket(u32 fd)
 						  RD(__u16, sk, SKC_NUM);
 		s->peer_port = from_network(RD(__u16, sk, SKC_DPORT));
 		s->ifindex = RD(u32, sk, SKC_BOUND_IF);
+		/* Only the subflow of a multipath socket has the interface of a link-local address. */
+		if (!s->ifindex && s->protocol == IPPROTO_MPTCP && s->state != TCP_CLOSE && HAVE(MPTCP_FIRST)) {
+			peer = RD(u64, sk, MPTCP_FIRST);
+			if (peer)
+				s->ifindex = RD(u32, peer, SKC_BOUND_IF);
+		}
 		if (s->family == AF_INET) {
 			*(u32 *)s->local_addr = RD(u32, sk, SKC_RCV_SADDR);
 			*(u32 *)s->peer_addr = RD(u32, sk, SKC_DADDR);

@@ -170,6 +170,25 @@ def test_a_zombie_has_and_lacks_the_same_as_in_psutil(start):
     assert info == theirs.as_dict(["environ", "cmdline"], ad_value="no")
 
 
+def test_memory_is_that_of_the_process_where_its_first_thread_has_ended(start):
+    # exit(2) ends the thread alone. It is 60 on x86_64, and 93 elsewhere.
+    code = """
+import ctypes, platform, sys, threading, time
+threading.Thread(target=time.sleep, args=[99]).start()
+print("ready", flush=True)
+ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)
+"""
+    child = start(code)
+    until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+    p = psutil.Process(child.pid)
+    listed = next(q.info["memory_info"] for q in psutil.process_iter(["memory_info"]) if q.pid == child.pid)
+    for info in (p.memory_info(), listed):
+        assert info.rss > 1 << 20 and info.vms > info.rss
+    assert p.memory_info().rss == p.memory_full_info().rss
+    with p.oneshot():
+        assert p.memory_info().vms == listed.vms and p.memory_percent() > 0
+
+
 def test_a_thread_is_no_process():
     done = threading.Event()
     thread = threading.Thread(target=done.wait)

@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <sys/fanotify.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
@@ -391,7 +392,55 @@ static void elsewhere(int argc, char **argv)
 	hold();
 }
 
+/* Sockets at a link-local address of the loopback interface of their own network namespace. */
+static void link_local(int argc, char **argv)
+{
+	struct { struct in6_addr addr; unsigned int prefixlen; int ifindex; } set = { .prefixlen = 64, .ifindex = 1 };
+	struct sockaddr_in6 in = { .sin6_family = AF_INET6, .sin6_scope_id = 1 };
+	struct ifreq up = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING | IFF_LOOPBACK };
+	static const struct { const char *name; int protocol; } kinds[] = { { "tcp", 0 }, { "mptcp", 262 } };
+	socklen_t len = sizeof(in);
+	char name[40];
+	int fd, client;
+
+	(void)argc, (void)argv;
+	set.addr.s6_addr[0] = 0xfe, set.addr.s6_addr[1] = 0x80, set.addr.s6_addr[15] = 0x77;
+	in.sin6_addr = set.addr;
+	if (unshare(CLONE_NEWNET))
+		skip("unshare(CLONE_NEWNET): %m");
+	fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &up) || ioctl(fd, SIOCSIFADDR, &set))
+		skip("a link-local address: %m");
+	/* The kernel takes the address into use a moment later. */
+	for (unsigned int i = 0; bind(fd, (struct sockaddr *)&in, sizeof(in)); i++) {
+		if (errno != EADDRNOTAVAIL || i == 1000)
+			skip("bind(2) to a link-local address: %m");
+		usleep(10000);
+	}
+	file("udp", fd);
+	for (unsigned int i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, kinds[i].protocol);
+		if (fd < 0)
+			continue;
+		in.sin6_port = 0;
+		must(bind(fd, (struct sockaddr *)&in, sizeof(in)));
+		must(listen(fd, 5));
+		must(getsockname(fd, (struct sockaddr *)&in, &len));
+		in.sin6_scope_id = 1;
+		file(kinds[i].name, fd);
+		client = must(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, kinds[i].protocol));
+		must(connect(client, (struct sockaddr *)&in, sizeof(in)));
+		snprintf(name, sizeof(name), "%s_client", kinds[i].name);
+		file(name, client);
+		snprintf(name, sizeof(name), "%s_server", kinds[i].name);
+		file(name, must(accept4(fd, NULL, NULL, SOCK_CLOEXEC)));
+	}
+	ids();
+	hold();
+}
+
 const struct state have_states[] = {
+	{ "link-local", link_local, "sockets at a link-local address" },
 	{ "mappings", mappings, "DIRECTORY: a mapping of each kind" },
 	{ "elsewhere", elsewhere, "[UID]: sockets in another network namespace" },
 	{ "files", files, "DIRECTORY: an open file of each type" },

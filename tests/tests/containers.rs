@@ -309,6 +309,46 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
 }
 
 #[test]
+fn containers_without_a_known_name_are_added_up_by_their_ids() {
+    let test = "containers_without_a_known_name_are_added_up_by_their_ids";
+    let Some(mut groups) = Groups::new(test, "nameless") else { return };
+    let files = tempfile::tempdir().expect("a directory");
+    docker(files.path(), &id(400_001), "web", "nginx:1.27");
+    let named = groups.start(&format!("docker-{}.scope", id(400_001)));
+    let nameless = groups.start(&format!("docker-{}.scope", id(400_002)));
+    let pod = format!("pod{UID}/{}", id(400_003));
+    let in_pod = groups.start(&format!("kubepods/{pod}"));
+    let own = std::process::id();
+    let pids = [named, nameless, in_pod, own].map(|pid| pid.to_string()).join(",");
+    let (two, three) = (id(400_002), id(400_003));
+    for engine in names_of_engines() {
+        let keys = |args: &[&str], column: &str| {
+            let text = taskdiag(Some(files.path()), &[args, &["--json"]].concat());
+            let rows: Vec<serde_json::Value> =
+                serde_json::from_str(&text[text.find('[').expect(&text)..]).expect(&text);
+            let key = |row: &serde_json::Value| row[column].as_str().unwrap_or("-").to_owned();
+            rows.iter().map(key).collect::<BTreeSet<_>>()
+        };
+        let of = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<BTreeSet<_>>();
+        let maps = ["maps", "-p", &pids, "--engine", engine, "--by"];
+        for by in ["container", "container_name"] {
+            let got = keys(&[&maps[..], &[by]].concat(), "container_name");
+            assert_eq!(got, of(&["web", &two, &three, "-"]), "{engine} {by}");
+        }
+        let got = keys(&[&maps[..], &["pod"]].concat(), "pod_name");
+        assert_eq!(got, of(&[UID, "-"]), "{engine}");
+        let text = taskdiag(
+            Some(files.path()),
+            &["top", "--once", "--by", "container", "--rows", "999", "--engine", engine],
+        );
+        assert!(text.contains("web") && text.contains(&two), "{engine}: {text}");
+    }
+    let memory = ["memory", "-p", &pids, "--by", "container"];
+    let text = taskdiag(Some(files.path()), &memory);
+    assert!(text.contains(&two) && text.contains("web"), "{text}");
+}
+
+#[test]
 fn a_group_in_a_directory_of_a_user_does_not_get_the_name_of_a_container_of_root() {
     let test = "a_group_in_a_directory_of_a_user_does_not_get_the_name_of_a_container_of_root";
     let Some(mut groups) = Groups::new(test, "foreign") else { return };

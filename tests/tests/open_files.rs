@@ -92,6 +92,27 @@ fn a_listener_with_multipath_tcp_is_one_of_tcp() {
 }
 
 #[test]
+fn a_link_local_address_has_its_interface() {
+    let Some(m) = Mktask::if_possible(&["link-local"]) else { return };
+    let kinds = ["udp", "tcp", "tcp_client", "tcp_server", "mptcp", "mptcp_client", "mptcp_server"];
+    let made = kinds.into_iter().filter(|kind| m.has(kind));
+    if !m.has("mptcp") {
+        skip("multipath TCP", "the kernel has no CONFIG_MPTCP, or net.mptcp.enabled is 0");
+    }
+    for (kind, engine) in made.flat_map(|kind| engines().into_iter().map(move |e| (kind, e))) {
+        let fd = m.num::<u64>(kind).to_string();
+        let row = &rows(engine, m.pid(), &["-d", &fd, "-o", "laddr,raddr"])[0];
+        if engine == "procfs" && bound_sockets().is_err() {
+            skip("interfaces of addresses", "sock_diag(7) lists no such sockets here");
+            continue;
+        }
+        assert_eq!(row["laddr"], "fe80::77%1", "{engine} {kind}: {row}");
+        let has_peer = kind.contains('_');
+        assert_eq!(row["raddr"] == "fe80::77%1", has_peer, "{engine} {kind}: {row}");
+    }
+}
+
+#[test]
 fn a_connected_udp_socket_is_established() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["files", &path]) else { return };

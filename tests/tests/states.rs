@@ -1,10 +1,12 @@
 //! Tests every state of mktask on every engine and strategy: existence, names, credentials, places.
 //! `usage.rs` tests what tasks have used.
 
+use std::process::Command;
+
 use taskdiag::{Base, Cred, EngineId, Groups, Members, Reason, Request, Stat, Statm, Strategy};
 use taskdiag_tests::mktask::hash;
 use taskdiag_tests::state::{ask, between, in_state, parity, parity_near};
-use taskdiag_tests::{Answer, Mktask, Source, Task, Value, engines, read, skip};
+use taskdiag_tests::{Answer, Mktask, Source, Task, Value, cli, engines, read, skip};
 
 fn nothing_else(_: &Mktask, _: &Answer, _: &Task) {}
 
@@ -155,6 +157,24 @@ fn engines_agree_on_a_process_whose_leader_has_ended() {
         let cmdline = [Mktask::PATH.as_bytes(), b"\0leader-gone\0"].concat();
         assert_eq!(t.bytes("cmdline"), cmdline, "{a}");
     });
+}
+
+#[test]
+fn a_tree_has_the_arguments_of_a_process_whose_leader_has_ended() {
+    let test = "a_tree_has_the_arguments_of_a_process_whose_leader_has_ended";
+    let Some(m) = Mktask::or_skip(test, &["leader-gone"]) else { return };
+    for engine in engines() {
+        let Source::Engine(id) = engine else { continue };
+        for options in ["-a", "-ap", "-aS"] {
+            let mut tree = Command::new(cli::taskdiag());
+            tree.args(["tree", options, &m.pid().to_string(), "--engine", id.name()]);
+            let out = tree.output().expect("it runs");
+            let text = String::from_utf8_lossy(&out.stdout);
+            let first = text.lines().next().unwrap_or_default();
+            assert!(first.starts_with("mktask"), "{id:?} {options}: {text}");
+            assert!(first.ends_with(" leader-gone"), "{id:?} {options}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use taskdiag::field::{Align, CGROUPS, Field, Set, TASKS, TextForm};
+use taskdiag::field::{
+    Align, CGROUPS, CONTAINER_NAME_OR_ID, Field, POD_NAME_OR_UID, Set, TASKS, TextForm,
+};
 
 use crate::exit::Exit;
 use crate::nearest;
@@ -158,14 +160,31 @@ pub fn tidied(set: &Set, list: &str) -> String {
     list.split(',').map(item).collect::<Vec<_>>().join(",")
 }
 
+/// The columns of `--by` that have an id where there is no name: the column with the name, that
+/// with the id, and both in one. `--by container_id` and `--by pod_uid` are the ids alone.
+static NAMES_OR_IDS: [(&str, &str, &Field); 2] =
+    [("container_name", "container", &CONTAINER_NAME_OR_ID), ("pod_name", "pod", &POD_NAME_OR_UID)];
+
 /// The column of `--by`.
 pub fn by(set: &Set, name: &str) -> Result<Option<Column>, Exit> {
-    match name {
-        "command" => Ok(view(set, "comm")?.pop()),
-        // The columns with these names are ids.
-        "container" => Ok(view(set, "container_name")?.pop()),
-        "pod" => Ok(view(set, "pod_name")?.pop()),
-        name => Ok(view(set, &in_any_case(set, name))?.pop()),
+    let name = in_any_case(set, if name == "command" { "comm" } else { name });
+    let both = NAMES_OR_IDS.iter().find(|(n, id, _)| name == *n || name == *id);
+    let mut column = view(set, both.map_or(&name, |(name, ..)| name))?.pop();
+    if let (Some(column), Some((.., field))) = (&mut column, both) {
+        column.field = field;
+    }
+    Ok(column)
+}
+
+/// A condition that is true for the rows with this value of a column of [`by`]. `None`: with none.
+pub fn condition(by: &Column, value: Option<&str>) -> String {
+    let both = NAMES_OR_IDS.iter().find(|(.., field)| std::ptr::eq(by.field, *field));
+    let names = both.map_or([Some(&*by.name), None], |(name, id, _)| [Some(name), Some(id)]);
+    let all =
+        |one: &dyn Fn(&str) -> String| names.into_iter().flatten().map(one).collect::<Vec<_>>();
+    match value {
+        Some(value) => all(&|n| format!("{n} == {value}")).join(" or "),
+        None => all(&|n| format!("{n} missing")).join(" and "),
     }
 }
 
@@ -264,6 +283,20 @@ mod tests {
 
     fn headers(cs: &[Column]) -> String {
         cs.iter().map(|c| c.header.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn names_of_containers_are_conditions_with_their_ids() {
+        for (name, value, want) in [
+            ("container", Some("'a b'"), "container_name == 'a b' or container == 'a b'"),
+            ("Container_Name", None, "container_name missing and container missing"),
+            ("pod", Some("x"), "pod_name == x or pod == x"),
+            ("container_id", Some("x"), "container_id == x"),
+            ("command", Some("x"), "comm == x"),
+        ] {
+            let by = by(&TASKS, name).unwrap().expect("a column");
+            assert_eq!(condition(&by, value), want);
+        }
     }
 
     #[test]

@@ -74,14 +74,11 @@ const CLOCK: &str = "TASKDIAG_ENGINE=procfs";
 pub fn of(tool: &str) -> Vec<Case> {
     let ps = |typed: &'static str| {
         // VAR=VALUE words before the arguments go to the environment.
-        let is_word = |c: char| "=_".contains(c) || c.is_ascii_uppercase() || c.is_ascii_digit();
-        let at = typed.find(|c| !is_word(c));
-        let (env, args) = match typed.split_once(' ') {
-            Some((env, args)) if env.contains('=') && at.is_none_or(|a| a >= env.len()) => {
-                (env, args)
-            }
-            _ => ("", typed),
-        };
+        let is_word = |c: char| c == '_' || c.is_ascii_uppercase();
+        let is_env =
+            |env: &str| env.split_once('=').is_some_and(|(name, _)| name.chars().all(is_word));
+        let (env, args) =
+            typed.split_once(' ').filter(|(env, _)| is_env(env)).unwrap_or(("", typed));
         Case {
             typed,
             peer: format!("{env} PATH=/usr/bin:/bin run ps {args}"),

@@ -137,7 +137,13 @@ pub fn parse_strict(args: &[OsString]) -> Result<PsArgs, Exit> {
     let read = || {
         let words: Vec<_> = args.iter().map(|a| lists::with_bytes(a)).collect();
         let defaults = command().no_binary_name(true).try_get_matches_from([""; 0])?;
-        let typed = only_in_names(args, procps::parse(&words), |t| t)?;
+        let mut typed = only_in_names(args, procps::parse(&words), |t| t)?;
+        if let Some(format) = std::env::var_os("PS_FORMAT") {
+            let taken = procps::take_format(&mut typed, &format.to_string_lossy());
+            if let Err(Exit::Usage(why)) = taken {
+                exit::say(format_args!("warning: $PS_FORMAT ignored. ({why})"));
+            }
+        }
         PsArgs::new(&typed, &defaults, &[], true)
     };
     read().map_err(|e| match e {

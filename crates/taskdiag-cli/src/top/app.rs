@@ -391,7 +391,7 @@ impl App {
     pub(super) fn next_by(&mut self) {
         let now = self.shape.by.as_ref().and_then(|by| BYS.iter().position(|b| *b == by.name));
         let next = now.map_or(0, |n| n + 1);
-        self.shape.by = BYS.get(next).and_then(|name| columns::view(SET, name).ok()?.pop());
+        self.shape.by = BYS.get(next).and_then(|name| columns::by(SET, name).ok()?);
         self.shape.tree = false;
         if !self.shape.sort.iter().all(|k| k.field.adds_up()) {
             self.shape.sort = VIEWS[0].sort();

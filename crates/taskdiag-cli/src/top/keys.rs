@@ -149,7 +149,7 @@ impl App {
         let value = value.and_then(|c| self.rows.sums.get(self.cursor)?.values.get(c));
         let (Some(value), Some(frame)) = (value, self.scanner.frame()) else { return Next::Draw };
         let condition = match value {
-            Value::Missing(_) => format!("{} missing", by.name),
+            Value::Missing(_) => columns::condition(&by, None),
             value => {
                 let mut text = Vec::new();
                 // An expression compares the original bytes, not the escaped text on the screen.
@@ -164,11 +164,11 @@ impl App {
                     ));
                     return Next::Draw;
                 };
-                format!("{} == {text}", by.name)
+                columns::condition(&by, Some(&text))
             }
         };
         let condition = match &self.filter {
-            Some(before) => format!("({before}) and {condition}"),
+            Some(before) => format!("({before}) and ({condition})"),
             None => condition,
         };
         match self.condition(Some(condition), self.user.clone()) {

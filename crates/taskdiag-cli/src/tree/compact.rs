@@ -217,12 +217,25 @@ impl Maker<'_> {
         let tasks = || node.rows.iter().filter_map(|i| stream.get(*i as usize));
         tasks().find(|t| t.is_leader()).or_else(|| tasks().next()).map(Row::new)
     }
+    /// The row with the arguments and namespaces of a process. A first thread that has ended has
+    /// none, where another thread still has them. pstree looks at no other thread.
+    fn living_row(&self, node: &Node) -> Option<Row<'_>> {
+        let stream = self.snapshot.stream();
+        let has_ended = |row: &Row<'_>| row.base.and_then(|b| b.state()) == Some(b'Z');
+        let threads = || node.rows.iter().filter_map(|i| stream.get(*i as usize)).map(Row::new);
+        match self.row(node) {
+            Some(row) if has_ended(&row) && !self.labels.strict => {
+                threads().find(|t| !has_ended(t)).or(Some(row))
+            }
+            row => row,
+        }
+    }
     fn uid(&self, at: usize) -> Option<u32> {
         self.row(&self.forest.nodes[at])?.cred?.euid()
     }
     /// The namespaces of a process, if they are shown.
     fn spaces_of(&self, at: usize) -> Spaces {
-        let row = if self.labels.spaces { self.row(&self.forest.nodes[at]) } else { None };
+        let row = if self.labels.spaces { self.living_row(&self.forest.nodes[at]) } else { None };
         row.map(|r| spaces(&r)).unwrap_or_default()
     }
     /// The shape of a process without its descendants. `above` is the user of its parent, if that
@@ -230,9 +243,10 @@ impl Maker<'_> {
     fn label(&self, at: usize, above: Option<u32>) -> SubtreeShape {
         let node = &self.forest.nodes[at];
         let Some(row) = self.row(node) else { return SubtreeShape::default() };
+        let living = self.living_row(node).unwrap_or(row);
         let mut out = Vec::new();
         // As in pstree, a process without arguments is in parentheses if arguments are shown.
-        let bare = self.labels.args && self.has_no_args(&row);
+        let bare = self.labels.args && self.has_no_args(&living);
         out.extend_from_slice(if bare { b"(" } else { b"" });
         let before = out.len();
         self.name(&mut out, row.comm.unwrap_or(b"?"));
@@ -247,13 +261,13 @@ impl Maker<'_> {
         if self.labels.users {
             notes.extend(self.uid(at).filter(|u| Some(*u) != above).map(|u| self.user(u)));
         }
-        self.places(&mut notes, &row, node.parent.filter(|p| self.is_tree_of(*p, at)));
+        self.places(&mut notes, &living, node.parent.filter(|p| self.is_tree_of(*p, at)));
         self.note(&mut out, &notes);
         out.extend_from_slice(if bare { b")" } else { b"" });
         let mut args = Vec::new();
         match self.labels.args {
             true if self.labels.strict => args = self.args_as_pstree(&row),
-            true => self.write_args(&mut out, &row),
+            true => self.write_args(&mut out, &living),
             false => {}
         }
         SubtreeShape { label: out, name_len, args, color: self.color(&row), ..Default::default() }

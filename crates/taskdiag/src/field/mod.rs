@@ -36,6 +36,7 @@ pub use set::{CGROUPS, FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
 pub use table::grouped::{LACKING, PROCS};
 #[cfg(feature = "view")]
 pub(crate) use table::net::sum_once;
+pub use table::places::{CONTAINER_NAME_OR_ID, POD_NAME_OR_UID};
 pub use value::{Missing, Short, Value};
 
 use taskdiag_wire::Groups;

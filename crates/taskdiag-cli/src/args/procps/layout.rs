@@ -430,11 +430,30 @@ pub fn fill(columns: &mut [Column]) -> Result<(), Exit> {
     Ok(())
 }
 
+/// Are columns changed that options of System V show?
+fn is_modified(t: &Typed) -> bool {
+    t.extra_full || t.with_rss || t.jobs || t.class || t.processor || t.label
+}
+
+/// Takes the columns of the variable `PS_FORMAT`, if no option asks for others.
+///
+/// # Errors
+/// They are no list of columns.
+pub fn take_format(t: &mut Typed, format: &str) -> Result<(), Exit> {
+    let is_plain = !t.full && !t.long && !is_modified(t) && t.bsd_views.is_empty();
+    if !is_plain || format.is_empty() || !specs(t).is_ok_and(|(columns, _)| columns.is_empty()) {
+        return Ok(());
+    }
+    list(format)?;
+    t.specs.push((TypedAs::Columns, format.to_owned()));
+    Ok(())
+}
+
 /// The columns that are shown.
 pub fn columns(t: &Typed) -> Result<Vec<Column>, Exit> {
     let (given, _) = specs(t)?;
     let unix_view = t.full || t.long;
-    let modified = t.extra_full || t.with_rss || t.jobs || t.class || t.processor || t.label;
+    let modified = is_modified(t);
     let mut columns = if given.is_empty() {
         match t.bsd_views[..] {
             [] if t.with_rss && !t.long => {

@@ -178,11 +178,13 @@ impl Single {
     /// library, data, dirty.
     ///
     /// # Errors
-    /// [`NotRead`].
+    /// [`NotRead`]; [`NotRead::Odd`] if there is no memory, which another thread of the process may
+    /// have if the first one has ended.
     pub fn sizes(&self, root: &[u8]) -> Result<[u64; 7], NotRead> {
         self.read(root, |tools| {
             let text = tools.file(root, self.pid, "statm")?;
-            parse::statm_sizes(text, rustix::param::page_size() as u64).ok_or(NotRead::Odd)
+            let sizes = parse::statm_sizes(text, rustix::param::page_size() as u64);
+            sizes.filter(|sizes| sizes[0] != 0).ok_or(NotRead::Odd)
         })
     }
 

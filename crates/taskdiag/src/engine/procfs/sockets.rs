@@ -3,6 +3,7 @@
 //! of sock_diag are kernel modules that may be missing; then /proc/PID/net is read instead.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -14,6 +15,9 @@ use taskdiag_wire::Socket;
 
 use super::handover::is_running;
 use super::parse::{self, Sock};
+
+/// The state of a socket that is not connected, whose subflow is in no list.
+const TCP_CLOSE: u16 = 7;
 
 /// The sockets of a network namespace, by inode.
 pub(super) type SocketsByInode = HashMap<u64, Sock>;
@@ -185,8 +189,21 @@ fn forget_protocols(table: &mut SocketsByInode) {
 }
 
 fn add(table: &mut SocketsByInode, s: Sock) {
-    if s.record.inode != 0 {
-        table.entry(s.record.inode).or_insert(s);
+    if s.record.inode == 0 {
+        return;
+    }
+    match table.entry(s.record.inode) {
+        Entry::Vacant(place) => _ = place.insert(s),
+        Entry::Occupied(mut known) => of_subflow(&mut known.get_mut().record, &s.record),
+    }
+}
+
+/// Only the subflow of a multipath socket has the interface of a link-local address.
+fn of_subflow(known: &mut Socket, subflow: &Socket) {
+    let end = |s: &Socket| (s.family, s.local_addr, s.local_port);
+    let is_multipath = i32::from(known.protocol) == libc::IPPROTO_MPTCP && known.state != TCP_CLOSE;
+    if is_multipath && known.ifindex == 0 && end(known) == end(subflow) {
+        known.ifindex = subflow.ifindex;
     }
 }
 

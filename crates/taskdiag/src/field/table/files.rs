@@ -354,7 +354,7 @@ pub const FIELDS: &[Field] = &[
         Value::Short(tid)
     }),
     row!("sharers" "SHARERS" 7 Left [FD] IntegerList None Plain, "kcmp(2), task_struct.files",
-        "Other processes that share this table of open files", {}, sharers),
+        "Other processes of the answer that share this table of open files", {}, sharers),
     row!("fd" "FD" 4 Right [FD] Text None Plain, "/proc/PID/fd, /proc/PID/fdinfo",
         "Descriptor, and r read, w write, u both; or cwd, rtd (root), txt, mem, DEL (mem, deleted)",
         {}, fd),

@@ -59,7 +59,7 @@ mod maps;
 mod memory;
 mod namespaces;
 pub mod net;
-mod places;
+pub mod places;
 mod rates;
 mod rollup;
 mod signals;

@@ -38,6 +38,10 @@ fn container<'a>(row: &Row<'a>, get: impl FnOnce(Container<'a>) -> Value<'a>) ->
     of_any(row, cgroup::container).map_or_else(|missing| missing, get)
 }
 
+fn id(c: Container<'_>) -> Value<'_> {
+    Value::Bytes { data: c.id, cut: false }
+}
+
 /// A name as a value.
 pub fn value_of(name: &Named) -> Value<'static> {
     match name {
@@ -79,6 +83,18 @@ macro_rules! systemd {
     };
 }
 
+/// The name, or the id where no name is known. Otherwise, containers without a name would be added
+/// up with the processes of no container.
+fn name_or<'a>(name: Value<'a>, id: impl FnOnce() -> Value<'a>) -> Value<'a> {
+    match name {
+        Value::Missing(_) => match id() {
+            Value::Missing(_) => name,
+            id => id,
+        },
+        name => name,
+    }
+}
+
 /// Where names of containers come from.
 const FILES: &str = "files of the runtime, found by /proc/PID/cgroup";
 
@@ -88,6 +104,16 @@ macro_rules! named {
             |cx, row| named(cx, row, |n| &n.$member))
     };
 }
+
+/// What `--by container` adds up by.
+pub static CONTAINER_NAME_OR_ID: Field = row!("container_name" "CNAME" 20 Left [CGROUP(below_root)] Text None Plain,
+    FILES, "Name of its container, or the id if no name is known", {},
+    |cx, row| name_or(named(cx, row, |n| &n.name), || container(row, id)));
+
+/// What `--by pod` adds up by.
+pub static POD_NAME_OR_UID: Field = row!("pod_name" "PODNAME" 30 Left [CGROUP(below_root)] Text None Plain,
+    FILES, "Name of its Kubernetes pod, or the uid if no name is known", {},
+    |cx, row| name_or(named(cx, row, |n| &n.pod_name), || pod(cx, row)));
 
 pub const FIELDS: &[Field] = &[
     systemd!("unit" "UNIT" 31 "Unit of systemd" |p| cgroup::unit(p).map(Cow::Borrowed)),
@@ -104,7 +130,7 @@ pub const FIELDS: &[Field] = &[
     row!("container" "CONTAINER" 12 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Id of its container, or the name if its runtime only has names",
         {"container_id" "CONTAINER"},
-        |_, row| container(row, |c| Value::Bytes { data: c.id, cut: false })),
+        |_, row| container(row, id)),
     row!("runtime" "RUNTIME" 10 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",
         "Runtime of its container: docker, podman, containerd, cri-o, lxc, nspawn, libvirt-lxc, buildkit, garden, kata, mesos, nomad, rkt", {},
         |_, row| container(row, |c| c.runtime.map_or(Value::UNKNOWN, Value::Word))),
