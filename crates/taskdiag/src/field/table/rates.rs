@@ -53,10 +53,12 @@ fn each_second(amount: u64, rate: &Rate<'_>) -> Value<'static> {
 }
 
 /// The columns with bytes over the network, in the order of the numbers of a socket.
+#[cfg(feature = "view")]
 const NETWORK: [&str; 2] = ["net_sent_now", "net_received_now"];
 
 /// The bytes a second of one of these columns, over the sockets that are not in `seen`, which gets
 /// them. `None`: it is another column.
+#[cfg(feature = "view")]
 pub fn network_once(
     field: &Field,
     row: &Row<'_>,
