@@ -135,8 +135,12 @@ GROUP_FN put_socket(u32 fd)
 		/* Only the subflow of a multipath socket has the interface of a link-local address. */
 		if (!s->ifindex && s->protocol == IPPROTO_MPTCP && s->state != TCP_CLOSE && HAVE(MPTCP_FIRST)) {
 			peer = RD(u64, sk, MPTCP_FIRST);
-			if (peer)
+			GAP();
+			if (peer) {
 				s->ifindex = RD(u32, peer, SKC_BOUND_IF);
+				if (!STILL_AT(sk, MPTCP_FIRST, peer))
+					valid &= ~BIT(IFINDEX);
+			}
 		}
 		if (s->family == AF_INET) {
 			*(u32 *)s->local_addr = RD(u32, sk, SKC_RCV_SADDR);

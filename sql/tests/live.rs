@@ -315,7 +315,8 @@ fn namespaces_count_processes() {
 #[test]
 fn waits_have_the_holder_of_a_pipe() {
     let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it starts");
-    let sql = format!("select waits_on, waits_for, waits_for_how from waits where pid = {}", cat.id());
+    let sql =
+        format!("select waits_on, waits_for, waits_for_how from waits where pid = {}", cat.id());
     // It has to come as far as reading.
     let found = (0..100).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -394,7 +395,8 @@ fn tables_and_columns_are_listed() {
     let tables =
         rows("select table_name from information_schema.tables where table_schema = 'live'");
     let names: HashSet<&str> = tables.iter().filter_map(|r| r["table_name"].as_str()).collect();
-    let want = ["processes", "threads", "files", "sockets", "maps", "memory", "namespaces", "waits"];
+    let want =
+        ["processes", "threads", "files", "sockets", "maps", "memory", "namespaces", "waits"];
     assert_eq!(names, HashSet::from(want));
     let columns = run(&["-o", "csv", "-c", "describe processes"]);
     assert!(columns.out.contains("\nrss,UInt64,YES\n"), "{}", columns.out);
