@@ -177,6 +177,7 @@ pub fn by(set: &Set, name: &str) -> Result<Option<Column>, Exit> {
 }
 
 /// A condition that is true for the rows with this value of a column of [`by`]. `None`: with none.
+#[cfg(feature = "top")]
 pub fn condition(by: &Column, value: Option<&str>) -> String {
     let both = NAMES_OR_IDS.iter().find(|(.., field)| std::ptr::eq(by.field, *field));
     let names = both.map_or([Some(&*by.name), None], |(name, id, _)| [Some(name), Some(id)]);
@@ -285,6 +286,7 @@ mod tests {
         cs.iter().map(|c| c.header.as_str()).collect::<Vec<_>>().join(" ")
     }
 
+    #[cfg(feature = "top")]
     #[test]
     fn names_of_containers_are_conditions_with_their_ids() {
         for (name, value, want) in [
