@@ -97,7 +97,7 @@ pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPP
 pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];
 
 /// Rows of tasks, and their activity since the previous answer.
-pub static TOP: &[&[Field]] = &[rates::FIELDS, grouped::PROCESSES];
+pub static TOP: &[&[Field]] = &[rates::FIELDS, net::RATES, grouped::PROCESSES];
 
 /// Rows of cgroups.
 pub static CGROUPS: &[&[Field]] =

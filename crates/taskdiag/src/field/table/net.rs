@@ -7,8 +7,7 @@ use taskdiag_wire::{Entry, FdType, Group, Groups, Net};
 
 use super::super::part::Part;
 use super::super::*;
-#[cfg(feature = "view")]
-use super::rates;
+use super::rates::each_second;
 
 type Get = fn(&Entry<'_, Net>) -> Option<Value<'static>>;
 
@@ -118,12 +117,12 @@ fn summed(field: &Field) -> Option<Member> {
 pub fn sum_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
     match summed(field) {
         Some(get) => Some(sum(row, get, seen)),
-        None => rates::network_once(field, row, seen),
+        None => rate_once(field, row, seen),
     }
 }
 
 /// The sum over the open sockets of a process. A socket with several descriptors counts once.
-pub(super) fn sum(
+fn sum(
     row: &Row<'_>,
     get: impl Fn(&Entry<'_, Net>) -> Option<u64>,
     seen: &mut HashSet<u64>,
@@ -172,4 +171,42 @@ pub const FIELDS: &[Field] = &[
         "Bytes sent again over the TCP connections that are open now"),
     process!("net_drops" "NETDROP" Count Plain "sock_diag(7) SK_MEMINFO_DROPS"
         "Received packets that its open network sockets have dropped"),
+];
+
+/// The columns with bytes over the network, in the order of the numbers of a socket.
+#[cfg(feature = "view")]
+const RATED: [&str; 2] = ["net_sent_now", "net_received_now"];
+
+/// The bytes a second of one of these columns, over the sockets that are not in `seen`, which gets
+/// them. `None`: it is another column.
+#[cfg(feature = "view")]
+fn rate_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
+    let which = RATED.iter().position(|name| *name == field.name)?;
+    Some(rate(row, which, seen))
+}
+
+fn rate(row: &Row<'_>, which: usize, seen: &mut HashSet<u64>) -> Value<'static> {
+    let rate = match row.part {
+        Part::Rate(rate) if rate.interval_ns() > 0 => rate,
+        _ => return Value::UNKNOWN,
+    };
+    match sum(row, |e| Some(rate.socket(e.raw.inode)?[which]), seen) {
+        Value::Uint(bytes) => each_second(bytes, &rate),
+        why => why,
+    }
+}
+
+macro_rules! rate {
+    ($name:literal $header:literal $which:literal $source:literal $what:literal) => {
+        row!($name $header 6 Right [BASE(start_time_ns) NET] Integer Bytes Human, $source, $what,
+            {}, |_, row| rate(row, $which, &mut HashSet::new()))
+    };
+}
+
+/// Columns of activity. A single answer does not have them.
+pub const RATES: &[Field] = &[
+    rate!("net_sent_now" "SENT/s" 0 "sock_diag(7) tcpi_bytes_sent"
+        "Bytes sent per second over the TCP connections that are open now, with those sent again"),
+    rate!("net_received_now" "RECV/s" 1 "sock_diag(7) tcpi_bytes_received"
+        "Bytes received per second over the TCP connections that are open now"),
 ];

@@ -1,13 +1,10 @@
 //! Activity of a task since the previous answer, per second or in percent. A single answer does not
 //! have these columns.
 
-use std::collections::HashSet;
-
 use taskdiag_wire::{Group, Groups, Reason};
 
 use super::super::part::Part;
 use super::super::*;
-use super::net;
 
 /// A value from the rates of a row. It is not known before the second answer.
 fn of(
@@ -46,37 +43,10 @@ fn second(
 }
 
 /// An amount of the interval, for each second.
-fn each_second(amount: u64, rate: &Rate<'_>) -> Value<'static> {
+pub(super) fn each_second(amount: u64, rate: &Rate<'_>) -> Value<'static> {
     let interval = u128::from(rate.interval_ns());
     let amount = u128::from(amount) * 1_000_000_000;
     Value::Uint(u64::try_from((amount + interval / 2) / interval).unwrap_or(u64::MAX))
-}
-
-/// The columns with bytes over the network, in the order of the numbers of a socket.
-#[cfg(feature = "view")]
-const NETWORK: [&str; 2] = ["net_sent_now", "net_received_now"];
-
-/// The bytes a second of one of these columns, over the sockets that are not in `seen`, which gets
-/// them. `None`: it is another column.
-#[cfg(feature = "view")]
-pub fn network_once(
-    field: &Field,
-    row: &Row<'_>,
-    seen: &mut HashSet<u64>,
-) -> Option<Value<'static>> {
-    let which = NETWORK.iter().position(|name| *name == field.name)?;
-    Some(network(row, which, seen))
-}
-
-fn network(row: &Row<'_>, which: usize, seen: &mut HashSet<u64>) -> Value<'static> {
-    let rate = match row.part {
-        Part::Rate(rate) if rate.interval_ns() > 0 => rate,
-        _ => return Value::UNKNOWN,
-    };
-    match net::sum(row, |e| Some(rate.socket(e.raw.inode)?[which]), seen) {
-        Value::Uint(bytes) => each_second(bytes, &rate),
-        why => why,
-    }
 }
 
 /// How long the task has been still, if that is defined for its state.
@@ -93,12 +63,6 @@ macro_rules! share {
     ($name:literal $header:literal [$($g:ident $(($($m:ident)*))?)*] $source:literal $what:literal $group:ident $get:ident) => {
         row!($name $header 5 Right [BASE(start_time_ns) $($g $(($($m)*))?)*] Number Percent Percent, $source, $what,
             {}, |_, row| share(row, Group::$group, |r| r.$get()))
-    };
-}
-macro_rules! network {
-    ($name:literal $header:literal $which:literal $source:literal $what:literal) => {
-        row!($name $header 6 Right [BASE(start_time_ns) NET] Integer Bytes Human, $source, $what,
-            {}, |_, row| network(row, $which, &mut HashSet::new()))
     };
 }
 macro_rules! count {
@@ -127,10 +91,6 @@ pub const FIELDS: &[Field] = &[
         "Voluntary context switches per second" Sched nvcsw),
     count!("nivcsw_now" "ICSW/s" [SCHED] Count Plain "/proc/PID/status nonvoluntary_ctxt_switches"
         "Involuntary context switches per second" Sched nivcsw),
-    network!("net_sent_now" "SENT/s" 0 "sock_diag(7) tcpi_bytes_sent"
-        "Bytes sent per second over the TCP connections that are open now, with those sent again"),
-    network!("net_received_now" "RECV/s" 1 "sock_diag(7) tcpi_bytes_received"
-        "Bytes received per second over the TCP connections that are open now"),
     row!("still" "STILL" 8 Right [BASE(start_time_ns state) STAT(utime_ns stime_ns)] Number Seconds Elapsed,
         "/proc/PID/stat 3, 14+15",
         "Minimum time in its state without using CPU time", {}, |_, row| still(row, |_| true)),
