@@ -21,11 +21,9 @@ use super::path::TaskDir;
 use super::read::{FileId, Reader};
 use super::sockets::{Inhabitant, SocketsByInode};
 use super::stop::Stop;
-use super::unlisted;
+use super::unlisted::{self, TCP_CLOSE};
 use super::worker::Worker;
 
-/// The state of a socket that is not connected.
-const TCP_CLOSE: u16 = 7;
 /// The state of a listener.
 const TCP_LISTEN: u16 = 10;
 /// `MQUEUE_MAGIC` of linux/magic.h.

@@ -15,9 +15,7 @@ use taskdiag_wire::Socket;
 
 use super::handover::is_running;
 use super::parse::{self, Sock};
-
-/// The state of a socket that is not connected, whose subflow is in no list.
-const TCP_CLOSE: u16 = 7;
+use super::unlisted::TCP_CLOSE;
 
 /// The sockets of a network namespace, by inode.
 pub(super) type SocketsByInode = HashMap<u64, Sock>;
@@ -198,7 +196,8 @@ fn add(table: &mut SocketsByInode, s: Sock) {
     }
 }
 
-/// Only the subflow of a multipath socket has the interface of a link-local address.
+/// Only the subflow of a multipath socket has the interface of a link-local address. That of a
+/// socket that is not connected is in no list.
 fn of_subflow(known: &mut Socket, subflow: &Socket) {
     let end = |s: &Socket| (s.family, s.local_addr, s.local_port);
     let is_multipath = i32::from(known.protocol) == libc::IPPROTO_MPTCP && known.state != TCP_CLOSE;

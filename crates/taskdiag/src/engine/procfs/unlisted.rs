@@ -25,7 +25,7 @@ const SO_MEMINFO: i32 = 55;
 const TCP_ESTABLISHED: u16 = 1;
 const TCP_LISTEN: i32 = 10;
 /// The state of a socket that is not connected. Other protocols use it, too.
-const TCP_CLOSE: u16 = 7;
+pub(super) const TCP_CLOSE: u16 = 7;
 
 /// Is such a socket queried? For others, holding a copy has side effects, or the socket has no
 /// information.
