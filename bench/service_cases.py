@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from cases import TASKDIAG, case
-from measuring import ROOT, RUN_TIMEOUT, Failed, median, one_run
+from measuring import ROOT, RUN_TIMEOUT, Failed, gopsutil, median, one_run
 
 DAEMON = "target/release/taskdiagd"
 # The user of the service, and one who asks.
@@ -106,6 +106,32 @@ def service_10k(b):
     """10,000 processes: the same, and 200 users who poll each second against one"""
     against_ps(b, at_least=None)
     polled(b)
+
+
+@case("go-10k", ("procs", 10_000))
+def go_10k(b):
+    """10,000 processes: the Go module of an ordinary user with the service, against gopsutil; CPU of both sides"""
+    if not gopsutil():
+        raise Failed("bench/go did not build")
+    with service(b) as (it, directory):
+        shutil.copy(gopsutil(), directory)
+        command = as_user(USER, "env", f"TASKDIAG_SOCKET={it.path}", f"PATH={directory}:{os.environ['PATH']}", f"{directory}/gopsutil")
+        rounds = 11
+
+        def one(*more, rounds=rounds):
+            before = it.cpu_ms()
+            done = subprocess.run([*command, str(rounds), *more], stdout=subprocess.PIPE, text=True, timeout=RUN_TIMEOUT, check=True)
+            # One more round is the warm-up.
+            return done.stdout.split(), (it.cpu_ms() - before) / (rounds + 1)
+
+        theirs, _ = one()
+        ours, its = one("taskdiag", rounds=31)
+        if ours[2] != "service":
+            raise Failed(f"the {ours[2]} answered")
+        mine = int(ours[0]) / 1e6
+        b.note(f"  gopsutil {int(theirs[0]) / 1e6:.1f} ms for {theirs[1]} processes")
+        b.note(f"  the Go module {mine:.2f} ms for {ours[1]} processes, and the service {its:.2f} ms")
+        b.figure("cpu, gopsutil / Go module and service", int(theirs[0]) / 1e6 / (mine + its), at_least=20)
 
 
 @case("service-200", ("procs", 130))

@@ -2,12 +2,15 @@
 // fourth series that Debian 12's Go 1.19 builds: from 4.25.3 on it needs Go 1.23.
 module taskdiag-bench
 
-go 1.18
+go 1.19
 
 require (
 	github.com/shirou/gopsutil/v4 v4.25.2
 	golang.org/x/sys v0.28.0
+	taskdiag.invalid/go v0.0.0
 )
+
+replace taskdiag.invalid/go => ../../go
 
 require (
 	github.com/ebitengine/purego v0.8.2 // indirect

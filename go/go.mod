@@ -1,0 +1,3 @@
+module taskdiag.invalid/go
+
+go 1.19
