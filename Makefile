@@ -35,7 +35,7 @@ FLAVOUR ?= ours
 # The config of the Debian packages of the kernel.
 CONFIG ?= amd64
 
-.PHONY: help run build quick test check packages semver docs lines bench fuzz python sql osquery fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
+.PHONY: help run build quick test check packages semver docs lines bench fuzz python sql osquery go fleet-test fleet-ballista bpf bpf-check kernel kernel-deb test-vm bench-vm install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
@@ -81,6 +81,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	$(CARGO) test --quiet --package taskdiag-wire --test layout --test generated
 	$(CARGO) test --quiet --package taskdiag-tests --test series
 	$(RUST) tools/check-deps
+	$(RUST) tools/check-packages --files
 	tools/check-rooms
 	tools/check-prose
 	tools/check-links
@@ -132,6 +133,10 @@ sql: ## SQL over processes, recordings and Parquet: build it and run its tests; 
 osquery: ## tables for osquery: build the extension and run its tests (docs/use/sql.md)
 	@tools/setup osquery
 	@sql/osquery/run-tests
+
+go: ## the Go module: run its tests beside the command and the service (docs/use/go.md)
+	@tools/setup go
+	@go/run-tests
 
 fleet-test: ## a made-up fleet: do DuckDB, DataFusion and ClickHouse answer alike, and what is known? (docs/operate/fleet.md)
 	@tools/setup fleet
