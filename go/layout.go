@@ -37,6 +37,7 @@ const (
 	GroupWait      Group = 27
 	GroupDelays    Group = 28
 	GroupNet       Group = 29
+	GroupGpu       Group = 30
 )
 
 var groupNames = [...]string{
@@ -70,6 +71,7 @@ var groupNames = [...]string{
 	"wait",
 	"delays",
 	"net",
+	"gpu",
 }
 
 // What the service shows of processes, and of threads.
@@ -574,6 +576,33 @@ func (t Task) Nets() ([]Net, bool) {
 	return all, there
 }
 
+// Gpu is struct task_diag_gpu of uapi/task_diag.h. Each method returns a member, and whether it is known.
+type Gpu struct{ record }
+
+func (r Gpu) Client() (uint64, bool)        { return r.u64(0, 0) }
+func (r Gpu) Fd() (uint32, bool)            { return r.u32(1, 8) }
+func (r Gpu) Dev() (uint32, bool)           { return r.u32(2, 12) }
+func (r Gpu) BusyNs() (uint64, bool)        { return r.u64(3, 16) }
+func (r Gpu) Cycles() (uint64, bool)        { return r.u64(4, 24) }
+func (r Gpu) TotalCycles() (uint64, bool)   { return r.u64(5, 32) }
+func (r Gpu) TotalBytes() (uint64, bool)    { return r.u64(6, 40) }
+func (r Gpu) ResidentBytes() (uint64, bool) { return r.u64(7, 48) }
+func (r Gpu) SharedBytes() (uint64, bool)   { return r.u64(8, 56) }
+func (r Gpu) Capacity() (uint32, bool)      { return r.u32(9, 64) }
+func (r Gpu) Driver() ([]byte, bool)        { return r.bytes(10, 68, 20) }
+func (r Gpu) Pdev() ([]byte, bool)          { return r.bytes(11, 88, 20) }
+func (r Gpu) Name() ([]byte, bool)          { return r.bytes(12, 108, 16) }
+
+// Gpus is the list of this type; false if the task has none, which [Task.Missing] explains.
+func (t Task) Gpus() ([]Gpu, bool) {
+	entries, there := t.list(30)
+	all := make([]Gpu, len(entries))
+	for i, e := range entries {
+		all[i].record = e
+	}
+	return all, there
+}
+
 // Shared is struct task_diag_shared of uapi/task_diag.h. Each method returns a member, and whether it is known.
 type Shared struct{ record }
 
@@ -664,6 +693,7 @@ var leastEntry = map[uint16]int{
 	12: 64,
 	21: 40,
 	29: 120,
+	30: 128,
 	70: 96,
 	71: 48,
 }

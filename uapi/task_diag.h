@@ -100,6 +100,7 @@ enum task_diag_group {
 	TASK_DIAG_WAIT		= 27,
 	TASK_DIAG_DELAYS	= 28,
 	TASK_DIAG_NET		= 29,
+	TASK_DIAG_GPU		= 30,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -741,6 +742,32 @@ struct task_diag_net {
 	__u8  congestion[16];	/* name of the algorithm for it */
 	__u16 family;		/* as in struct task_diag_socket */
 	__u16 protocol;
+	__u32 reserved;
+};
+
+/*
+ * GPU: what its open descriptors of DRM devices use of graphics processors, as
+ * a list of this type in the order of fd: an entry for each engine and each
+ * memory region of a client. Several descriptors, of several tasks too, may be
+ * of one client, which dev and client tell; each task lists it once. A driver
+ * without these counters has one entry, with fd and dev. An engine has busy_ns,
+ * or cycles and total_cycles; a region has the sizes.
+ * drm-* of /proc/PID/fdinfo, Documentation/gpu/drm-usage-stats.rst
+ */
+struct task_diag_gpu {
+	__u64 client;		/* drm-client-id */
+	__u32 fd;
+	__u32 dev;		/* new_encode_dev() of the device file */
+	__u64 busy_ns;		/* of the engine, for this client */
+	__u64 cycles;		/* of the engine's clock in which it was busy */
+	__u64 total_cycles;	/* of this clock */
+	__u64 total_bytes;	/* of buffers in the region, in memory or not */
+	__u64 resident_bytes;
+	__u64 shared_bytes;	/* of buffers that others have, too */
+	__u32 capacity;		/* how many engines have this name */
+	char  driver[20];	/* names are filled with NULs, and cut at 19, 19 and 15 bytes */
+	char  pdev[20];		/* address on the bus */
+	char  name[16];		/* of the engine or the region */
 	__u32 reserved;
 };
 

@@ -378,11 +378,11 @@ mod tests {
         assert_eq!(Groups::SUMS, sums | Groups::DELAYS);
         let memory = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP | Groups::SWAP;
         assert_eq!(Groups::SHARED_MEMORY, memory);
-        assert_eq!(Groups::SHARED_FILES, Groups::FD | Groups::FD_COUNT | Groups::NET);
-        assert_eq!(Groups::LISTS_OF_FILES, Groups::FD | Groups::NET);
-        assert_eq!(Groups::WAITS, memory | Groups::TEXTS | Groups::FD | Groups::NET);
+        assert_eq!(Groups::SHARED_FILES, Groups::FD | Groups::FD_COUNT | Groups::NET | Groups::GPU);
+        assert_eq!(Groups::LISTS_OF_FILES, Groups::FD | Groups::NET | Groups::GPU);
+        assert_eq!(Groups::WAITS, memory | Groups::TEXTS | Groups::LISTS_OF_FILES);
         assert_eq!(Groups::WAITS_FOR_MEMORY, memory | Groups::TEXTS);
-        assert_eq!(Groups::SLOW, memory | Groups::FD | Groups::FILE_STAT | Groups::NET);
+        assert_eq!(Groups::SLOW, memory | Groups::FILE_STAT | Groups::LISTS_OF_FILES);
         let lite = set(&[Groups::BASE, Groups::CRED, Groups::STAT, Groups::STATM]);
         assert_eq!(Groups::LITE_RECORDS, lite | Groups::IO | Groups::SCHED);
         assert_eq!(Groups::OF_MEMORY & Groups::BPF_LITE, Groups::STATM | Groups::CMDLINE);

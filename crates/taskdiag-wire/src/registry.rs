@@ -164,6 +164,11 @@ macro_rules! registry {
                     program: Program::More, bpf_ns: 800, bpf_load_ns: 1_500_000,
                     procfs_ns: 16_000, entries: 2,
                 },
+                /// Engines and memory of graphics processors that it uses.
+                Gpu = 30 gpu GPU {
+                    owner: Owner::Files, shared: true, waits: true, guard: Guard::Ptrace,
+                    procfs_ns: 12_000,
+                },
             }
             // Groups that are data of variable length.
             blobs {

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use taskdiag_wire::{BootId, Group, Groups, Net};
+use taskdiag_wire::{BootId, Gpu, Group, Groups, Net};
 
-use crate::field::{NONE, RATES, Rate, Row, SocketGrowth, since_boot};
+use crate::field::{GpuGrowth, NONE, RATES, Rate, Row, SocketGrowth, gpu, since_boot};
 use crate::snapshot::Snapshot;
 use crate::task_id::{TaskId, Tick};
 
@@ -47,6 +47,9 @@ struct CpuTimes {
     has_net: Vec<bool>,
     /// The bytes sent and received over each socket, by inode.
     sockets: HashMap<u64, [u64; 2]>,
+    /// The same of its clients of graphics processors, and their counters.
+    has_gpu: Vec<bool>,
+    gpu: HashMap<u64, [u64; 3]>,
 }
 
 impl CpuTimes {
@@ -58,6 +61,8 @@ impl CpuTimes {
         self.counters.iter_mut().for_each(Vec::clear);
         self.has_net.clear();
         self.sockets.clear();
+        self.has_gpu.clear();
+        self.gpu.clear();
     }
 }
 
@@ -73,6 +78,7 @@ pub struct Rates {
     /// How much each counter has grown.
     grown: [Vec<u64>; COUNTERS.len()],
     sockets_grown: SocketGrowth,
+    gpu_grown: GpuGrowth,
     began: Vec<u32>,
     ended: Vec<u32>,
     seen: Vec<bool>,
@@ -103,7 +109,9 @@ impl Rates {
         self.now.end_ns = info.boottime_ns.saturating_add(took_ns).saturating_add(tick.ns());
         self.grown.iter_mut().for_each(Vec::clear);
         self.sockets_grown.clear();
-        let with_net = Groups::from_bits(info.show_flags).intersects(Groups::NET);
+        self.gpu_grown.clear();
+        let groups = Groups::from_bits(info.show_flags);
+        let (with_net, with_gpu) = (groups.has(Group::Net), groups.has(Group::Gpu));
         self.began.clear();
         self.ended.clear();
         self.places.clear();
@@ -127,6 +135,9 @@ impl Rates {
             self.keep(&row, start, place, is_new);
             if with_net {
                 self.keep_sockets(&row, place, is_new);
+            }
+            if with_gpu {
+                self.keep_gpu(&row, place, is_new);
             }
         }
         // If an answer ended early, a task that is missing from it may still be alive.
@@ -197,18 +208,25 @@ impl Rates {
             None => is_new,
         };
         for e in list.into_iter().flatten() {
-            let (Some(sent), Some(received)) = (e.sent_bytes(), e.received_bytes()) else {
-                continue;
-            };
-            let new = [sent, received];
-            self.now.sockets.insert(e.raw.inode, new);
-            let old = match self.old.sockets.get(&e.raw.inode) {
-                Some(old) => *old,
-                None if was_known => [0; 2],
-                None => continue,
-            };
-            let grown = [new[0].saturating_sub(old[0]), new[1].saturating_sub(old[1])];
-            self.sockets_grown.insert(e.raw.inode, grown);
+            if let (Some(sent), Some(received)) = (e.sent_bytes(), e.received_bytes()) {
+                let maps = (&mut self.now.sockets, &self.old.sockets, &mut self.sockets_grown);
+                grow(maps, e.raw.inode, [sent, received], was_known);
+            }
+        }
+    }
+    /// The same of engines of graphics processors.
+    fn keep_gpu(&mut self, row: &Row<'_>, place: Option<usize>, is_new: bool) {
+        let list = row.view.owner(Group::Gpu).and_then(|t| t.list::<Gpu>());
+        self.now.has_gpu.push(list.is_some());
+        let was_known = match place {
+            Some(at) => self.old.has_gpu.get(at) == Some(&true),
+            None => is_new,
+        };
+        for e in list.into_iter().flatten() {
+            if let (Some(key), Some(new)) = (gpu::key(&e), gpu::counters(&e)) {
+                let maps = (&mut self.now.gpu, &self.old.gpu, &mut self.gpu_grown);
+                grow(maps, key, new, was_known);
+            }
         }
     }
     /// Activity of the i-th task of the last answer. `None`: there is no such task.
@@ -216,7 +234,8 @@ impl Rates {
         let since = *self.now.since_ns.get(i)?;
         let still_ns = self.now.begin_ns.saturating_sub(since);
         let grown = std::array::from_fn(|c| self.grown[c][i]);
-        Some(Rate::new(self.interval_ns(), still_ns, grown, &self.sockets_grown))
+        let (sockets, gpu) = (&self.sockets_grown, &self.gpu_grown);
+        Some(Rate::new(self.interval_ns(), still_ns, grown, sockets, gpu))
     }
     fn interval_ns(&self) -> u64 {
         if self.answers < 2 { 0 } else { self.now.begin_ns.saturating_sub(self.old.begin_ns) }
@@ -235,6 +254,22 @@ impl Rates {
     pub fn ended(&self) -> &[u32] {
         &self.ended
     }
+}
+
+/// The counters of the answer, those of the previous one, and how they have grown.
+type Maps<'m, const N: usize> =
+    (&'m mut HashMap<u64, [u64; N]>, &'m HashMap<u64, [u64; N]>, &'m mut HashMap<u64, [u64; N]>);
+
+/// Keeps the counters of one key. If its task was known before, all of a new one counts.
+fn grow<const N: usize>(maps: Maps<'_, N>, key: u64, new: [u64; N], was_known: bool) {
+    let (now, before, grown) = maps;
+    now.insert(key, new);
+    let old = match before.get(&key) {
+        Some(old) => *old,
+        None if was_known => [0; N],
+        None => return,
+    };
+    grown.insert(key, std::array::from_fn(|i| new[i].saturating_sub(old[i])));
 }
 
 #[cfg(test)]

@@ -384,3 +384,122 @@ fn groups_of_other_engines() {
     let e = p.fails(&Request::all(Groups::BASE | new));
     assert!(matches!(e, Error::Unsupported { groups, .. } if groups == new), "{e}");
 }
+
+/// A node of a device in the tree.
+fn device(p: &Proc, path: &str, major: u32, minor: u32) -> bool {
+    let made = rustix::fs::mknodat(
+        rustix::fs::CWD,
+        p.path(path),
+        rustix::fs::FileType::CharacterDevice,
+        0o600.into(),
+        rustix::fs::makedev(major, minor),
+    );
+    if made.is_err() {
+        let why = "SKIPPED the group GPU: no device node can be made, which needs root\n";
+        std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes()).unwrap();
+    }
+    made.is_ok()
+}
+
+const FDINFO: &str = "pos:\t0\nflags:\t02\nmnt_id:\t21\nino:\t9\n";
+
+fn clients(p: &Proc, busy_ns: u64) {
+    let gpu = |client: u64, busy_ns: u64| {
+        format!(
+            "{FDINFO}drm-driver:\ti915\ndrm-client-id:\t{client}\ndrm-pdev:\t0000:00:02.0\n\
+             drm-resident-system0:\t8 KiB\ndrm-engine-render:\t{busy_ns} ns\ndrm-engine-copy:\t5 ns\n"
+        )
+    };
+    p.file("7/fdinfo/3", gpu(1, busy_ns)).file("7/fdinfo/4", gpu(1, busy_ns));
+    p.file("7/fdinfo/5", FDINFO).file("8/fdinfo/3", gpu(1, busy_ns)).file("8/fdinfo/6", gpu(2, 90));
+    let xe = "drm-driver:\txe\ndrm-client-id:\t1\ndrm-total-cycles-rcs:\t";
+    p.file("9/fdinfo/0", format!("{FDINFO}{xe}{}\ndrm-cycles-rcs:\t{busy_ns}\n", 2 * busy_ns));
+}
+
+#[test]
+fn graphics_processors_are_read_from_drm_devices_alone() {
+    let p = Proc::new();
+    if !device(&p, "render", 226, 128) || !device(&p, "null", 1, 3) {
+        return;
+    }
+    p.file("devices", "Character devices:\n  1 mem\n226 drm\n\nBlock devices:\n  7 loop\n");
+    let node = p.path("render");
+    for (pid, fds) in [("7", &[3, 4][..]), ("8", &[3, 6]), ("9", &[0]), ("10", &[])] {
+        p.stat(pid, b"x", 'S', 1, 0x400000);
+        fs::create_dir_all(p.path(&format!("{pid}/fd"))).unwrap();
+        fds.iter().for_each(|fd| {
+            p.link(&format!("{pid}/fd/{fd}"), &node);
+        });
+    }
+    p.link("7/fd/5", p.path("null"));
+    clients(&p, 100);
+    let text = |s: &Snapshot, name: &str| -> Vec<String> {
+        let field = taskdiag::field::TASKS.find(name).unwrap().field;
+        let cx = taskdiag::field::Context::new(s.stream().info(), false);
+        let one = |t| {
+            let row = taskdiag::field::Row::new(t);
+            let mut out = Vec::new();
+            taskdiag::field::text(&mut out, &cx, field.text, Some(&row), &(field.get)(&cx, &row));
+            String::from_utf8(out).unwrap()
+        };
+        s.tasks().map(one).collect()
+    };
+    for groups in [Groups::GPU | Groups::BASE, Groups::GPU | Groups::BASE | Groups::FD] {
+        let s = p.ask(&Request::all(groups));
+        assert_eq!(pids(&s), [(7, 7), (8, 8), (9, 9), (10, 10)]);
+        let clients = |t: taskdiag::TaskView<'_>| t.list::<taskdiag::Gpu>().unwrap().count();
+        assert_eq!(s.tasks().map(clients).collect::<Vec<_>>(), [3, 6, 1, 0]);
+        let gpu = ["0000:00:02.0/i915", "0000:00:02.0/i915", "226:128/xe", "-"];
+        assert_eq!(text(&s, "gpu"), gpu);
+        assert_eq!(text(&s, "gpu_mem"), ["8.0K", "16.0K", "?", "0"]);
+    }
+    // Without a device, no directory of a task is opened.
+    p.file("devices", "Character devices:\n  1 mem\n");
+    let cost =
+        |groups| Procfs::with_root(p.dir.path()).unwrap().run(&Request::all(groups)).unwrap().cost;
+    let (with, without) = (cost(Groups::BASE | Groups::GPU), cost(Groups::BASE));
+    // `devices` is read, and /proc is looked at once.
+    assert!(with.syscalls <= without.syscalls + 5, "{} and {}", with.syscalls, without.syscalls);
+    assert_eq!(text(&p.ask(&Request::all(Groups::BASE | Groups::GPU)), "gpu_mem"), ["0"; 4]);
+}
+
+#[test]
+fn percentages_of_graphics_processors_count_each_client_once() {
+    let p = Proc::new();
+    if !device(&p, "render", 226, 128) {
+        return;
+    }
+    p.file("devices", "226 drm\n");
+    for (pid, fds) in [("7", &[3, 4][..]), ("8", &[3, 6]), ("9", &[0])] {
+        p.stat(pid, b"x", 'S', 1, 0x400000);
+        fds.iter().for_each(|fd| {
+            p.link(&format!("{pid}/fd/{fd}"), p.path("render"));
+        });
+    }
+    let mut rates = taskdiag::Rates::new();
+    clients(&p, 100);
+    rates.update(&p.ask(&Request::all(Groups::BASE | Groups::GPU)));
+    clients(&p, 100 + 1_000_000_000);
+    let s = p.ask(&Request::all(Groups::BASE | Groups::GPU));
+    rates.update(&s);
+    let field = taskdiag::field::TOP.find("gpu_percent").unwrap().field;
+    let cx = taskdiag::field::Context::new(s.stream().info(), false);
+    let percent: Vec<f64> = s
+        .tasks()
+        .enumerate()
+        .map(|(i, t)| {
+            let mut row = taskdiag::field::Row::new(t);
+            row.part = taskdiag::field::Part::Rate(rates.get(i).unwrap());
+            match (field.get)(&cx, &row) {
+                taskdiag::field::Value::Percent(p) => p,
+                v => panic!("{v:?}"),
+            }
+        })
+        .collect();
+    let interval = rates.interval().unwrap().as_secs_f64();
+    let busy = 100.0 / interval;
+    assert!((percent[0] - busy).abs() < busy / 100.0, "{percent:?} in {interval} s");
+    assert!((percent[1] - busy).abs() < busy / 100.0, "{percent:?} in {interval} s");
+    // Half of the cycles.
+    assert!((percent[2] - 50.0).abs() < 0.001, "{percent:?}");
+}

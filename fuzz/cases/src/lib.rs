@@ -356,6 +356,8 @@ fn mappings(data: &[u8], w: &mut StreamWriter) {
 /// /proc/PID/net.
 fn open_files(data: &[u8], w: &mut StreamWriter) {
     black_box((parse::fd_link(data), parse::fd(data)));
+    let client = parse::drm(data);
+    assert!(client.entries.iter().all(|(valid, _)| valid & !taskdiag::Gpu::ALL_VALID == 0));
     for kind in FdType::ALL {
         let info = parse::fdinfo(data, *kind);
         w.put_list(FdDetail::ALL_VALID, &info.details);

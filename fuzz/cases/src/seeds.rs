@@ -189,6 +189,12 @@ fn proc_files() -> Vec<(String, Vec<u8>)> {
             sigmask:\t0000000000000200\nPid:\t-1\nmap_type:\t2\nmax_entries:\t10\nmap_id:\t7\n\
             SqMask:\t0x7\nCqMask:\t0xf\nlink_type:\titer\nlink_id:\t3\n",
         ),
+        (
+            "drm",
+            b"pos:\t0\ndrm-driver:\ti915\ndrm-client-id:\t7\ndrm-pdev:\t0000:00:02.0\n\
+            drm-engine-render:\t9 ns\ndrm-engine-capacity-video:\t2\ndrm-total-vram:\t8 KiB\n\
+            drm-cycles-rcs:\t3\ndrm-total-cycles-rcs:\t9\n",
+        ),
         ("autogroup", b"/autogroup-12 nice -3\n"),
         ("pods", b"0::/kubepods.slice/kubepods-pod0a1b2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice/\
             crio-00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff.scope\n"),

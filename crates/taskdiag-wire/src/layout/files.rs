@@ -173,3 +173,37 @@ entry! {
         protocol: u16,
     } pad { reserved: u32, }
 }
+
+entry! {
+    /// GPU: an engine or a memory region of one DRM client, or a descriptor of a DRM device whose
+    /// driver has no counters. Source: `drm-*` of `/proc/PID/fdinfo`.
+    Gpu = "task_diag_gpu", least 128;
+    {
+        /// The client (`drm-client-id`), unique with `dev`.
+        client: u64,
+        /// File descriptor.
+        fd: u32,
+        /// Device number of the device file.
+        dev: u32,
+        /// Time in which the engine worked for the client, ns.
+        busy_ns: u64,
+        /// Cycles of the engine's clock in which it worked for the client.
+        cycles: u64,
+        /// All cycles of this clock.
+        total_cycles: u64,
+        /// Size of the client's buffers in the region, in memory or not.
+        total_bytes: u64,
+        /// The part of it that is in memory.
+        resident_bytes: u64,
+        /// The part of it that other clients have, too.
+        shared_bytes: u64,
+        /// How many engines have this name.
+        capacity: u32,
+        /// Driver, with NUL bytes after it.
+        driver: [u8; 20],
+        /// Address on the bus, with NUL bytes after it.
+        pdev: [u8; 20],
+        /// Name of the engine or of the region, with NUL bytes after it.
+        name: [u8; 16],
+    } pad { reserved: u32, }
+}

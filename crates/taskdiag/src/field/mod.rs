@@ -30,19 +30,39 @@ pub use names::{OwnerNames, name_service_is_slow};
 pub use number::{HEX, digits_at_end, write_uint};
 pub use part::{Map, OpenRow, Part};
 pub use rate::Rate;
-pub(crate) use rate::{NONE, RATES, SocketGrowth};
+pub(crate) use rate::{GpuGrowth, NONE, RATES, SocketGrowth};
 pub use row::Row;
 pub use set::{CGROUPS, FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
+pub(crate) use table::gpu;
 pub use table::grouped::{LACKING, PROCS};
-#[cfg(feature = "view")]
-pub(crate) use table::net::sum_once;
 pub use table::places::{CONTAINER_NAME_OR_ID, POD_NAME_OR_UID};
 pub use value::{Missing, Short, Value};
+
+#[cfg(feature = "view")]
+use std::collections::HashSet;
 
 use taskdiag_wire::Groups;
 
 use crate::cgroups::Files;
 use crate::request::Members;
+
+/// The value of a column that adds up what processes may share, sockets or clients of graphics
+/// processors, over those of a row that are not in `seen`, which gets them. `None`: it is no such
+/// column.
+#[cfg(feature = "view")]
+pub(crate) fn sum_once<'s>(
+    field: &Field,
+    row: &Row<'_>,
+    seen: impl FnOnce() -> &'s mut HashSet<u64>,
+) -> Option<Value<'static>> {
+    if field.groups.intersects(Groups::NET) {
+        table::net::sum_once(field, row, seen())
+    } else if field.groups.intersects(Groups::GPU) {
+        gpu::sum_once(field, row, seen())
+    } else {
+        None
+    }
+}
 
 /// Which side of a text column is ragged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,10 +15,14 @@ pub struct Rate<'a> {
     still_ns: u64,
     counters: [u64; RATES],
     sockets: &'a SocketGrowth,
+    gpu: &'a GpuGrowth,
 }
 
 /// The bytes sent and received over each socket since the previous answer, by inode.
 pub(crate) type SocketGrowth = HashMap<u64, [u64; 2]>;
+
+/// How the counters of each engine of a client of a graphics processor have grown, by its key.
+pub(crate) type GpuGrowth = HashMap<u64, [u64; 3]>;
 
 /// A getter of one counter.
 macro_rules! counter {
@@ -37,12 +41,17 @@ impl<'a> Rate<'a> {
         still_ns: u64,
         counters: [u64; RATES],
         sockets: &'a SocketGrowth,
+        gpu: &'a GpuGrowth,
     ) -> Rate<'a> {
-        Rate { interval_ns, still_ns, counters, sockets }
+        Rate { interval_ns, still_ns, counters, sockets, gpu }
     }
     /// Bytes sent and received over the TCP connection with this inode. `None`: an answer lacks it.
     pub(crate) fn socket(&self, inode: u64) -> Option<[u64; 2]> {
         self.sockets.get(&inode).copied()
+    }
+    /// Busy time, cycles and all cycles of the engine with this key. `None`: an answer lacks it.
+    pub(crate) fn gpu(&self, key: u64) -> Option<[u64; 3]> {
+        self.gpu.get(&key).copied()
     }
     /// Time between the starts of the two answers, ns, even for a task that began in between. 0:
     /// there was no previous answer.

@@ -98,8 +98,9 @@ struct GroupSums {
     /// The number of processes with missing values in the sums, and the last of them.
     lacking: u64,
     last_lacking: u32,
-    /// The sockets that were counted, by column, since processes may share them.
-    sockets: HashMap<usize, HashSet<u64>>,
+    /// The sockets and the clients of graphics processors that were counted, by column, since
+    /// processes may share them.
+    shared: HashMap<usize, HashSet<u64>>,
 }
 
 /// If rows are threads: the values of each process that were counted. Threads share the memory and
@@ -196,11 +197,8 @@ impl<'a> Sums<'a> {
             if mark.as_ref().is_some_and(|m| **m) {
                 continue;
             }
-            let once = field
-                .groups
-                .intersects(Groups::NET)
-                .then(|| field::sum_once(field, row, line.sockets.entry(i).or_default()));
-            let value = once.flatten().unwrap_or_else(|| (field.get)(self.cx, row));
+            let once = field::sum_once(field, row, || line.shared.entry(i).or_default());
+            let value = once.unwrap_or_else(|| (field.get)(self.cx, row));
             // If this thread lacks the value, because it has ended, another thread may have it.
             if let Some(mark) = mark {
                 *mark = value.missing().is_none();
@@ -231,8 +229,8 @@ impl<'a> Sums<'a> {
             return *at;
         }
         let sums = vec![Cell::default(); self.columns.len() + self.keys.len()];
-        let sockets = HashMap::new();
-        self.lines.push(GroupSums { sums, last_task: 0, lacking: 0, last_lacking: 0, sockets });
+        let shared = HashMap::new();
+        self.lines.push(GroupSums { sums, last_task: 0, lacking: 0, last_lacking: 0, shared });
         self.index.insert(self.text.clone(), self.lines.len() - 1);
         self.lines.len() - 1
     }

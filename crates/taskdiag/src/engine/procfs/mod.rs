@@ -16,6 +16,7 @@
 //! - `shmem` tells how much of a shared memory object is swapped out;
 //! - `sockets` asks sock_diag(7) about the sockets among the files;
 //! - `unlisted` asks a socket itself where no list has it;
+//! - `gpu` reads what descriptors of graphics processors use;
 //! - `carriers`, `shares` and `names` find values that several tasks have, so that the answer has
 //!   them once;
 //! - `walk` decides which tasks are read, and by how many threads;
@@ -33,6 +34,7 @@ mod clock;
 mod delays;
 mod files;
 mod filestat;
+mod gpu;
 mod guard;
 mod handover;
 mod held_files;
@@ -200,6 +202,7 @@ impl Engine for Procfs {
             ),
             (Group::Fd, "knows sockets of inet, unix, netlink and packet"),
             (Group::Net, "drops are known of sockets of inet, unix, netlink and packet"),
+            (Group::Gpu, "drivers of DRM devices have it; libnvidia-ml is not asked"),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
             (Group::Kstack, "only root may read it"),
             (Group::Delays, "needs CAP_NET_ADMIN; not known of a task without a delay"),
@@ -291,6 +294,10 @@ impl Procfs {
             traffic: Traffic::default(),
             names: FileNames::default(),
             held: self.held.clone().filter(|_| !req.strategy.is_threads()),
+            has_gpu: req.groups.has(Group::Gpu) && {
+                let is_own = self.root == Path::new("/proc");
+                gpu::is_there(&mut reader, root.as_fd(), is_own)
+            },
             cgroup_roots: req.members.cgroup_roots,
             cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
         };

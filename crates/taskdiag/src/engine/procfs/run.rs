@@ -58,6 +58,8 @@ pub(super) struct Run {
     pub(super) sockets: Sockets,
     /// What has gone over them, if that was requested.
     pub(super) traffic: Traffic,
+    /// Whether this machine has a graphics processor, if GPU was requested.
+    pub(super) has_gpu: bool,
     /// The names that the answer has so far.
     pub(super) names: FileNames,
     /// In a session about processes, the files that stay open.

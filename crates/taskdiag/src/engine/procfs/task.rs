@@ -76,6 +76,8 @@ const STEPS: &[Step] = &[
     step(Groups::VMA.union(Groups::VMA_STAT), Needs::Mappings, |w, at, stat| w.mappings(at, stat)),
     step(Groups::ROLLUP, Needs::Memory, |w, at, _| w.rollup(at)),
     step(Groups::FD, Needs::Place, |w, at, _| w.files(at)),
+    // Both use the list of FD, and NET clears it.
+    step(Groups::GPU, Needs::Place, |w, at, _| w.gpu(at)),
     step(Groups::NET, Needs::Place, |w, at, _| w.net(at)),
 ];
 

@@ -51,6 +51,7 @@ mod command;
 mod cred;
 mod fds;
 mod files;
+pub mod gpu;
 pub mod grouped;
 mod host;
 mod identity;
@@ -85,6 +86,7 @@ pub static TABLES: &[&[Field]] = &[
     limits::FIELDS,
     fds::FIELDS,
     net::FIELDS,
+    gpu::FIELDS,
     tags::FIELDS,
     places::FIELDS,
     host::FIELDS,
@@ -97,7 +99,7 @@ pub static MAPS: &[&[Field]] = &[maps::FIELDS, grouped::PROCESSES, grouped::MAPP
 pub static MEMORY: &[&[Field]] = &[grouped::PROCESSES, rollup::MEMORY];
 
 /// Rows of tasks, and their activity since the previous answer.
-pub static TOP: &[&[Field]] = &[rates::FIELDS, net::RATES, grouped::PROCESSES];
+pub static TOP: &[&[Field]] = &[rates::FIELDS, net::RATES, gpu::RATES, grouped::PROCESSES];
 
 /// Rows of cgroups.
 pub static CGROUPS: &[&[Field]] =

@@ -7,6 +7,7 @@
 //! It is public so that the fuzzer and the benches reach it, and is not part of the stable
 //! interface.
 
+mod drm;
 mod fdinfo;
 mod maps;
 mod nettext;
@@ -19,6 +20,7 @@ mod status;
 mod taskstats;
 mod waits;
 
+pub use drm::drm;
 pub use fdinfo::{FdInfo, FdLink, fd_link, fdinfo};
 pub use maps::{MapLine, NOT_IN_MAPS, maps_lines, newlines};
 pub use nettext::{net_text, unix_addresses};

@@ -1,0 +1,133 @@
+//! Reads what the open descriptors of DRM devices use of graphics processors, the group GPU. On a
+//! machine with such a device, each descriptor costs one statx(), unless FD was read before, and
+//! each of the device one read of its fdinfo. A driver may wait for a lock there. On a machine
+//! without such a device, nothing is read.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use taskdiag_wire::device::{device, major_minor};
+use taskdiag_wire::{Fd, Gpu, Group, Groups, Reason, build};
+
+use super::files::Digits;
+use super::lists::{FileLists, List};
+use super::parse;
+use super::path::TaskDir;
+use super::read::Reader;
+use super::stop::Stop;
+use super::worker::Worker;
+use crate::engine::room::LIST_LEAST;
+
+/// The members that no driver has to say.
+const OF_DESCRIPTOR: u32 = parse::bit(Gpu::MEMBERS, "fd") | parse::bit(Gpu::MEMBERS, "dev");
+/// `DRM_MAJOR` of the kernel.
+const DRM_MAJOR: u32 = 226;
+/// Where the kernel lists its DRM devices, with a file `version` besides.
+const DRM_CLASS: &str = "/sys/class/drm";
+
+/// Whether there is a DRM device: `None` if nothing says so.
+fn class_has_devices() -> Option<bool> {
+    let names = match std::fs::read_dir(DRM_CLASS) {
+        Ok(names) => names,
+        // Without the driver, sysfs has no such directory.
+        Err(_) if std::path::Path::new("/sys/class/tty").exists() => return Some(false),
+        Err(_) => return None,
+    };
+    Some(names.flatten().any(|n| n.file_name() != "version"))
+}
+
+/// Whether this machine has a DRM device. `is_own`: the root is our own /proc.
+pub(super) fn is_there(reader: &mut Reader, root: BorrowedFd<'_>, is_own: bool) -> bool {
+    if let (true, Some(has)) = (is_own, class_has_devices()) {
+        return has;
+    }
+    let has_major = |text: &[u8]| {
+        let mut lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
+        lines.any(|l| l == b"226 drm")
+    };
+    // A file that cannot be read says nothing, so the descriptors are looked at.
+    reader.file(root, c"devices").map_or(true, has_major)
+}
+
+impl Worker<'_> {
+    pub(super) fn gpu(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+        let mut list = List::default();
+        let before = self.out.len();
+        if self.run.has_gpu {
+            let mut lists = std::mem::take(&mut self.files);
+            let got = self.read_gpu(at, &mut lists, &mut list);
+            self.files = lists;
+            got?;
+        }
+        self.put_runs(&list, true);
+        self.list_added(at, before, list.0.len() > LIST_LEAST);
+        Ok(())
+    }
+
+    /// The descriptors of DRM devices, and their devices.
+    fn read_gpu(
+        &mut self,
+        mut at: TaskDir<'_>,
+        lists: &mut FileLists,
+        list: &mut List<Gpu>,
+    ) -> Result<(), Stop> {
+        let is_drm = |f: &&(u32, Fd)| major_minor(f.1.rdev).0 == DRM_MAJOR;
+        let devices: Vec<(u32, u32)> = match lists.of == Some((at.tgid, at.path.last_id())) {
+            true => lists.files.0.iter().filter(is_drm).map(|(_, f)| (f.fd, f.rdev)).collect(),
+            false => self.drm_among_all(at, lists)?,
+        };
+        if devices.is_empty() {
+            return Ok(());
+        }
+        let infos = match self.reader.open_dir(at.dir, at.path.file("fdinfo")) {
+            Ok(dir) => dir,
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        self.reader.syscalls += 1; // close
+        let room = self.list_room(at);
+        for (fd, dev) in devices {
+            if list.0.len() >= LIST_LEAST && list.0.len() * size_of::<Gpu>() >= room {
+                self.out.missing(Group::Gpu, Reason::Truncated);
+                break;
+            }
+            let read = |r: &mut Reader| r.file(infos.as_fd(), Digits::new().of(fd)).map(parse::drm);
+            let Ok(found) = self.risky(at, Groups::GPU, read)? else { continue };
+            let is_same = |(_, g): &(u32, Gpu)| (g.dev, Some(g.client)) == (dev, found.client);
+            if list.0.iter().any(is_same) {
+                continue;
+            }
+            let entry = |(valid, g)| (valid | OF_DESCRIPTOR, build!(Gpu { fd, dev, ..g }));
+            list.0.extend(found.entries.into_iter().map(entry));
+        }
+        Ok(())
+    }
+
+    fn drm_among_all(
+        &mut self,
+        mut at: TaskDir<'_>,
+        lists: &mut FileLists,
+    ) -> Result<Vec<(u32, u32)>, Stop> {
+        lists.clear();
+        let dir = match self.reader.open_dir(at.dir, at.path.file("fd")) {
+            Ok(dir) => dir,
+            Err(e) => return Err(self.meaning(at, e)),
+        };
+        self.reader.syscalls += 1; // close
+        if let Err(e) = self.reader.numbers(dir.as_fd(), &mut lists.fds) {
+            return Err(self.meaning(at, e));
+        }
+        if lists.fds.is_empty() {
+            self.has_files(at)?;
+        }
+        let mut devices = Vec::new();
+        for fd in std::mem::take(&mut lists.fds) {
+            let stat = |r: &mut Reader| r.statx(dir.as_fd(), Digits::new().of(fd));
+            match self.risky(at, Groups::GPU, stat)? {
+                Ok(s) if s.stx_rdev_major == DRM_MAJOR => {
+                    devices.push((fd, device(s.stx_rdev_major, s.stx_rdev_minor)));
+                }
+                _ => {}
+            }
+        }
+        Ok(devices)
+    }
+}
