@@ -87,8 +87,8 @@ impl Query {
         }
     }
     /// The same with rows that are descriptors, with `paths` also programs and directories, with
-    /// `mapped` also mapped files. It replaces [`Query::keep`]. Threads may have files of their own,
-    /// so all threads are requested; shared files are in the answer once.
+    /// `mapped` also mapped files. It replaces [`Query::keep`]. Threads may have files of their
+    /// own, so all threads are requested; shared files are in the answer once.
     #[must_use]
     pub fn with_files(mut self, paths: bool, mapped: bool) -> Query {
         self.threads = true;
