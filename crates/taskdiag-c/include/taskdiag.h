@@ -136,8 +136,8 @@ const char *taskdiag_version(void);
 
 /*
  * The columns that a kind of rows has, as a table of texts with one column in each row: "column",
- * "type", "unit", "help", and "source", which is the kernel's field or the file of /proc. Rows other
- * than tasks also have the columns of tasks. `rows` is as for taskdiag_query_new().
+ * "type", "unit", "help", and "source", which is the kernel's field or the file of /proc. Rows
+ * other than tasks also have the columns of tasks. `rows` is as for taskdiag_query_new().
  *
  * Errors: QUERY for unknown rows.
  */

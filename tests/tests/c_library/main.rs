@@ -165,7 +165,8 @@ fn names() -> BTreeMap<u32, String> {
 #[test]
 fn the_example_in_c_is_short_and_shows_the_processes_of_proc() {
     let source = Path::new(CRATE).join("examples/ps.c");
-    assert!(read("examples/ps.c").lines().count() <= 40);
+    let text = read("examples/ps.c");
+    assert!(text.lines().count() <= 40 && read("../../docs/use/c.md").contains(text.trim_end()));
     let example = Built::new("ps", &source, &[]).unwrap_or_else(|why| panic!("{why}"));
     let task = Mktask::start(&["idle"]).unwrap_or_else(|why| panic!("{why}"));
     for user in [None, Some(65534)].into_iter().filter(|user| user.is_none() || is_root()) {
