@@ -31,7 +31,7 @@
  * got.
  *
  * The program. taskdiag_ask() and taskdiag_session_ask() make the answer in a thread of their own,
- * in which all signals are blocked, and return when it has ended. If the answer has the calling
+ * in which signals are blocked, and return when it has ended. If the answer has the calling
  * process, its number of threads includes that one. Descriptors have close-on-exec set. A fault of
  * the library becomes TASKDIAG_ERROR_INTERNAL. If no memory is left, the program ends (abort(3)).
  *

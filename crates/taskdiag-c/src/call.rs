@@ -4,7 +4,10 @@ use std::any::Any;
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+use taskdiag::without_signals;
 
 use crate::failure::{Failure, code};
 
@@ -39,11 +42,12 @@ pub fn value<T>(instead: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
 
 /// A panic becomes an error, and its message is not printed.
 fn quiet<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    #[cfg(not(test))]
-    static HOOK: std::sync::Once = std::sync::Once::new();
-    // This library has its own copy of the standard library, so no other code uses the hook.
-    #[cfg(not(test))]
-    HOOK.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+    // Not a Once, which would make a child wait that was forked by another thread meanwhile. This
+    // library has its own copy of the standard library, so no other code uses the hook.
+    static IS_SET: AtomicBool = AtomicBool::new(cfg!(test));
+    if !IS_SET.swap(true, Ordering::Relaxed) {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(internal(&*panic)))
 }
 
@@ -53,39 +57,20 @@ fn internal(panic: &(dyn Any + Send)) -> Failure {
     Failure::new(code::INTERNAL, format!("a fault of taskdiag, please report it: {said}"))
 }
 
-/// Runs the work in a thread of its own, and waits for it. All signals are blocked there and in the
+/// Runs the work in a thread of its own, and waits for it. Signals are blocked there and in the
 /// threads that it starts, because handlers of the program expect its own threads. The thread also
 /// has the stack that an engine needs, whatever that of the caller is.
 pub fn apart<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
     /// As large as that of any thread of an engine.
     const STACK: usize = 2 << 20;
     thread::scope(|scope| {
-        let before = block_signals();
         let builder = thread::Builder::new().name("taskdiag".into()).stack_size(STACK);
-        let thread = builder.spawn_scoped(scope, work);
-        set_signals(&before);
+        let thread = without_signals(|| builder.spawn_scoped(scope, work));
         let thread = thread.map_err(|e| {
             Failure::new(code::SYSTEM, format!("no thread can be made for the answer: {e}"))
         })?;
         thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
-}
-
-/// Blocks all signals in this thread, and returns which were blocked before.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: both sets are filled by the calls.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        before
-    }
-}
-
-fn set_signals(set: &libc::sigset_t) {
-    // SAFETY: the set is one that was blocked before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set, null_mut()) };
 }
 
 /// Stores a value for the caller, unless the pointer is NULL.
@@ -177,16 +162,5 @@ mod tests {
         let failure = unsafe { Box::from_raw(error) };
         assert!(failure.text.to_str().is_ok_and(|t| t.ends_with(": number 7")), "{failure:?}");
         assert_eq!(value(5, || panic!("this")), 5);
-    }
-
-    #[test]
-    fn signals_are_blocked_where_an_answer_is_made_and_nowhere_else() {
-        let blocked = || {
-            let before = block_signals();
-            set_signals(&before);
-            // SAFETY: the set was filled.
-            unsafe { libc::sigismember(&before, libc::SIGTERM) }
-        };
-        assert_eq!((apart(|| Ok(blocked())).ok(), blocked()), (Some(1), 0));
     }
 }

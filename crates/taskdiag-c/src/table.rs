@@ -1,7 +1,8 @@
 //! Rows and columns of an answer, and their values for C.
 
 use std::ffi::{CStr, CString, c_int};
-use std::sync::LazyLock;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use taskdiag::columns::{Absent, Batch, Builder, Cell, Column, Data, Lacks, Spec, Texts, Type};
 use taskdiag::field::{Missing, Set};
@@ -21,20 +22,28 @@ fn number(why: Missing) -> c_int {
     }
 }
 
-/// The names of all reasons by their numbers, with a NUL at the end of each.
-static NAMES: LazyLock<Vec<CString>> = LazyLock::new(|| {
+/// The name of the reason with this number, with a NUL at its end.
+pub fn reason_name(n: c_int) -> &'static CStr {
+    /// The names by their numbers. Not a LazyLock, which would make a child wait that was forked by
+    /// another thread meanwhile.
+    static NAMES: AtomicPtr<Vec<CString>> = AtomicPtr::new(null_mut());
     let name = |n: c_int| match u32::try_from(n).ok().and_then(Reason::from_number) {
         Some(reason) => reason.name(),
         None if n == code::OK => "known",
         None if n == NOT_ASKED => Missing::NotAsked.name(),
         None => "unknown",
     };
-    (0..=NOT_ASKED).map(|n| c_text(name(n).to_owned())).collect()
-});
-
-/// The name of the reason with this number.
-pub fn reason_name(n: c_int) -> &'static CStr {
-    usize::try_from(n).ok().and_then(|n| NAMES.get(n)).map_or(c"unknown", CString::as_c_str)
+    if NAMES.load(Ordering::Acquire).is_null() {
+        let made = (0..=NOT_ASKED).map(|n| c_text(name(n).to_owned())).collect();
+        let made = Box::into_raw(Box::new(made));
+        if NAMES.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: it is from the line above, and nobody else has it.
+            drop(unsafe { Box::from_raw(made) });
+        }
+    }
+    // SAFETY: it is not NULL, and is never freed.
+    let names = unsafe { &*NAMES.load(Ordering::Acquire) };
+    usize::try_from(n).ok().and_then(|n| names.get(n)).map_or(c"unknown", CString::as_c_str)
 }
 
 /// The number of a type in `taskdiag.h`.
