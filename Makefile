@@ -22,6 +22,10 @@ RUN = $(BIN)
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
 DROPIN_NAME := libtaskdiag-procps.so
 DAEMON := $(TARGET_DIR)/release/taskdiagd
+# The library for C, and the directory for libraries.
+CLIB := $(TARGET_DIR)/release/libtaskdiag.so.0
+LIBDIR ?= $(PREFIX)/lib
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
 # The directory in which systemd looks for units of manually installed programs, if root installs
 # them. The units start programs for the whole machine, so an ordinary user gets none unless
 # UNIT_DIR is set.
@@ -48,11 +52,12 @@ run: ## build the command quickly, and show this machine's processes (ARGS="-T -
 	@$(TARGET_DIR)/debug/taskdiag ps $(ARGS)
 	@echo "this program is $(TARGET_DIR)/debug/taskdiag, built without optimisation; 'make build' makes the fast one" >&2
 
-build: ## the release binaries (the command and the service taskdiagd), and the drop-in for libproc2
+build: ## the release binaries (the command and the service taskdiagd), the drop-in for libproc2, the library for C
 	@tools/setup build
 	$(CARGO) build --release --package taskdiag-cli --package taskdiagd
-	$(CARGO) build --profile dropin --package taskdiag-procps
+	$(CARGO) build --profile dropin --package taskdiag-procps --package taskdiag-c
 	@cp -f $(DROPIN) $(TARGET_DIR)/release/$(DROPIN_NAME)
+	crates/taskdiag-c/link $(TARGET_DIR)/dropin/libtaskdiag_c.a $(CLIB)
 
 quick: ## unit tests and those of the command, for while you work: 3 minutes at most on 2 cores
 	@tools/setup test
@@ -227,17 +232,27 @@ release-check: ## make the release twice and compare; takes as long as two build
 	@tools/setup release
 	packaging/release-check
 
-# Files that complement the program: a dashboard, alerts, and units that convert recordings.
+# Files that complement the program: a dashboard, alerts, units that convert recordings, and an
+# example in C.
 EXAMPLES = $(PREFIX)/share/doc/taskdiag/examples
-EXAMPLE_FILES := contrib/grafana contrib/kubernetes contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer
+EXAMPLE_FILES := contrib/grafana contrib/kubernetes contrib/prometheus contrib/systemd/taskdiag-convert.service contrib/systemd/taskdiag-convert.timer crates/taskdiag-c/examples/ps.c
 
 # If a user ran `make build` first, root builds nothing. Man page and completions come from the
 # program's own tables.
-install: ## binaries, drop-in for libproc2, man page, completions, systemd units (PREFIX, DESTDIR, UNIT_DIR)
-	@[ -x $(BIN) ] && [ -x $(DAEMON) ] && [ -e $(DROPIN) ] || $(MAKE) --no-print-directory build
+install: ## binaries, libraries, man pages, completions, systemd units (PREFIX, LIBDIR, DESTDIR, UNIT_DIR)
+	@[ -x $(BIN) ] && [ -x $(DAEMON) ] && [ -e $(DROPIN) ] && [ -e $(CLIB) ] || $(MAKE) --no-print-directory build
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/taskdiag
 	install -Dm755 $(DAEMON) $(DESTDIR)$(PREFIX)/bin/taskdiagd
 	$(if $(DROPIN),install -Dm644 $(DROPIN) $(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME))
+ifneq ($(CLIB),)
+	install -Dm644 $(CLIB) $(DESTDIR)$(LIBDIR)/libtaskdiag.so.0
+	ln -sf libtaskdiag.so.0 $(DESTDIR)$(LIBDIR)/libtaskdiag.so
+	install -Dm644 crates/taskdiag-c/include/taskdiag.h $(DESTDIR)$(PREFIX)/include/taskdiag.h
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
+		crates/taskdiag-c/taskdiag.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/taskdiag.pc
+	install -Dm644 contrib/man/libtaskdiag.3 $(DESTDIR)$(PREFIX)/share/man/man3/libtaskdiag.3
+endif
 ifneq ($(UNIT_DIR),)
 	install -Dm644 contrib/systemd/taskdiagd.socket $(DESTDIR)$(UNIT_DIR)/taskdiagd.socket
 	for unit in $(SERVICES); do \
@@ -268,6 +283,8 @@ uninstall: ## what install put there
 		echo "first run 'taskdiag dropin remove' as root: programs of procps use the drop-in" >&2; exit 1; }
 	rm -f $(DESTDIR)$(PREFIX)/bin/taskdiag $(DESTDIR)$(PREFIX)/bin/taskdiagd \
 		$(DESTDIR)$(PREFIX)/lib/taskdiag/$(DROPIN_NAME) \
+		$(DESTDIR)$(LIBDIR)/libtaskdiag.so $(DESTDIR)$(LIBDIR)/libtaskdiag.so.0 $(DESTDIR)$(LIBDIR)/pkgconfig/taskdiag.pc \
+		$(DESTDIR)$(PREFIX)/include/taskdiag.h $(DESTDIR)$(PREFIX)/share/man/man3/libtaskdiag.3 \
 		$(if $(UNIT_DIR),$(DESTDIR)$(UNIT_DIR)/taskdiagd.socket $(SERVICES:%=$(DESTDIR)$(UNIT_DIR)/%.service)) \
 		$(DESTDIR)$(PREFIX)/share/man/man1/taskdiag.1 $(DESTDIR)$(PREFIX)/share/man/man1/taskdiag-*.1 $(DESTDIR)$(PREFIX)/share/man/man8/taskdiagd.8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/taskdiag \

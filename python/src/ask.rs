@@ -10,8 +10,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use taskdiag::engine::procfs::Procfs;
-use taskdiag::field::{self, FILES, MAPS, MEMORY, Missing, Part, Row, SETS, Set, TASKS};
-use taskdiag::files::What;
+use taskdiag::field::{FILES, MAPS, MEMORY, Missing, Row, Set, TASKS};
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
 use taskdiag::wire::Info;
 use taskdiag::{ByteLimits, Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
@@ -172,15 +171,8 @@ const DEFAULT_FILES: &str =
     "pid,tid,threads,command,user,fd,access,type,kind,size,offset,inode,path,deleted,name";
 
 fn no_column(py: Python<'_>, set: &'static Set, name: &str) -> PyErr {
-    let elsewhere = SETS.iter().find(|s| s.find(name).is_some());
-    let hint = match (set.meant(name), elsewhere) {
-        (Some(meant), _) => format!(": {meant}"),
-        (_, Some(other)) => format!("; it is a column of {}", other.name),
-        _ => field::nearest(name, set.all_names().map(|n| n.name))
-            .map_or_else(String::new, |near| format!(" (did you mean '{near}'?)")),
-    };
     let lists = format!("taskdiag.columns('{}') lists them", set.name);
-    error::bad_query(py, format!("{} have no column '{name}'{hint}; {lists}", set.name))
+    error::bad_query(py, format!("{}; {lists}", set.no_column(name)))
 }
 
 impl Ask {
@@ -245,27 +237,8 @@ impl Ask {
     /// Files: descriptors, with `paths` also the program and directories, with `mapped` also mapped
     /// files.
     pub fn files(py: Python<'_>, common: Common, paths: bool, mapped: bool) -> PyResult<Ask> {
-        let mut ask = Ask::new(py, &FILES, DEFAULT_FILES, common)?;
-        let query = &mut ask.query;
-        // Threads may have files of their own, so all threads are requested. Shared files are in
-        // the answer once.
-        query.threads = true;
-        if paths || mapped {
-            // A mapping of the program is known by the program's path.
-            query.groups |= Groups::PATHS | Groups::FILE_STAT;
-        }
-        if mapped {
-            query.groups |= Groups::VMA;
-        }
-        query.keep = Some(Arc::new(move |row: &Row<'_>| match row.part {
-            Part::File(open) => match open.file.what {
-                What::Fd(_) => true,
-                What::Path(..) => paths,
-                _ => mapped,
-            },
-            _ => true,
-        }));
-        Ok(ask)
+        let ask = Ask::new(py, &FILES, DEFAULT_FILES, common)?;
+        Ok(Ask { query: ask.query.with_files(paths, mapped), ..ask })
     }
     /// Makes columns. An answer has the name of a file once, and columns have a copy in each row.
     /// So the text of columns has a limit of its own: that of the lists of an answer, or the limit

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::skips::target_dir;
 /// If it cannot be built.
 pub fn taskdiag() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("taskdiag-cli", "taskdiag", "TASKDIAG_BIN", PROFILE))
+    PATH.get_or_init(|| built(&["taskdiag-cli"], "taskdiag", "TASKDIAG_BIN", PROFILE))
 }
 
 /// The path of the service, which is built now if it is not up to date. On machines without cargo,
@@ -32,7 +32,7 @@ pub fn taskdiag() -> &'static PathBuf {
 /// If it cannot be built.
 pub fn taskdiagd() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("taskdiagd", "taskdiagd", "TASKDIAGD_BIN", PROFILE))
+    PATH.get_or_init(|| built(&["taskdiagd"], "taskdiagd", "TASKDIAGD_BIN", PROFILE))
 }
 
 /// The path of the drop-in for libproc2, which is built like the program. In a release it has a
@@ -43,29 +43,61 @@ pub fn taskdiagd() -> &'static PathBuf {
 /// If it cannot be built.
 pub fn dropin() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let profile = if cfg!(debug_assertions) { "debug" } else { "dropin" };
     PATH.get_or_init(|| {
-        built("taskdiag-procps", "libtaskdiag_procps.so", "TASKDIAG_PROCPS_LIB", profile)
+        built(&LIBRARIES, "libtaskdiag_procps.so", "TASKDIAG_PROCPS_LIB", PROFILE_OF_LIBRARIES)
     })
 }
+
+/// The path of the library for C, which is built and linked now if it is not up to date. On
+/// machines without cargo, `TASKDIAG_C_LIB` names it.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn c_library() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("TASKDIAG_C_LIB") {
+            return path.into();
+        }
+        let archive = built(&LIBRARIES, "libtaskdiag_c.a", "", PROFILE_OF_LIBRARIES);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/taskdiag-c");
+        let (link, map) = (source.join("link"), source.join("taskdiag.map"));
+        let path = archive.with_file_name("libtaskdiag.so.0");
+        let when = |path: &Path| std::fs::metadata(path).and_then(|m| m.modified()).ok();
+        let newest = [&archive, &link, &map].into_iter().filter_map(|p| when(p)).max();
+        if when(&path) <= newest {
+            // Other tests may do the same at this moment.
+            let part = path.with_extension(format!("part{}", std::process::id()));
+            let status = Command::new(&link).arg(&archive).arg(&part).status().expect("it runs");
+            assert!(status.success(), "{} fails", link.display());
+            std::fs::rename(&part, &path).expect("it is renamed");
+        }
+        path
+    })
+}
+
+/// The libraries for programs of others. They are built at once, so that what they share is, too.
+const LIBRARIES: [&str; 2] = ["taskdiag-procps", "taskdiag-c"];
+const PROFILE_OF_LIBRARIES: &str = if cfg!(debug_assertions) { "debug" } else { "dropin" };
 
 /// The directory of the profile that the tests themselves are built with.
 const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
-/// The path that the variable names, or else of this file of a package of the workspace, which is
+/// The path that the variable names, or else of this file of packages of the workspace, which are
 /// built.
-fn built(package: &str, file: &str, var: &str, profile: &str) -> PathBuf {
+fn built(packages: &[&str], file: &str, var: &str, profile: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(var) {
         return path.into();
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "-q", "-p", package, "--target-dir"]).arg(target_dir());
+    build.args(["build", "-q", "--target-dir"]).arg(target_dir());
+    build.args(packages.iter().flat_map(|package| ["-p", package]));
     if profile != "debug" {
         build.args(["--profile", profile]);
     }
     let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
-    assert!(status.success(), "{package} does not build");
+    assert!(status.success(), "{packages:?} do not build");
     let path = target_dir().join(profile).join(file);
     assert!(path.exists(), "{} was not built", path.display());
     path

@@ -9,11 +9,13 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import unittest
 
 from selftest import ROOT, TARGET, Results
@@ -23,7 +25,8 @@ FAKE = """#!/bin/sh
 case $1 in generate) printf 'ps\\nconvert\\n' ;; *) echo "made by $*" ;; esac
 """
 # What `make install` takes from the tree.
-SOURCES = ("Makefile", "contrib", "tools", "Cargo.toml")
+SOURCES = ("Makefile", "contrib", "tools", "Cargo.toml", "crates/taskdiag-c")
+VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 NOBODY = 65534
 
 
@@ -68,10 +71,10 @@ class Install(Case):
         copy = self.work / "tree"
         if not copy.exists():
             self.copy(*SOURCES)
-            for name in ("taskdiag", "taskdiagd", "lib.so"):
+            for name in ("taskdiag", "taskdiagd", "lib.so", "lib.so.0"):
                 (copy / name).write_text(FAKE)
                 (copy / name).chmod(0o755)
-        programs = {"BIN": copy / "taskdiag", "DAEMON": copy / "taskdiagd", "DROPIN": copy / "lib.so"}
+        programs = {"BIN": copy / "taskdiag", "DAEMON": copy / "taskdiagd", "DROPIN": copy / "lib.so", "CLIB": copy / "lib.so.0"}
         given = [f"{k}={v}" for k, v in {**programs, **settings}.items()]
         as_user = [] if user == os.getuid() else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         return run(*as_user, "make", "--no-print-directory", target, *given, cwd=copy)
@@ -93,6 +96,11 @@ class Install(Case):
             "bin/taskdiag",
             "bin/taskdiagd",
             "lib/taskdiag/libtaskdiag-procps.so",
+            "lib/libtaskdiag.so.0",
+            "lib/libtaskdiag.so",
+            "lib/pkgconfig/taskdiag.pc",
+            "include/taskdiag.h",
+            "share/man/man3/libtaskdiag.3",
             "share/man/man1/taskdiag.1",
             "share/man/man1/taskdiag-convert.1",
             "share/man/man8/taskdiagd.8",
@@ -102,22 +110,37 @@ class Install(Case):
             "share/doc/taskdiag/examples/grafana/taskdiag.json",
             "share/doc/taskdiag/examples/prometheus/taskdiag.rules.yml",
             "share/doc/taskdiag/examples/taskdiag-convert.timer",
+            "share/doc/taskdiag/examples/ps.c",
         ):
             self.assertIn(name, found)
         self.assertEqual([f for f in found if f.endswith(".service") and "examples" not in f], [])
         unit = (prefix / "share/doc/taskdiag/examples/taskdiag-convert.service").read_text()
         self.assertIn(f"{prefix}/bin/taskdiag", unit)
         self.assertNotIn("@PREFIX@", unit)
+        self.assertEqual(os.readlink(prefix / "lib/libtaskdiag.so"), "libtaskdiag.so.0")
+        self.assertEqual(
+            (prefix / "lib/pkgconfig/taskdiag.pc").read_text().splitlines(),
+            [
+                f"libdir={prefix}/lib",
+                f"includedir={prefix}/include",
+                "",
+                "Name: taskdiag",
+                "Description: Processes, threads, mappings and open files of Linux, as tables",
+                f"Version: {VERSION}",
+                "Libs: -L${libdir} -ltaskdiag",
+                "Cflags: -I${includedir}",
+            ],
+        )
         self.holds(self.install(user, "uninstall", PREFIX=prefix))
         self.assertEqual(self.files(prefix), set())
 
-    def test_a_package_has_units_and_no_drop_in_where_none_is_built(self):
+    def test_a_package_has_units_and_no_library_where_none_is_built(self):
         root = self.work / "root"
-        self.holds(self.install(os.getuid(), DESTDIR=root, PREFIX="/usr", UNIT_DIR="/usr/lib/systemd/system", DROPIN=""))
+        self.holds(self.install(os.getuid(), DESTDIR=root, PREFIX="/usr", UNIT_DIR="/usr/lib/systemd/system", DROPIN="", CLIB=""))
         found = self.files(root)
         self.assertIn("usr/lib/systemd/system/taskdiagd.socket", found)
         self.assertIn("/usr/bin/taskdiagd", (root / "usr/lib/systemd/system/taskdiagd.service").read_text())
-        self.assertEqual([f for f in found if f.endswith(".so")], [])
+        self.assertEqual([f for f in found if re.search(r"\.(so|h|pc|3)$|\.so\.", f)], [])
 
 
 class Address(Case):
@@ -242,6 +265,8 @@ class Lists(Case):
             ("packaging/debian/control", "Homepage: ", "Homepage: https://other.example/"),
             (".github/workflows/check.yml", "make test", "make tests"),
             ("packaging/rpm/taskdiag.spec", "/usr/bin/taskdiagd", "/usr/bin/taskdiage"),
+            ("packaging/debian/libtaskdiag0.symbols", " taskdiag_ask@", " taskdiag_asks@"),
+            ("contrib/man/libtaskdiag.3", "taskdiag_u64(", "taskdiag_u63("),
         ):
             whole = (copy / name).read_text()
             (copy / name).write_text(whole.replace(old, new))

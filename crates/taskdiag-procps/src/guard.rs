@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use taskdiag::without_signals;
+
 use crate::memory;
 
 /// Why there is no answer.
@@ -40,7 +42,7 @@ pub fn is_used() -> bool {
 /// The stack of the thread, as large as that of any thread of an engine.
 const STACK: usize = 2 << 20;
 
-/// Runs this, and returns its result. All signals are blocked there, because handlers of the host
+/// Runs this, and returns its result. Signals are blocked there, because handlers of the host
 /// expect its own threads.
 pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
     if memory::is_short() {
@@ -55,9 +57,7 @@ pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resu
         EVENT.1.notify_all();
     };
     GUARDED.fetch_add(1, Ordering::AcqRel);
-    let before = block_signals();
-    let thread = thread::Builder::new().stack_size(STACK).spawn(there);
-    set_signals(&before);
+    let thread = without_signals(|| thread::Builder::new().stack_size(STACK).spawn(there));
     let thread = thread.map_err(|e| {
         GUARDED.fetch_sub(1, Ordering::AcqRel);
         Failed::Thread(e)
@@ -89,23 +89,6 @@ pub fn stop() -> ! {
         // SAFETY: it takes nothing. It returns for a signal only.
         unsafe { libc::pause() };
     }
-}
-
-/// Blocks all signals in this thread, and returns which were blocked before.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: both sets are filled by the calls.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        before
-    }
-}
-
-fn set_signals(set: &libc::sigset_t) {
-    // SAFETY: the set is one that was blocked before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set, std::ptr::null_mut()) };
 }
 
 #[cfg(test)]

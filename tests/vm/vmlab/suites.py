@@ -21,14 +21,14 @@ from . import common, image
 # `taskdiag-tests` run, too.
 OTHERS = ("procfs_live",)
 # Test programs that read the checkout and not the kernel, or that need programs which the machines
-# do not have: procps, setpriv and others of util-linux that busybox lacks, Prometheus, and a
-# browser. Three more measure time or memory of the machine itself, or fork so often that emulation
-# takes half an hour. The names of containers come from files. The other suites make many odd files
-# or processes and read them several times with each engine and command, which was not tried in
-# emulation yet; --only runs them there.
+# do not have: procps, setpriv and others of util-linux that busybox lacks, Prometheus, a browser,
+# and a C compiler. Three more measure time or memory of the machine itself, or fork so often that
+# emulation takes half an hour. The names of containers come from files. The other suites make many
+# odd files or processes and read them several times with each engine and command, which was not
+# tried in emulation yet; --only runs them there.
 NOT_HERE = (
     "series", "dropin", "service", "export", "report", "runs", "fork", "bounds_faces", "units", "as_lsof", "exit_codes", "columns",
-    "odd_names", "walk", "containers",
+    "odd_names", "walk", "containers", "c_library",
 )
 # The limit for a test program, in seconds. A limit for each test, as on the machine itself, would
 # start each test in a new process, and emulation is too slow for that.

@@ -88,6 +88,16 @@ impl Set {
         let found = words.iter().find(|(words, _)| words.contains(&word)).map(|(_, meant)| *meant);
         found.filter(|_| self.find(word).is_none())
     }
+    /// A sentence for a name that is no column of these rows, with the column that may be meant.
+    pub fn no_column(&self, name: &str) -> String {
+        let near = || nearest(name, self.all_names().map(|n| n.name));
+        let hint = match (self.meant(name), self.elsewhere(name)) {
+            (Some(meant), _) => format!(": {meant}"),
+            (_, Some(other)) => format!("; it is a column of {}", other.name),
+            _ => near().map_or_else(String::new, |near| format!(" (did you mean '{near}'?)")),
+        };
+        format!("{} have no column '{name}'{hint}", self.name)
+    }
     /// Do its rows also have the columns of their task?
     pub fn has_task_columns(&self) -> bool {
         self.beside
@@ -118,6 +128,18 @@ impl Set {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sentence_names_the_column_that_is_meant() {
+        for (name, want) in [
+            ("threads", "tasks have no column 'threads': the number of threads is nlwp"),
+            ("address", "tasks have no column 'address'; it is a column of maps"),
+            ("rsss", "tasks have no column 'rsss' (did you mean 'rss'?)"),
+            ("no such thing", "tasks have no column 'no such thing'"),
+        ] {
+            assert_eq!(TASKS.no_column(name), want);
+        }
+    }
 
     #[test]
     fn a_word_that_is_no_column_is_explained_by_one_that_is() {

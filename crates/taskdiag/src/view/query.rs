@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 
 use super::Keep;
 use super::again::Again;
@@ -14,8 +15,8 @@ use super::order::{self, Key};
 use super::plan::Plan;
 use super::rows::{Rows, Tasks};
 use super::select::{Selection, Sorted};
-use crate::field::{self, Context, FILES, Field, MAPS, MEMORY, Missing, Row, Set};
-use crate::files::Files;
+use crate::field::{self, Context, FILES, Field, MAPS, MEMORY, Missing, Part, Row, Set};
+use crate::files::{Files, What};
 use crate::request::Members;
 use crate::{Groups, Reason, Snapshot};
 
@@ -84,6 +85,29 @@ impl Query {
             tasks: None,
             keep: None,
         }
+    }
+    /// The same with rows that are descriptors, with `paths` also programs and directories, with
+    /// `mapped` also mapped files. It replaces [`Query::keep`]. Threads may have files of their
+    /// own, so all threads are requested; shared files are in the answer once.
+    #[must_use]
+    pub fn with_files(mut self, paths: bool, mapped: bool) -> Query {
+        self.threads = true;
+        if paths || mapped {
+            // A mapping of the program is known by the program's path.
+            self.groups |= Groups::PATHS | Groups::FILE_STAT;
+        }
+        if mapped {
+            self.groups |= Groups::VMA;
+        }
+        self.keep = Some(Arc::new(move |row: &Row<'_>| match row.part {
+            Part::File(open) => match open.file.what {
+                What::Fd(_) => true,
+                What::Path(..) => paths,
+                _ => mapped,
+            },
+            _ => true,
+        }));
+        self
     }
     /// All fields that are needed.
     pub(super) fn fields(&self) -> impl Iterator<Item = &'static Field> {
