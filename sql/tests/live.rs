@@ -100,6 +100,97 @@ fn long_arguments_are_cut_as_the_options_say() {
     let _ = waits.wait();
 }
 
+/// 200 processes that share 6 MB of arguments. Dropping the value ends them.
+struct Crowd(std::process::Child);
+
+impl Crowd {
+    const COUNT: u32 = 200;
+
+    /// `None`: the limit for arguments may not be raised here.
+    fn start() -> Option<Crowd> {
+        use std::io::{BufRead, BufReader};
+        use std::os::unix::process::CommandExt;
+        let children = format!(
+            "exec 3<&0; i=1; while [ $i -lt {} ]; do (read x <&3) & i=$((i+1)); done; echo ready; read x",
+            Crowd::COUNT
+        );
+        let (stack, raised) = (libc::RLIMIT_STACK, libc::RLIM_INFINITY);
+        let mut command = Command::new("sh");
+        command.args(["-c", &children, "sh"]).args([&"a".repeat(119_999); 50]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let unlimited = move || {
+            let limit = libc::rlimit { rlim_cur: raised, rlim_max: raised };
+            // SAFETY: the struct is valid.
+            match unsafe { libc::setrlimit(stack, &limit) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the function only makes a system call.
+        let mut child = unsafe { command.pre_exec(unlimited) }.spawn().ok()?;
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.as_mut().expect("a pipe"));
+        said.read_line(&mut line).expect("it says something");
+        assert_eq!(line, "ready\n");
+        Some(Crowd(child))
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // All of them read from this pipe.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs it, and returns its peak memory and its standard error.
+fn peak(args: &[&str]) -> (usize, String) {
+    let mut said = tempfile::tempfile().expect("a file");
+    let mut command = program(args);
+    command.stdout(Stdio::null()).stderr(said.try_clone().expect("a descriptor"));
+    let child = command.spawn().expect("it starts");
+    // SAFETY: zeroes are a valid value.
+    let (mut status, mut usage) = (0, unsafe { std::mem::zeroed::<libc::rusage>() });
+    // SAFETY: the child is ours, is waited for only here, and there is room for both results.
+    let waited = unsafe { libc::wait4(child.id() as i32, &mut status, 0, &mut usage) };
+    assert_eq!(waited, child.id() as i32);
+    assert!(libc::WIFEXITED(status), "{args:?}: {status:#x}");
+    let mut text = String::new();
+    std::io::Seek::rewind(&mut said).expect("a file");
+    std::io::Read::read_to_string(&mut said, &mut text).expect("it is UTF-8");
+    (usage.ru_maxrss as usize >> 10, text)
+}
+
+/// The peaks are those that docs/operate/limits.md states.
+#[test]
+fn queries_about_a_crowd_with_long_arguments_take_the_stated_memory() {
+    let Some(_crowd) = Crowd::start() else {
+        eprintln!("SKIPPED: execve(2) takes a quarter of the limit for the stack as arguments");
+        return;
+    };
+    let cut = format!("{} rows of processes without args: it was too long", Crowd::COUNT);
+    for (most, sql) in [
+        (160, "select pid, args from processes"),
+        (160, "select pid, args, environ from processes"),
+        (160, "select cmdline from osquery.processes"),
+        (160, "select pid, args from processes where args[1] like '%nosuch%'"),
+        (256, "select pid, args from processes order by args"),
+        (256, "select args, count(*) from processes group by args"),
+        (256, "select max(char_length(array_to_string(args, ' '))) as n from processes"),
+    ] {
+        for engine in ["bpf", "procfs"] {
+            let (mib, said) = peak(&["--engine", engine, "-o", "csv", "-c", sql]);
+            if engine == "bpf" && said.contains("cannot be used") {
+                eprintln!("SKIPPED: no engine bpf here");
+                continue;
+            }
+            assert!(said.contains(&cut), "{engine}: {sql}: {said}");
+            assert!(mib <= most, "{engine}: {sql}: {mib} MiB");
+        }
+    }
+}
+
 #[test]
 fn a_limit_for_sums_over_pages_is_kept_and_stated() {
     let ran = run(&[

@@ -418,6 +418,13 @@ static void link_local(int argc, char **argv)
 		usleep(10000);
 	}
 	file("udp", fd);
+	for (int i = 0; i < 2; i++) {
+		fd = must(socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMPV6));
+		must(bind(fd, (struct sockaddr *)&in, sizeof(in)));
+		if (i)
+			must(connect(fd, (struct sockaddr *)&in, sizeof(in)));
+		file(i ? "raw_client" : "raw", fd);
+	}
 	for (unsigned int i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, kinds[i].protocol);
 		if (fd < 0)

@@ -190,6 +190,28 @@ static void threads(int argc, char **argv)
 	hold();
 }
 
+/* named-family: children and threads by turns, whose names sort among each other. They have the
+ * name that their parent had when they began. */
+static void named_family(int argc, char **argv)
+{
+	static const char *const names[][2] = {
+		{ "abc", "b" }, { "{bb}", "x" }, { "|pipe", "~q" }, { "\303\251", "b" }, { "{0}", "\377z" },
+		{ "\377", "a" }, { "zz", "m" },
+	};
+
+	(void)argc, (void)argv;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		must(prctl(PR_SET_NAME, names[i][0]));
+		if (spawn() == 0)
+			forever();
+		must(prctl(PR_SET_NAME, names[i][1]));
+		thread(wait_thread, NULL);
+	}
+	must(prctl(PR_SET_NAME, "mktask"));
+	ids();
+	hold();
+}
+
 static const char *other_dir;
 
 static void *unshared_thread(void *arg)
@@ -455,6 +477,7 @@ const struct state life_states[] = {
 	{ "stopped", stopped, "SIGSTOP" },
 	{ "traced-running", traced_running, "ptraced, not stopped" },
 	{ "traced-stopped", traced_stopped, "ptraced and stopped" },
+	{ "named-family", named_family, "children and threads whose names sort among each other" },
 	{ "threads", threads, "[N]: N idle threads and the leader" },
 	{ "unshared-files", unshared_files, "CWD OTHER-CWD: a thread with its own files and directory" },
 	{ "vfork", suspended_vfork, "waiting for a vfork child that does nothing" },

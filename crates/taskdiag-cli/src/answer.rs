@@ -139,9 +139,9 @@ pub fn pid_max() -> Option<u32> {
     std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
 }
 
-/// Prints why requested pids have no memory to show. Not for saved answers, because the pids may
-/// belong to other processes on this machine.
-pub fn say_no_memory(snapshot: &Snapshot, select: &Selection, saved: bool) {
+/// Prints why requested pids have no memory to show.
+pub fn say_no_memory(snapshot: &Snapshot, select: &Selection) {
+    let in_proc = snapshot.is_numbered_as_proc();
     // A process may also lack a row because none of its mappings match the conditions.
     let has_none = |t: &TaskView<'_>| {
         let mut groups = [Group::Vma, Group::VmaStat, Group::Rollup, Group::Statm].into_iter();
@@ -155,7 +155,7 @@ pub fn say_no_memory(snapshot: &Snapshot, select: &Selection, saved: bool) {
             say(format_args!(
                 "taskdiag: process {pid} has no memory: it is a kernel thread, or it has ended"
             ));
-        } else if let Some(tgid) = process_of(*pid).filter(|tgid| !saved && tgid != pid) {
+        } else if let Some(tgid) = process_of(*pid).filter(|tgid| in_proc && tgid != pid) {
             say(format_args!("taskdiag: {pid} is a thread of process {tgid}: name that process"));
         }
     }

@@ -78,7 +78,7 @@ pub fn run(args: &MapsArgs) -> Result<(), Exit> {
         crate::stats::print(&snapshot, view.tasks().len(), begin, asked);
     }
     if count == 0 && tally.is_empty() {
-        answer::say_no_memory(&snapshot, &table.select, table.source.from.is_some());
+        answer::say_no_memory(&snapshot, &table.select);
     }
     answer::verdict(
         &snapshot,

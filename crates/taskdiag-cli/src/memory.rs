@@ -71,7 +71,7 @@ pub fn run(args: &MemoryArgs) -> Result<(), Exit> {
         crate::stats::print(&snapshot, view.tasks().len(), begin, asked);
     }
     if count == 0 && tally.is_empty() {
-        answer::say_no_memory(&snapshot, &table.select, table.source.from.is_some());
+        answer::say_no_memory(&snapshot, &table.select);
     }
     let columns = barred.as_ref().map_or(&columns[..], |b| &b.columns);
     answer::verdict(

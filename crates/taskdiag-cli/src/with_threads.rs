@@ -50,6 +50,7 @@ const PROCESSES: &[&str] = &[
     "args_environ",
     "cgroup",
     "comm",
+    "comm_environ",
     "drs",
     "environ",
     "exe",
@@ -114,7 +115,7 @@ impl<'a> WithThreads<'a> {
             match (c.field.get)(cx, row) {
                 value @ (Value::Missing(_) | Value::Args { .. }) => {
                     let mut text = Vec::new();
-                    plain::text(&mut text, cx, c.form, Some(row), &value);
+                    plain::cell(&mut text, cx, c, Some(row), &value);
                     Value::Bytes { data: text.into(), cut: false }
                 }
                 value => value.into_owned(),

@@ -40,6 +40,9 @@ impl Why {
         // SAFETY: the call only returns a number.
         let is_root = unsafe { libc::geteuid() } == 0;
         match self {
+            Why::NotAsked if is_live => {
+                "other processes may share with these that were not read; without a condition on pid, all are"
+            }
             Why::NotAsked => "it was not recorded; 'taskdiag record --groups' changes that",
             Why::Denied if !is_live => "it was denied to the user who recorded",
             Why::Denied if is_root => {
@@ -60,8 +63,9 @@ impl Why {
 
 impl Why {
     /// The callers for whom it is a failure, as in the command.
-    fn from(self) -> Asked {
+    fn from(self, is_live: bool) -> Asked {
         match self {
+            Why::NotAsked if is_live => Asked::Named,
             Why::NotAsked => Asked::All,
             Why::Denied | Why::Unknown => Asked::Named,
             // The owner of a process can make these happen.
@@ -179,7 +183,7 @@ impl Lacks {
             };
             let how = if is_live { why.how(&columns) } else { "" };
             let line = format!("{n} {rows} of {table} without {what}: {}{how}", why.words(is_live));
-            lines.push(Lack { line, from: why.from() });
+            lines.push(Lack { line, from: why.from(is_live) });
         }
         for ((why, is_live, table), n) in &self.lists {
             let processes = if *n == 1 { "process has" } else { "processes have" };
@@ -190,7 +194,7 @@ impl Lacks {
                 }
                 _ => format!("{n} {processes} no rows in {table}: {}", why.words(*is_live)),
             };
-            lines.push(Lack { line, from: why.from() });
+            lines.push(Lack { line, from: why.from(*is_live) });
         }
         for ((why, is_live, table, column), n) in &self.left {
             let tasks = if *n == 1 { "task was" } else { "tasks were" };
@@ -199,7 +203,7 @@ impl Lacks {
                 "{n} {tasks} left out of {table}, as a condition looks at {column}: {}{how}",
                 why.words(*is_live)
             );
-            lines.push(Lack { line, from: why.from() });
+            lines.push(Lack { line, from: why.from(*is_live) });
         }
         lines
     }

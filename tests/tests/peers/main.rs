@@ -228,7 +228,8 @@ fn odd_names(world: &mut World) -> Result<(), String> {
          done <names; \
          as 1999999999 sleep 7060; \
          (sleep 100000 | exec setpriv --reuid 4243 --clear-groups bash -c \"exec -a \\\"\\\" cat\") >/dev/null 2>&1 & \
-         for i in $(seq 600); do [ $(pgrep -cu 4243 -x \"cat\") = 1 ] && exit 0; sleep 0.1; done; exit 1'";
+         (sleep 100000 | exec setpriv --reuid 4243 --clear-groups sh -c \"read x; true\" a \"\" \"\") >/dev/null 2>&1 & \
+         for i in $(seq 600); do [ $(pgrep -cu 4243 -x \"cat|sh\") = 2 ] && exit 0; sleep 0.1; done; exit 1'";
     let names: &[&str] = &[
         "line\ntw\x1bab",
         "a\u{200d}b\u{200c}c",
@@ -280,7 +281,10 @@ fn taskdiag_ps_with_words_of_procps() {
 
 #[test]
 fn as_psmisc_pstree() {
-    compare("pstree");
+    compare_in("pstree", |world| {
+        let facts = world.add("named-family", "family");
+        facts.then_some(()).ok_or_else(|| String::from("the threads do not start"))
+    });
 }
 
 #[test]

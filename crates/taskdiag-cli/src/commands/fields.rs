@@ -19,7 +19,8 @@ table: bytes, seconds, seconds since 1970. Their key is the first name here, or 
 for, as in pid=ID.
 A value that is not known is ? in text, null in JSON and an empty cell in CSV. JSON has the reason under
 \"missing\": denied, unsupported, vanished, blocked, truncated, over_budget (--budget or --max-rss), stopped, or
-not_asked (a saved answer without the group). What a task simply does not have is - or 0 in text.
+not_asked (a saved answer without the group; or who shares memory or files, if only processes with -p were read).
+What a task simply does not have is - or 0 in text.
 Times, faults and io are those of the process, or of the thread where each thread has a row.
 In text, bytes that cannot be printed are \\n, \\t, \\r, \\x1b or \\u{202e}. In JSON, text that is not UTF-8
 has all its bytes in base64 under KEY_bytes (docs/reference/json.md). In CSV, \\x1b stands for a byte, \\u{9b} for a

@@ -339,7 +339,7 @@ impl LocksAside {
     }
     fn end(self, files: &Files<'_>, select: &FileSelection) -> Option<Locks> {
         let locked = self.0?.join().ok()?;
-        let fdinfo = |task: u32, fd: u32| std::fs::read(format!("/proc/{task}/fdinfo/{fd}")).ok();
+        let fdinfo = |path: &str| std::fs::read(path).ok();
         Some(Locks::find(files, |o| select.may_match(&o.row), locked.as_ref(), fdinfo))
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
-use taskdiag::files::{OpenFile, What};
+use taskdiag::files::{OpenFile, Owner, What};
 use taskdiag::wire::PathKind;
 
 /// A mount.
@@ -39,31 +39,33 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Our mounts now. `None`: they are not known.
-    pub fn ours() -> Option<Mounts> {
-        let ours = parse(&fs::read("/proc/self/mountinfo").ok()?);
-        (!ours.is_empty()).then(|| Mounts { ours, others: Mutex::default() })
+    /// Our mounts now. There are none if they are not known, because /proc is not there, or belongs
+    /// to a pid namespace that does not show us.
+    pub fn ours() -> Mounts {
+        let ours = parse(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+        Mounts { ours, others: Mutex::default() }
     }
     /// A mount of ours.
     pub fn get(&self, id: u32) -> Option<&Mount> {
         self.ours.get(&id)
     }
     /// A mount of a process, which may be in another mount namespace.
-    pub fn of_process(&self, pid: u32, id: u32) -> Option<Mount> {
+    pub fn of_process(&self, owner: &Owner<'_>, id: u32) -> Option<Mount> {
         if let Some(mount) = self.ours.get(&id) {
             return Some(mount.clone());
         }
+        let (pid, dir) = (owner.row.view.tgid(), owner.proc_dir_of_process()?);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || {
-            let text = fs::read(format!("/proc/{pid}/mountinfo"));
+            let text = fs::read(format!("{dir}/mountinfo"));
             Arc::new(text.map_or_else(|_| Table::new(), |text| parse(&text)))
         };
         Arc::clone(others.entry(pid).or_insert_with(read)).get(&id).cloned()
     }
     /// The mount of a process, if we have the same directory of the same file system at the same
     /// place.
-    pub fn shared(&self, pid: u32, id: u32) -> Option<Mount> {
-        let mount = self.of_process(pid, id)?;
+    pub fn shared(&self, owner: &Owner<'_>, id: u32) -> Option<Mount> {
+        let mount = self.of_process(owner, id)?;
         let is_ours = self.ours.contains_key(&id)
             || self.ours.values().any(|own| mount.is_at_same_place(own));
         is_ours.then_some(mount)
@@ -138,14 +140,14 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 /// Device and inode of an open file from stat(2), for file systems whose files have different ones
 /// in an answer. No file server is asked.
 pub fn identity(file: &OpenFile<'_>) -> Option<(u32, u64)> {
-    let (pid, process) = (file.owner.row.view.pid(), file.owner.row.view.tgid());
+    let (task, process) = (file.owner.proc_dir()?, file.owner.proc_dir_of_process()?);
     let path = match &file.what {
-        What::Fd(fd) => format!("/proc/{pid}/fd/{}", fd.raw.fd),
-        What::Path(PathKind::Cwd, _) => format!("/proc/{pid}/cwd"),
-        What::Path(PathKind::Root, _) => format!("/proc/{pid}/root"),
-        What::Path(PathKind::Exe, _) => format!("/proc/{pid}/exe"),
+        What::Fd(fd) => format!("{task}/fd/{}", fd.raw.fd),
+        What::Path(PathKind::Cwd, _) => format!("{task}/cwd"),
+        What::Path(PathKind::Root, _) => format!("{task}/root"),
+        What::Path(PathKind::Exe, _) => format!("{task}/exe"),
         What::Mapped(vma) => {
-            format!("/proc/{process}/map_files/{:x}-{:x}", vma.raw.start, vma.raw.end)
+            format!("{process}/map_files/{:x}-{:x}", vma.raw.start, vma.raw.end)
         }
         _ => return None,
     };

@@ -44,7 +44,7 @@ pub struct Place {
     inexact: Option<u32>,
     /// The mount that it is on.
     mount: Option<Mount>,
-    /// `None`: the paths belong to another machine, or no mounts are known.
+    /// `None`: the paths belong to another machine.
     mounts: Option<Arc<Mounts>>,
     sockets: Arc<OnceLock<Result<BoundSockets, String>>>,
     /// Set once the command has printed that some of these sockets may be missing.
@@ -126,7 +126,7 @@ impl Place {
         while path.len() > 1 && path.ends_with(b"/") {
             path.pop();
         }
-        let mounts = if look { Mounts::ours() } else { None };
+        let mounts = look.then(Mounts::ours);
         let mount = mounts.as_ref().zip(seen.mnt_id).and_then(|(m, id)| m.get(id)).cloned();
         let of_mount = mount.as_ref().map(|m| m.dev);
         let Seen { file, mounted, entries, .. } = seen;
@@ -211,7 +211,7 @@ impl Place {
         // A device without a major number may be one of several that a file system has.
         let is_anonymous = dev >> 8 & 0xfff == 0;
         let of_mount = || {
-            let mount = self.mounts.as_ref()?.of_process(f.owner.row.view.tgid(), f.mnt_id()?)?;
+            let mount = self.mounts.as_ref()?.of_process(f.owner, f.mnt_id()?)?;
             Some(self.mounted.contains(&mount.dev))
         };
         self.mounted.contains(&dev) || is_anonymous && of_mount().unwrap_or(false)
@@ -268,7 +268,7 @@ impl Place {
         let Some(mounts) = &self.mounts else { return true };
         // Kernels before 5.8 do not show the mount of all files.
         let Some(id) = f.mnt_id() else { return true };
-        let Some(mount) = mounts.shared(f.owner.row.view.tgid(), id) else { return false };
+        let Some(mount) = mounts.shared(f.owner, id) else { return false };
         // A mount other than that of the place must be mounted below the place; otherwise, the
         // place is mounted over the file.
         let is_same = |own: &Mount| own.is_at_same_place(&mount);
@@ -280,9 +280,9 @@ impl Place {
         if self.mounts.is_none() {
             return true;
         }
-        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-        let (own, its) = (of("self"), of(&f.owner.row.view.tgid().to_string()));
-        own.is_some() && own == its
+        let of = |dir: &str| std::fs::read_link(format!("{dir}/ns/mnt")).ok();
+        let its = f.owner.proc_dir_of_process().and_then(|dir| of(&dir));
+        its.is_some() && its == of("/proc/self")
     }
     fn holds_path(&self, path: &[u8]) -> bool {
         let Some(rest) = path.strip_prefix(&self.path[..]) else { return false };

@@ -8,6 +8,7 @@ use taskdiag::field::{self, Context, Field, Row, TextForm, Value};
 use unicode_width::UnicodeWidthChar;
 
 use super::terminal;
+use crate::columns::Column;
 
 /// The value that procps prints where there is none. procps does not distinguish this from a denied
 /// value. If procps may not see the size of the code, it subtracts nothing, so all memory counts as
@@ -20,9 +21,39 @@ pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
     }
 }
 
+/// Append the text of a cell.
+pub fn cell(
+    out: &mut Vec<u8>,
+    cx: &Context,
+    column: &Column,
+    row: Option<&Row<'_>>,
+    value: &Value<'_>,
+) {
+    let begin = out.len();
+    let before_environ = match column.field.name {
+        "args_environ" => Some("args"),
+        "comm_environ" => Some("comm"),
+        _ => None,
+    };
+    match (before_environ, row) {
+        (Some(name), Some(row)) => {
+            text(out, cx, column.form, Some(row), &named(name, cx, row));
+            environment(out, cx, row);
+        }
+        _ => text(out, cx, column.form, row, value),
+    }
+    widen(out, begin, column.field);
+}
+
+/// The value of a column of tasks.
+fn named<'a>(name: &str, cx: &Context, row: &Row<'a>) -> Value<'a> {
+    let field = field::find(name).expect("the table has it").field;
+    (field.get)(cx, row)
+}
+
 /// Puts blanks before a number that procps counts as a part of it: they stay if the columns before
 /// it are too wide.
-pub fn widen(out: &mut Vec<u8>, begin: usize, field: &Field) {
+fn widen(out: &mut Vec<u8>, begin: usize, field: &Field) {
     let least = match field.name {
         "pmem" => "99.9".len(),
         "cp" => "999".len(),
@@ -50,14 +81,7 @@ pub fn text(
                 false => out.push(b'?'),
             }
         }
-        Value::Args { data, .. } if !data.is_empty() => {
-            let end = data.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
-            let joined: Vec<u8> = data[..end]
-                .iter()
-                .map(|b| if matches!(b, 0 | b'\n') { b' ' } else { *b })
-                .collect();
-            printable(out, &joined, usize::MAX, is_utf8());
-        }
+        Value::Args { data, .. } if !data.is_empty() => joined(out, data),
         Value::Bytes { data, .. } => {
             let room = if form == TextForm::Fname { FNAME } else { usize::MAX };
             printable(out, data, room, is_utf8());
@@ -72,6 +96,25 @@ pub fn text(
         }
         other => field::text(out, cx, form, row, other),
     }
+}
+
+/// Append a blank and the environment, if that has anything.
+fn environment(out: &mut Vec<u8>, cx: &Context, row: &Row<'_>) {
+    match named("environ", cx, row) {
+        Value::Args { data, .. } if data.iter().any(|b| *b != 0) => {
+            out.push(b' ');
+            joined(out, &data);
+        }
+        _ => {}
+    }
+}
+
+/// Append strings with a blank between them; NULs at the end are dropped.
+fn joined(out: &mut Vec<u8>, data: &[u8]) {
+    let end = data.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
+    let blank = |b: &u8| if matches!(b, 0 | b'\n') { b' ' } else { *b };
+    let text: Vec<u8> = data[..end].iter().map(blank).collect();
+    printable(out, &text, usize::MAX, is_utf8());
 }
 
 /// The cells of the column `fname`, even if it is the last one.

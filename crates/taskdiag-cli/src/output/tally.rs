@@ -215,6 +215,12 @@ fn sentence(
         || names.ends_with('s') && !names.ends_with("ss");
     let (is, was) = if is_plural { ("are", "were") } else { ("is", "was") };
     let (from, line) = match kind {
+        0 if saved.is_none() && !who.cgroups => (
+            Asked::Named,
+            format!(
+                "{of} {is} not known, because others may share with it that were not read: without -p, all are"
+            ),
+        ),
         0 => {
             let how = saved::how_to_make(groups | saved.unwrap_or_default());
             (Asked::All, format!("the saved answer does not hold {names}: make it with {how}"))

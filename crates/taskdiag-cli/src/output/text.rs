@@ -446,11 +446,7 @@ impl<'a> Lines<'a> {
                     out.extend_from_slice(tree.art(self.count));
                 }
                 match self.options.plain {
-                    true => {
-                        let begin = out.len();
-                        plain::text(out, self.cx, column.form, item.row(), &value);
-                        plain::widen(out, begin, column.field);
-                    }
+                    true => plain::cell(out, self.cx, column, item.row(), &value),
                     false => {
                         // The field knows whether a row without a value has 0 of it.
                         let form = if value.missing().is_some_and(Missing::is_absent) {

@@ -25,6 +25,21 @@ pub struct SubtreeShape {
     pub children: Vec<(usize, usize)>,
 }
 
+/// What siblings are sorted by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// 0 if they are sorted by name.
+    id: u32,
+    name: Vec<u8>,
+    uid: Option<u32>,
+}
+
+/// What has these places, in their order. Those in equal places stay in the order in which they are.
+fn in_order(mut all: Vec<(Place, usize)>) -> Vec<usize> {
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all.into_iter().map(|(_, what)| what).collect()
+}
+
 /// The properties that subtrees must have in common to be merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Alike {
@@ -131,13 +146,7 @@ impl Maker<'_> {
         let marked: HashSet<usize> = self.marked.iter().copied().collect();
         for at in order.into_iter().rev() {
             let node = &self.forest.nodes[at];
-            // Threads come after processes, because their names begin with a brace, which sorts
-            // after letters.
-            let mut children: Vec<usize> =
-                self.sorted(self.drawn_children(at)).into_iter().map(|c| made[c]).collect();
-            if !self.above.contains(&at) {
-                children.extend(self.threads(at, &mut shapes));
-            }
+            let children = self.children(at, &made, &mut shapes);
             let shape = SubtreeShape {
                 marked: marked.contains(&at),
                 children: shapes.counted(&children),
@@ -191,18 +200,37 @@ impl Maker<'_> {
         }
         out
     }
+    /// The shapes below a process, in the order in which they are drawn. pstree sorts threads among
+    /// the children, by the name with its braces. Otherwise they come after these.
+    fn children(&self, at: usize, made: &[usize], shapes: &mut Shapes) -> Vec<usize> {
+        let processes = self.drawn_children(at).map(|c| (self.place(c), made[c]));
+        if self.labels.strict {
+            // A thread is before a child of the same name, because pstree has read it before.
+            let mut all = self.threads(at, shapes);
+            all.extend(processes);
+            return in_order(all);
+        }
+        let mut all = in_order(processes.collect());
+        all.extend(in_order(self.threads(at, shapes)));
+        all
+    }
     /// Children in the order in which they are drawn.
     fn sorted(&self, children: impl Iterator<Item = usize>) -> Vec<usize> {
-        let mut children: Vec<usize> = children.collect();
-        if !self.labels.by_id {
+        in_order(children.map(|c| (self.place(c), c)).collect())
+    }
+    /// The place of a process among its siblings.
+    fn place(&self, at: usize) -> Place {
+        let node = &self.forest.nodes[at];
+        let name = self.row(node).and_then(|r| r.comm).unwrap_or_default();
+        self.place_of(node.tgid, name, at)
+    }
+    /// The place of a process, or a thread of one, with this number and name.
+    fn place_of(&self, id: u32, name: &[u8], at: usize) -> Place {
+        match self.labels.by_id {
+            true => Place { id, ..Place::default() },
             // As in pstree, they are sorted by name, and then by user.
-            let key = |c: &usize| {
-                let row = self.row(&self.forest.nodes[*c]);
-                row.map(|r| (r.comm, r.cred.and_then(|c| c.euid())))
-            };
-            children.sort_by_cached_key(key);
+            false => Place { id: 0, name: name.to_vec(), uid: self.uid(at) },
         }
-        children
     }
     fn wanted_children(&self, node: &Node) -> impl Iterator<Item = usize> + '_ {
         let wanted = |c: &usize| self.wanted.as_ref().is_none_or(|w| w[*c]);
@@ -370,9 +398,9 @@ impl Maker<'_> {
         let count = ends.count();
         text.split(|b| *b == 0).skip(1).take(count).map(<[u8]>::to_vec).collect()
     }
-    /// The threads of a process but its leader.
-    fn threads(&self, at: usize, shapes: &mut Shapes) -> Vec<usize> {
-        if !self.labels.threads {
+    /// The threads of a process but its leader, with their places.
+    fn threads(&self, at: usize, shapes: &mut Shapes) -> Vec<(Place, usize)> {
+        if !self.labels.threads || self.above.contains(&at) {
             return Vec::new();
         }
         let node = &self.forest.nodes[at];
@@ -381,19 +409,14 @@ impl Maker<'_> {
         let process = self.row(node);
         let of_process = process.and_then(|r| r.comm);
         let color = process.map_or(&b""[..], |r| self.color(&r));
-        let mut threads: Vec<_> = tasks
-            .filter(|t| !t.is_leader())
-            .map(|t| (if self.labels.thread_names { t.comm() } else { of_process }, t))
-            .collect();
-        if !self.labels.by_id {
-            // Threads with the same name stay in the order of their ids.
-            threads.sort_by_key(|(name, _)| *name);
-        }
         let mut made = Vec::new();
-        for (name, t) in threads {
+        for t in tasks.filter(|t| !t.is_leader()) {
+            let name = if self.labels.thread_names { t.comm() } else { of_process };
+            let name = name.unwrap_or(b"?");
+            let place = self.place_of(t.pid(), &[b"{", name, b"}"].concat(), at);
             let row = Row::new(t);
             let mut label = vec![b'{'];
-            self.name(&mut label, name.unwrap_or(b"?"));
+            self.name(&mut label, name);
             label.push(b'}');
             let name_len = label.len();
             let mut notes = Vec::new();
@@ -413,9 +436,8 @@ impl Maker<'_> {
                 marked: false,
                 children: Vec::new(),
             });
-            made.push(
-                shapes.add(SubtreeShape { label, name_len, color, ..Default::default() }, alike),
-            );
+            let shape = SubtreeShape { label, name_len, color, ..Default::default() };
+            made.push((place, shapes.add(shape, alike)));
         }
         made
     }

@@ -2,6 +2,9 @@
 //! namespace of one container and with the mounts of another, as after `nsenter -t PID -m`. Its
 //! numbers are those of other processes in that container.
 
+use std::fs::File;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -23,19 +26,35 @@ struct Scene {
 
 impl Scene {
     fn new(test: &str) -> Option<Scene> {
+        Scene::with_files(test, [None; 3], "")
+    }
+    /// The same with descriptors 5, 6 and 7, after this in the inner namespace.
+    fn with_files(test: &str, files: [Option<i32>; 3], inner_begins: &str) -> Option<Scene> {
         // SAFETY: no arguments, cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             skip(test, "namespaces need root");
             return None;
         }
-        let inner = format!("for i in $(seq {MANY}); do sleep 3000 & done; exec sleep 3001");
+        let inner =
+            format!("{inner_begins} for i in $(seq {MANY}); do sleep 3000 & done; exec sleep 3001");
         let unshare = "unshare --mount --pid --fork --kill-child --mount-proc";
         let script = format!(
             "for i in $(seq {MANY}); do sleep 3000 & done; {unshare} sh -c '{inner}' & exec sleep 3001"
         );
         let words: Vec<&str> = unshare.split(' ').collect();
-        let outer =
-            Command::new(words[0]).args(&words[1..]).args(["sh", "-c", &script]).spawn().unwrap();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args(["sh", "-c", &script]);
+        let inherit = move || {
+            for (file, to) in files.iter().zip(5..) {
+                // SAFETY: a plain system call.
+                if file.is_some_and(|file| unsafe { libc::dup2(file, to) } < 0) {
+                    return Err(std::io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: only dup2() is called, with descriptors above those that it makes.
+        let outer = unsafe { command.pre_exec(inherit) }.spawn().unwrap();
         let mut scene = Scene { outer, inits: [0; 2] };
         let mut patience = Patience::new(LIMIT);
         let mut wait = |is_true: &dyn Fn() -> bool| {
@@ -198,6 +217,58 @@ fn top_once_says_that_pids_are_foreign() {
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("/proc is of another pid namespace"), "{err}");
     assert!(out.contains("sleep"), "{out}");
+}
+
+/// The master of a new terminal and the terminal itself, with numbers that a shell does not use.
+fn terminal() -> (OwnedFd, OwnedFd, String) {
+    let high = |file: &File| {
+        // SAFETY: a plain system call, whose result is a new descriptor without another owner.
+        unsafe {
+            let fd = libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 100);
+            assert!(fd >= 100, "{}", std::io::Error::last_os_error());
+            OwnedFd::from_raw_fd(fd)
+        }
+    };
+    let master = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
+    let (mut number, unlock) = (0, 0);
+    // SAFETY: both get the address of an int.
+    unsafe {
+        assert_eq!(libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &mut number), 0);
+        assert_eq!(libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &unlock), 0);
+    }
+    let path = format!("/dev/pts/{number}");
+    let mut options = File::options();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOCTTY);
+    let slave = options.read(true).write(true).open(&path).unwrap();
+    (high(&master), high(&slave), path)
+}
+
+/// lsof -E reads the number of a terminal from the descriptor of its master.
+#[test]
+fn a_master_has_no_terminal_of_a_process_with_its_number_in_a_foreign_proc() {
+    let test = "a_master_has_no_terminal_of_a_process_with_its_number_in_a_foreign_proc";
+    let (outer, ..) = terminal();
+    let (inner, slave, path) = terminal();
+    let files = [&outer, &inner, &slave].map(|f| Some(f.as_raw_fd()));
+    let Some(scene) = Scene::with_files(test, files, "exec 5>&6 6>&- 7>&-;") else { return };
+    let (number, ..) = scene.same_number();
+    let [a, _] = scene.inits;
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    let lsof = |enter: &str, fd: u32| {
+        let command = format!("{enter} {program} --as lsof -E -a -p {number} -d {fd}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).env("TASKDIAG_ENGINE", "bpf");
+        parts(&shell.output().unwrap())
+    };
+    let within = format!("nsenter --pid=/proc/{a}/ns/pid --mount=/proc/{a}/ns/mnt --");
+    let (code, own, err) = lsof(&within, 6);
+    if code == 4 {
+        return skip(test, "no BPF here");
+    }
+    assert!(own.contains(&path), "{code} {own} {err}");
+    let (code, foreign, err) = lsof(&scene.between(""), 5);
+    assert!(foreign.contains("/dev/ptmx"), "{code} {foreign} {err}");
+    assert!(!foreign.contains(&path), "{foreign}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! machine, its NUMA nodes, the names of its containers and who holds what a thread waits for are
 //! known, too.
 
-use taskdiag_wire::Info;
+use taskdiag_wire::{Info, Strategy};
 
 use super::contained::ContainerLookup;
 use super::held::HolderLookup;
@@ -11,6 +11,7 @@ use super::localtime::{Local, LocalTime};
 use super::names::OwnerNames;
 use super::nodes::Nodes;
 use super::tty::Ttys;
+use super::value::{Missing, Value};
 use crate::calendar::since_boot;
 use crate::snapshot::Snapshot;
 
@@ -61,6 +62,14 @@ impl Context {
         let new = Context::new(snapshot.stream().info(), threads);
         let holders = HolderLookup::of(snapshot);
         Context { took_ns: took, nodes, containers, holders, ..new }
+    }
+    /// The value for a task that shares something with no other process of the answer. Whether it
+    /// does with one that was not asked about is not known.
+    pub(super) fn shared_with_nobody(&self) -> Value<'static> {
+        match Strategy::from_number(self.info.dump_strategy) {
+            Some(Strategy::All | Strategy::AllThread) => Value::ABSENT,
+            _ => Value::Missing(Missing::NotAsked),
+        }
     }
     /// An instant (ns since boot) in ns since 1970.
     pub fn unix_ns(&self, instant_ns: u64) -> i128 {

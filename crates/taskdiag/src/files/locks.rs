@@ -60,19 +60,20 @@ pub enum Locked {
 impl Locks {
     /// Finds the locks of these owners. `locked` has the locked inodes, if they are known
     /// ([`locked_inodes`](Locks::locked_inodes)); descriptors of other files are skipped. `fdinfo`
-    /// reads `/proc/TASK/fdinfo/FD`.
+    /// reads this file of /proc, which is `/proc/TASK/fdinfo/FD`.
     pub fn find<'a>(
         files: &'a Files<'a>,
         wanted: impl Fn(&Owner<'a>) -> bool,
         locked: Option<&HashSet<u64>>,
-        mut fdinfo: impl FnMut(u32, u32) -> Option<Vec<u8>>,
+        mut fdinfo: impl FnMut(&str) -> Option<Vec<u8>>,
     ) -> Locks {
         let mut locks = HashMap::new();
         for owner in files.owners().iter().filter(|o| wanted(o)) {
             let task = owner.row.view.pid();
             let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
             for fd in fds.filter(|fd| may_be_locked(fd, locked)) {
-                let text = fdinfo(task, fd.raw.fd).filter(|text| is_of(text, &fd));
+                let path = owner.proc_dir().map(|dir| format!("{dir}/fdinfo/{}", fd.raw.fd));
+                let text = path.and_then(|path| fdinfo(&path)).filter(|text| is_of(text, &fd));
                 match text.map(|text| Locks::of_fdinfo(&text)) {
                     Some(Some(lock)) => locks.insert((task, fd.raw.fd), Some(lock)),
                     Some(None) => None,

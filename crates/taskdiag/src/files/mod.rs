@@ -57,6 +57,8 @@ pub struct Owner<'a> {
     memory: Option<TaskView<'a>>,
     /// Is this a thread whose directory differs from that of its process?
     has_own_paths: bool,
+    /// Has /proc the same numbers as the answer?
+    is_in_proc: bool,
 }
 
 /// The open files of an answer.
@@ -150,6 +152,8 @@ impl<'a> Files<'a> {
             gaps.extend(lacking);
         }
         gaps.retain(|g| g.reason != Reason::Absent);
+        let is_in_proc = snapshot.is_numbered_as_proc();
+        owners.iter_mut().for_each(|o| o.is_in_proc = is_in_proc);
         let asked = snapshot.stream().asked();
         let by_kernel = snapshot.stream().info().kernel_groups != 0;
         Files {
@@ -239,7 +243,18 @@ impl<'a> Owner<'a> {
             paths: None,
             memory: None,
             has_own_paths: false,
+            is_in_proc: false,
         }
+    }
+    /// The directory of the task in /proc. `None` if its number may be that of another task there:
+    /// the answer was saved, or its numbers are those of our pid namespace and /proc belongs to
+    /// another one.
+    pub fn proc_dir(&self) -> Option<String> {
+        self.is_in_proc.then(|| format!("/proc/{}", self.row.view.pid()))
+    }
+    /// The same for its process.
+    pub fn proc_dir_of_process(&self) -> Option<String> {
+        self.is_in_proc.then(|| format!("/proc/{}", self.row.view.tgid()))
     }
     /// Whether this thread has files or directories of its own, which threads usually share.
     pub fn is_unshared(&self) -> bool {

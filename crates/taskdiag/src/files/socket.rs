@@ -44,18 +44,28 @@ pub fn is_multipath(s: &Entry<'_, Socket>) -> bool {
 /// The interface of a link-local address, without which such an address has no meaning. The numbers
 /// of interfaces belong to the network namespace.
 pub fn scope(s: &Entry<'_, Socket>, ip: IpAddr) -> Option<u32> {
-    let IpAddr::V6(v6) = ip else { return None };
-    let link_local =
-        v6.is_unicast_link_local() || matches!(v6.octets(), [0xff, b, ..] if b & 0xf == 2);
-    s.ifindex().filter(|index| link_local && *index != 0)
+    s.ifindex().filter(|index| needs_scope(ip) && *index != 0)
 }
 
-/// The address in text, with the scope of [`scope`]: `127.0.0.1`, `fe80::1%2`.
-pub fn address_text(s: &Entry<'_, Socket>, ip: IpAddr) -> String {
+fn needs_scope(ip: IpAddr) -> bool {
+    let IpAddr::V6(v6) = ip else { return false };
+    v6.is_unicast_link_local() || matches!(v6.octets(), [0xff, b, ..] if b & 0xf == 2)
+}
+
+/// The text after an address: `%2` with the [`scope`], and `%?` if the address has one that is not
+/// known.
+fn scope_text(s: &Entry<'_, Socket>, ip: IpAddr) -> String {
     match scope(s, ip) {
-        Some(index) => format!("{ip}%{index}"),
-        None => ip.to_string(),
+        Some(index) => format!("%{index}"),
+        None if needs_scope(ip) && s.ifindex().is_none() => String::from("%?"),
+        None => String::new(),
     }
+}
+
+/// The address in text, with the scope of [`scope`]: `127.0.0.1`, `fe80::1%2`. If the interface is
+/// not known, it is `fe80::1%?`.
+pub fn address_text(s: &Entry<'_, Socket>, ip: IpAddr) -> String {
+    format!("{ip}{}", scope_text(s, ip))
 }
 
 /// Writes `127.0.0.1:80`, `[::1]:80` or `*:80`. A port of 0 is `*`.
@@ -107,13 +117,12 @@ pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
 
 /// Writes `127.0.0.1:80->127.0.0.1:5000 (ESTABLISHED)`.
 pub(super) fn write_inet(out: &mut Vec<u8>, s: &Entry<'_, Socket>) {
-    let write = |out: &mut Vec<u8>, ip: IpAddr, port| match scope(s, ip) {
-        Some(index) => {
-            write_address(out, ip, port);
-            let at = out.iter().rposition(|b| *b == b']').expect("an IPv6 address");
-            out.splice(at..at, format!("%{index}").bytes());
+    let write = |out: &mut Vec<u8>, ip: IpAddr, port| {
+        write_address(out, ip, port);
+        let scope = scope_text(s, ip);
+        if let (false, Some(at)) = (scope.is_empty(), out.iter().rposition(|b| *b == b']')) {
+            out.splice(at..at, scope.bytes());
         }
-        None => write_address(out, ip, port),
     };
     match address(s, Side::Local) {
         Some((ip, port)) => write(out, ip, port),

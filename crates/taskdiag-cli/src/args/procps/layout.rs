@@ -493,8 +493,9 @@ fn adapt(t: &Typed, c: &mut Column) -> Result<(), Exit> {
     };
     let other = match c.field.name {
         name if t.numeric && number(name).is_some() => number(name),
-        "args" if t.command_name => Some("ucmd"),
-        "args" if t.environment => Some("args_environ"),
+        "args" if t.command_name && !t.environment => Some("ucmd"),
+        "args" if !t.command_name && t.environment => Some("args_environ"),
+        "args" | "comm" if t.environment => Some("comm_environ"),
         "bsdtime" if t.cumulative => Some("bsdtime_all"),
         _ => None,
     };

@@ -72,7 +72,7 @@ impl<'a> Cells<'a> {
             let rows = || all.opened.owners().flat_map(|owner| all.opened.files_of(owner));
             let list = layout.ends == Ends::Listed;
             let is_selected = |file: &OpenFile<'_>| cells.is_selected(file);
-            cells.ends = Some(EndIndex::new(&cells.kernel, list, rows, is_selected));
+            cells.ends = Some(EndIndex::new(list, rows, is_selected));
         }
         cells
     }

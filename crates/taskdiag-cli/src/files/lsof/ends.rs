@@ -9,7 +9,6 @@ use taskdiag::files::{self, OpenFile, Side};
 use taskdiag::wire::FdDetailKind;
 
 use super::cell::Cells;
-use super::kernel::Kernel;
 
 /// More ends than these are counted: a pipe that thousands have inherited would otherwise have
 /// millions of them in the list.
@@ -49,7 +48,7 @@ pub(super) struct EndIndex {
 }
 
 /// The connection of which this file is one end.
-fn own(kernel: &Kernel, file: &OpenFile<'_>) -> Option<Key> {
+fn own(file: &OpenFile<'_>) -> Option<Key> {
     let fd = file.fd()?;
     Some(match file.fd_type()? {
         FdType::Pipe => Key::Pipe(0, file.inode()?),
@@ -61,7 +60,7 @@ fn own(kernel: &Kernel, file: &OpenFile<'_>) -> Option<Key> {
             Key::Eventfd(detail.value()?[1])
         }
         FdType::Chr => match files::major_minor(file.rdev()?) {
-            device if device == MASTER => Key::Master(kernel.terminal(file)?),
+            device if device == MASTER => Key::Master(super::kernel::Kernel::terminal(file)?),
             (major, minor) if TERMINAL_MAJORS.contains(&major) => Key::Terminal(minor),
             _ => return None,
         },
@@ -103,14 +102,13 @@ fn at(file: &OpenFile<'_>) -> Option<At> {
 impl EndIndex {
     /// Looks at all files. `is_selected`: is it in the list by its own?
     pub(super) fn new<'a, I: Iterator<Item = OpenFile<'a>>>(
-        kernel: &Kernel,
         list: bool,
         all: impl Fn() -> I,
         is_selected: impl Fn(&OpenFile<'_>) -> bool,
     ) -> EndIndex {
         let mut index = EndIndex::default();
         for file in all() {
-            let Some(key) = own(kernel, &file) else { continue };
+            let Some(key) = own(&file) else { continue };
             let end = End {
                 at: at(&file).expect("it is a descriptor"),
                 command: super::safe::one_line(file.owner.row.comm.unwrap_or_default()),
@@ -120,7 +118,7 @@ impl EndIndex {
         }
         if list {
             for file in all().filter(|f| is_selected(f)) {
-                let others = index.others(kernel, &file);
+                let others = index.others(&file);
                 index.listed.extend(others.1.iter().map(|e| e.at).collect::<Vec<_>>());
             }
         }
@@ -131,9 +129,9 @@ impl EndIndex {
         at(file).is_some_and(|at| self.listed.contains(&at))
     }
     /// The other ends of a file, and what stands before them, in the order of lsof.
-    fn others(&self, kernel: &Kernel, file: &OpenFile<'_>) -> (String, Vec<&End>) {
+    fn others(&self, file: &OpenFile<'_>) -> (String, Vec<&End>) {
         let none = (String::new(), Vec::new());
-        let Some(own) = own(kernel, file) else { return none };
+        let Some(own) = own(file) else { return none };
         let Some(other) = other(file, &own) else { return none };
         let before = match &other {
             Key::Unix(peer) => format!("->INO={peer}"),
@@ -153,7 +151,7 @@ impl EndIndex {
     }
     /// Text that is appended to the name of a file.
     pub(super) fn text(&self, cells: &Cells<'_>, file: &OpenFile<'_>) -> Vec<u8> {
-        let (before, ends) = self.others(&cells.kernel, file);
+        let (before, ends) = self.others(file);
         let mut out = before.into_bytes();
         for end in ends.iter().take(NAMED) {
             if !out.is_empty() {

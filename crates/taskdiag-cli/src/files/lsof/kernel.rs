@@ -33,18 +33,17 @@ impl Kernel {
         self.queues.get_or_init(read).contains(&dev)
     }
     /// The number of the terminal whose master this is.
-    pub(super) fn terminal(&self, file: &OpenFile<'_>) -> Option<u32> {
-        let fd = file.fd().filter(|_| !self.saved)?.raw.fd;
-        let text =
-            std::fs::read(format!("/proc/{}/fdinfo/{fd}", file.owner.row.view.pid())).ok()?;
+    pub(super) fn terminal(file: &OpenFile<'_>) -> Option<u32> {
+        let path = format!("{}/fdinfo/{}", file.owner.proc_dir()?, file.fd()?.raw.fd);
+        let text = std::fs::read(path).ok()?;
         let mut lines = text.split(|b| *b == b'\n');
         let value = lines.find_map(|l| l.strip_prefix(b"tty-index:"))?;
         std::str::from_utf8(value).ok()?.trim().parse().ok()
     }
     /// The kernel's name of the protocol of a socket.
-    pub(super) fn protocol(&self, file: &OpenFile<'_>) -> Option<String> {
-        let fd = file.fd().filter(|_| !self.saved)?;
-        let path = format!("/proc/{}/fd/{}", file.owner.row.view.pid(), fd.raw.fd);
+    pub(super) fn protocol(file: &OpenFile<'_>) -> Option<String> {
+        let fd = file.fd()?;
+        let path = format!("{}/fd/{}", file.owner.proc_dir()?, fd.raw.fd);
         let mut name = [0u8; 64];
         let len = rustix::fs::getxattr(&path, "system.sockprotoname", &mut name[..]).ok()?;
         // The descriptor may be another file by now.

@@ -8,6 +8,7 @@ use taskdiag::files::{self, OpenFile, Side};
 use taskdiag::wire::{Entry, Socket};
 
 use super::cell::{Cells, Device};
+use super::kernel::Kernel;
 use super::record::Record;
 
 /// `TCP_CLOSE` and `TCP_BOUND_INACTIVE`: such a socket is in no list.
@@ -167,7 +168,7 @@ pub(super) fn name(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<Vec<u8>> {
         return Some(b"can't identify protocol (-X specified)".to_vec());
     }
     if let Some(protocol) = kernels_protocol(cells, &s) {
-        let asked = cells.kernel.protocol(file);
+        let asked = Kernel::protocol(file);
         return Some(format!("protocol: {}", asked.as_deref().unwrap_or(protocol)).into());
     }
     let mut out = Vec::new();

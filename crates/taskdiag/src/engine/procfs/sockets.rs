@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -52,10 +53,13 @@ impl Sockets {
             } else {
                 task.netns().map_or_else(nothing, |ns| dump_elsewhere(&ns, calls))
             };
-            for file in refused {
+            for file in &refused {
                 for s in parse::net_text(file, &task.text(file)) {
                     add(&mut table, s);
                 }
+            }
+            if refused.iter().any(|file| file.ends_with('6')) {
+                find_interfaces(&mut table, || task.text("net/if_inet6"));
             }
             if !lists_mptcp && has_mptcp() {
                 forget_protocols(&mut table);
@@ -183,6 +187,25 @@ fn has_mptcp() -> bool {
 fn forget_protocols(table: &mut SocketsByInode) {
     for s in table.values_mut().filter(|s| i32::from(s.record.protocol) == libc::IPPROTO_TCP) {
         s.valid &= !parse::bit(Socket::MEMBERS, "protocol");
+    }
+}
+
+/// The files of sockets do not have the interface of a link-local address. Such an address can only
+/// be bound to an interface that has it, so that is known if it is the only one.
+fn find_interfaces(table: &mut SocketsByInode, addresses: impl FnOnce() -> Vec<u8>) {
+    let bit = parse::bit(Socket::MEMBERS, "ifindex");
+    let is_link_local = |s: &Sock| {
+        i32::from(s.record.family) == libc::AF_INET6
+            && Ipv6Addr::from(s.record.local_addr).is_unicast_link_local()
+    };
+    let mut unknown = table.values_mut().filter(|s| s.valid & bit == 0 && is_link_local(s));
+    let Some(first) = unknown.next() else { return };
+    let interfaces = parse::interfaces(&addresses());
+    for s in std::iter::once(first).chain(unknown) {
+        if let Some(index) = interfaces.get(&s.record.local_addr) {
+            s.record.ifindex = *index;
+            s.valid |= bit;
+        }
     }
 }
 

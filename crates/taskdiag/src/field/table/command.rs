@@ -51,14 +51,26 @@ fn environ<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
 
 /// Both in one list, as for the letter e of procps.
 fn args_environ<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
-    match (args(cx, row), environ(cx, row)) {
+    with_environ(args(cx, row), cx, row)
+}
+
+fn comm_environ<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
+    let comm = match comm(cx, row) {
+        Value::Bytes { data, cut } => Value::Args { data, cut },
+        other => other,
+    };
+    with_environ(comm, cx, row)
+}
+
+fn with_environ<'a>(first: Value<'a>, cx: &Context, row: &Row<'a>) -> Value<'a> {
+    match (first, environ(cx, row)) {
         (Value::Args { data, cut }, Value::Args { data: more, cut: more_cut })
             if !data.is_empty() && !more.is_empty() =>
         {
             let data = [&data[..], &more[..]].join(&b'\0');
             Value::Args { data: Cow::Owned(data), cut: cut || more_cut }
         }
-        (args, _) => args,
+        (first, _) => first,
     }
 }
 
@@ -84,6 +96,8 @@ pub const FIELDS: &[Field] = &[
         {"cmd" "CMD", "command" "COMMAND"}, args),
     row!("args_environ" "COMMAND" 27 Left [BASE(comm state) CMDLINE ENVIRON] TextList None Args, "/proc/PID/cmdline, environ",
         "Arguments, and after them the environment", {}, args_environ),
+    row!("comm_environ" "COMMAND" 15 Left [BASE(comm) ENVIRON] TextList None Comm, "/proc/PID/comm, environ",
+        "Command name, and after it the environment", {}, comm_environ),
     row!("environ" "ENVIRONMENT" 27 Left [ENVIRON] TextList None Plain, "/proc/PID/environ",
         "Its environment, as it was when the program started", {"env" "ENVIRONMENT"}, environ),
     row!("exe" "EXE" 27 Left [PATHS] Text None Plain, "/proc/PID/exe",

@@ -327,11 +327,11 @@ fn threads<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
-fn sharers<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
+fn sharers<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
     match table(row) {
         Ok(table) => {
             let others: Vec<u32> = table.others().collect();
-            if others.is_empty() { Value::ABSENT } else { Value::Ids(others) }
+            if others.is_empty() { cx.shared_with_nobody() } else { Value::Ids(others) }
         }
         Err(missing) => missing,
     }

@@ -203,8 +203,8 @@ pub const FIELDS: &[Field] = &[
         "The file has been deleted or replaced (not: memfd, System V and other unnamed memory)",
         {}, deleted),
     row!("shared_with" "Shared" 7 Right [VMA] Integer None Pid, "kcmp(2), task_struct.mm",
-    "The process of the answer that shares this memory", {}, |_, row| match map(row) {
-        Ok(m) => m.shared_with.map_or(Value::ABSENT, |pid| Value::Uint(u64::from(pid))),
+    "The process of the answer that shares this memory", {}, |cx, row| match map(row) {
+        Ok(m) => m.shared_with.map_or(cx.shared_with_nobody(), |pid| Value::Uint(u64::from(pid))),
         Err(missing) => missing,
     }),
     row!("vmflags" "VmFlags" 14 Left [VMA] Text None Plain, "/proc/PID/smaps VmFlags",

@@ -23,7 +23,7 @@ mod waits;
 pub use drm::drm;
 pub use fdinfo::{FdInfo, FdLink, fd_link, fdinfo};
 pub use maps::{MapLine, NOT_IN_MAPS, maps_lines, newlines};
-pub use nettext::{net_text, unix_addresses};
+pub use nettext::{interfaces, net_text, unix_addresses};
 pub use small::*;
 pub use smaps::{rollup, smaps_entries, whole_smaps_entries};
 pub use sockdiag::{

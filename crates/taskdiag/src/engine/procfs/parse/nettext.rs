@@ -40,6 +40,30 @@ pub fn net_text<'a>(file: &str, text: &'a [u8]) -> Box<dyn Iterator<Item = Sock>
     Box::new(super::small::complete_lines(text).filter_map(line))
 }
 
+/// The interfaces that have these IPv6 addresses, from the text of /proc/PID/net/if_inet6: `address
+/// interface prefix scope flags name`. An address that several interfaces have is left out.
+pub fn interfaces(text: &[u8]) -> HashMap<[u8; 16], u32> {
+    let mut all = HashMap::new();
+    let mut several = Vec::new();
+    let line = |line: &[u8]| {
+        let f = Words::new(line);
+        Some((plain_address(f.at(0)?)?, hex(f.at(1)?)?))
+    };
+    for (address, index) in super::small::complete_lines(text).filter_map(line) {
+        if all.insert(address, index).is_some_and(|before| before != index) {
+            several.push(address);
+        }
+    }
+    several.iter().for_each(|address| _ = all.remove(address));
+    all
+}
+
+/// An address of 32 digits, in the order of the network.
+fn plain_address(digits: &[u8]) -> Option<[u8; 16]> {
+    let text = std::str::from_utf8(digits).ok().filter(|t| t.len() == 32)?;
+    u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
+}
+
 /// The most bytes of a unix socket's name, `UNIX_PATH_MAX`.
 const NAME_MAX: usize = 108;
 
@@ -403,6 +427,21 @@ mod tests {
         let text =
             [HEADER.to_owned(), kernels(5, "/tmp/a"), format!("{}\n", "x".repeat(120))].concat();
         assert_eq!(believed(text.as_bytes()), [(5, Some("/tmp/a".to_owned()))]);
+    }
+
+    #[test]
+    fn an_address_of_several_interfaces_tells_none() {
+        let text = b"00000000000000000000000000000001 01 80 10 80       lo\n\
+            fe800000000000000000000000000077 1f 40 20 80     eth0\n\
+            fe800000000000000000000000000078 02 40 20 80     eth1\n\
+            fe800000000000000000000000000078 03 40 20 80     eth2\n\
+            fe80 04 40 20 80 eth3\n";
+        let found = interfaces(text);
+        let of = |address: &str| {
+            found.get(&address.parse::<std::net::Ipv6Addr>().expect("an address").octets()).copied()
+        };
+        let asked = ["::1", "fe80::77", "fe80::78", "fe80::79"].map(of);
+        assert_eq!(asked, [Some(1), Some(31), None, None]);
     }
 
     #[test]
