@@ -306,3 +306,5 @@ MAY(DELAY_IRQ, task_delay_info, irq_delay)
 MAY(DELAY_IRQ_COUNT, task_delay_info, irq_count)
 MAY(DELAY_IRQ_MAX, task_delay_info, irq_delay_max)
 MAY(DELAY_IRQ_MIN, task_delay_info, irq_delay_min)
+/* Since Linux 5.14. No program reads it by offset: older kernels are known by it. */
+NEED(TASK_STATE, task_struct, __state)

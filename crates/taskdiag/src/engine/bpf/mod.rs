@@ -460,6 +460,10 @@ fn may_be_called() -> Result<(), Error> {
 
 fn unavailable((step, e): Failed) -> Error {
     let name = if step == skel::REFUSED { skel::PROGRAMS } else { step };
+    // A kernel that is too old may refuse anything: before Linux 5.11, maps count as locked memory.
+    if let (Some(libc::EPERM | libc::EINVAL), Err(why)) = (e.raw_os_error(), offsets::offsets()) {
+        return unavailable((STRUCTS, io::Error::other(why)));
+    }
     let (cause, advice) = match e.raw_os_error() {
         Some(libc::EACCES) if step == skel::REFUSED => {
             let why = "this kernel's verifier refused it; please report the kernel version";
