@@ -57,24 +57,20 @@ enum { CLOCK_REALTIME_ALARM = 8, CLOCK_BOOTTIME_ALARM = 9 };
 #define TREE_DEPTH_MAX 64
 
 /* Steps of tree_next() from the node st.arg: down to the left, or up until it came from the left. */
-static long go_left(u32 i, void *unused)
+STEP(go_left, i)
 {
 	u64 down = RD(u64, st.arg, RB_LEFT);
 
-	(void)i;
-	(void)unused;
 	if (!down)
 		return 1;
 	st.arg = down;
 	return 0;
 }
 
-static long go_up(u32 i, void *unused)
+STEP(go_up, i)
 {
 	u64 node = st.arg;
 
-	(void)i;
-	(void)unused;
 	st.arg = RD(u64, node, RB_PARENT) & ~3ull;
 	return !st.arg || RD(u64, st.arg, RB_RIGHT) != node;
 }
@@ -85,18 +81,16 @@ __noinline u64 tree_next(u64 node)
 	u64 down = RD(u64, node, RB_RIGHT);
 
 	st.arg = down ? down : node;
-	if ((down ? bpf_loop(TREE_DEPTH_MAX, go_left, NULL, 0) : bpf_loop(TREE_DEPTH_MAX, go_up, NULL, 0)) >= TREE_DEPTH_MAX)
+	if ((down ? LOOP(TREE_DEPTH_MAX, go_left) : LOOP(TREE_DEPTH_MAX, go_up)) >= TREE_DEPTH_MAX)
 		return 0;
 	return st.arg;
 }
 
 /* One level of epoll_after(): st.arg is the node, or 0 below the last one. */
-static long search_epoll(u32 i, void *unused)
+STEP(search_epoll, i)
 {
 	u64 node = st.arg, p = node - OFF(EPI_NODE), file;
 
-	(void)i;
-	(void)unused;
 	if (!node)
 		return 1;
 	file = RD(u64, p, EPI_FILE);
@@ -118,7 +112,7 @@ __noinline u64 epoll_after(u64 ctx)
 {
 	st.arg = RD(u64, ctx, EP_ROOT);
 	st.found = 0;
-	bpf_loop(TREE_DEPTH_MAX, search_epoll, NULL, 0);
+	LOOP(TREE_DEPTH_MAX, search_epoll);
 	return st.found;
 }
 
@@ -130,12 +124,12 @@ static __always_inline bool skips_too_long(void)
 	return bpf_ktime_get_ns() - st.begun > SKIP_NS;
 }
 
-static long skip_mark(u32 i, void *unused)
+STEP(skip_mark, i)
 {
-	(void)unused;
 	st.detail_node = RD(u64, st.detail_node, LIST_NEXT);
 	return !st.detail_node || st.detail_node == st.arg || (!(i & 255) && skips_too_long());
 }
+TURNS(skip_mark)
 
 /*
  * Skip the marks of an inotify file that earlier runs wrote. The list is not sorted, so each mark has to be visited. To
@@ -154,7 +148,7 @@ static __always_inline bool skip_marks(u64 head)
 		return true;
 	st.arg = head;
 	if (st.detail_done <= MARKS_SKIP_MAX)
-		bpf_loop(st.detail_done, skip_mark, NULL, 0);
+		LONG_LOOP(st.detail_done, MARKS_SKIP_MAX, skip_mark);
 	late = skips_too_long();
 	if (late && st.detail_done <= MARKS_SKIP_MAX && ++st.skip_tries < SKIP_TRIES) {
 		st.path_late = 1;

@@ -177,7 +177,7 @@ static __always_inline u64 load_file(u32 n)
 }
 
 /* Write one entry about one of the 64 descriptors, or go on to the next 64. */
-GROUP_FN put_one(void)
+LIST_FN put_one(void)
 {
 	u32 n, type;
 
@@ -220,10 +220,8 @@ GROUP_FN put_one(void)
 	return 0;
 }
 
-static long fd_step(u32 i, void *unused)
+STEP(fd_step, i)
 {
-	(void)i;
-	(void)unused;
 	if (st.off >= CHUNK_FULL || st.gone || st.path_late || is_late(4))
 		return 1;
 	if (list_is_full() || (!st.word_loaded && !load_word())) {
@@ -233,10 +231,11 @@ static long fd_step(u32 i, void *unused)
 	put_one();
 	return 0;
 }
+TURNS(fd_step)
 
 /* Write the open files, or with NET the open sockets, from st.fd_base on. Returns 1 if the room or the time of this run did not
  * suffice. */
-GROUP_FN put_fds(void)
+LIST_FN put_fds(void)
 {
 	struct task_struct *t = THIS;
 	u32 group = IN_NET ? TASK_DIAG_NET : TASK_DIAG_FD;
@@ -261,7 +260,7 @@ GROUP_FN put_fds(void)
 	}
 	st.walk_done = st.word_loaded = st.gone = st.path_late = 0;
 	st.files = files;
-	bpf_loop(1 << 22, fd_step, NULL, 0);
+	LONG_LOOP(LIST_TURNS, LIST_TURNS, fd_step);
 	if (IN_NET)
 		end_list(TASK_DIAG_NET, sizeof(struct task_diag_net), ALL_OF(NET));
 	else

@@ -154,6 +154,15 @@ static __always_inline void put_tty_pgrp(struct task_diag_stat *a, struct signal
 		a->valid &= ~(1u << STAT_TTY_PGRP);
 }
 
+static __always_inline u32 task_cpu(struct task_struct *t)
+{
+	struct task_struct___cpu *old = (void *)t;
+
+	if (bpf_core_field_exists(old->cpu))
+		return R(old, cpu);
+	return R(t, thread_info.cpu);
+}
+
 GROUP_FN put_stat(void)
 {
 	bool process = IS_PROCESS;
@@ -188,7 +197,7 @@ GROUP_FN put_stat(void)
 	a->priority = IF_STAT(PRIORITY, R(t, prio) - 100);
 	a->rt_priority = IF_STAT(RT_PRIORITY, R(t, rt_priority));
 	a->policy = IF_STAT(POLICY, R(t, policy));
-	a->processor = IF_STAT(PROCESSOR, R(t, thread_info.cpu));
+	a->processor = IF_STAT(PROCESSOR, task_cpu(t));
 	a->num_threads = IF_STAT(NUM_THREADS, R(s, nr_threads));
 	a->tty_nr = a->tty_pgrp = 0;
 	if (NEED_STAT(TTY_NR) || NEED_STAT(TTY_PGRP)) {

@@ -43,10 +43,12 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	bool has_pool;
 	void *data;
 	long n = -1, more;
+	struct task_struct___kthread *old = (void *)t;
 
-	if (!bpf_core_field_exists(t->worker_private) || !R(t, worker_private))
+	k = bpf_core_field_exists(t->worker_private) ? R(t, worker_private) : R(old, set_child_tid);
+	if (!k)
 		return COMM_PLAIN;
-	k = CAST(struct kthread, R(t, worker_private));
+	k = CAST(struct kthread, k);
 	if (bpf_core_field_exists(k->full_name) && R(k, full_name))
 		n = bpf_probe_read_kernel_str(comm, 64, R(k, full_name));
 	if (n < 0)

@@ -153,6 +153,11 @@ struct seccomp { int mode; };
 struct fdtable { unsigned int max_fds; unsigned long *open_fds; };
 struct files_struct { struct { int counter; } count; struct fdtable *fdt; unsigned int next_fd; };
 
+/* Before Linux commit bcf9033e5449 ("sched: move CPU field back into thread_info if THREAD_INFO_IN_TASK=y") (in v5.16). */
+struct task_struct___cpu { unsigned int cpu; };
+/* Before Linux commit e32cf5dfbe22 ("kthread: Generalize pf_io_worker so it can point to struct kthread") (in v5.17), a kernel
+ * thread has its struct kthread here, and any other task an address of its own. */
+struct task_struct___kthread { void *set_child_tid; };
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;

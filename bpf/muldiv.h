@@ -7,12 +7,10 @@
 #define TASKDIAG_MULDIV_H
 
 /* One bit of the long division of mul_div(). */
-static long divide_bit(u32 i, void *unused)
+STEP(divide_bit, i)
 {
 	u64 hi = st.div_high, top = hi, less, bit;
 
-	(void)i;
-	(void)unused;
 	hi = (hi << 1) | (st.div_low >> 63);
 	st.div_low <<= 1;
 	/* The next bit of the quotient is 1 if a bit was shifted out of hi, or if hi is not less than the divisor. Bit 63 of
@@ -51,7 +49,7 @@ __noinline u64 mul_div(u64 a, u64 b, u64 c)
 	st.div_low = lo;
 	st.divisor = c;
 	st.quotient = 0;
-	bpf_loop(64, divide_bit, NULL, 0);
+	LOOP(64, divide_bit);
 	return st.quotient;
 }
 

@@ -204,13 +204,11 @@ static __always_inline void append_number(u64 v)
 }
 
 /* Go up one component, as prepend_path() does. */
-static long climb(u32 i, void *unused)
+STEP(climb, i)
 {
 	u64 d = st.up_dentry, mnt = st.up_mnt, up;
 	u32 depth;
 
-	(void)i;
-	(void)unused;
 	if (is_path_late(1))
 		return 1;
 	if (d == st.root_dentry && mnt == st.root_mnt)
@@ -237,6 +235,7 @@ static long climb(u32 i, void *unused)
 	st.up_dentry = up;
 	return 0;
 }
+TURNS(climb)
 
 /* Climb from st.path_mnt and st.path_dentry to the reader's root. st.up gets the dentries, and st.chain a hash of them,
  * of their names and of the inode number. */
@@ -246,14 +245,13 @@ static __always_inline void climb_path(void)
 	st.chain = RD(u64, RD(u64, st.path_dentry, DENTRY_INODE), INODE_INO);
 	st.up_dentry = st.path_dentry;
 	st.up_mnt = st.path_mnt;
-	bpf_loop(DEPTH_MAX + MOUNTS_DEEP_MAX, climb, NULL, 0);
+	LONG_LOOP(DEPTH_MAX + MOUNTS_DEEP_MAX, DEPTH_MAX + MOUNTS_DEEP_MAX, climb);
 }
 
-static long descend_path(u32 i, void *unused)
+STEP(descend_path, i)
 {
 	u64 d = st.up[(st.depth - 1 - i) & (DEPTH_MAX - 1)];
 
-	(void)unused;
 	if (st.len > PATH_BYTES_MAX || is_path_late(1))
 		return 1;
 	APPEND_LITERAL("/");
@@ -263,6 +261,7 @@ static long descend_path(u32 i, void *unused)
 		st.len = TEXT_SPAN - 1;
 	return 0;
 }
+TURNS(descend_path)
 
 /* Of the flags of append_path(): the path was another one at each try. */
 #define PATH_CHANGES (1u << 30)
@@ -330,7 +329,7 @@ GROUP_FN append_path(u32 unlinked)
 		if (st.path_tries >= PATH_TRIES)
 			break;
 		st.path_tries++;
-		bpf_loop(st.depth, descend_path, NULL, 0);
+		LONG_LOOP(st.depth, DEPTH_MAX, descend_path);
 		chain = st.chain;
 		GAP();
 		climb_path();

@@ -6,12 +6,14 @@
  * takes as long for two or three types. This is for the groups that touch many
  * types; the types of the others are in kernel.h.
  *
- * NEED(name, struct, member): the groups are not supported without this member.
+ * NEED(name, struct, member): no kernel that is supported lacks this member.
+ * SINCE(name, struct, member, group, version): this group needs the member,
+ * which came with this version of Linux.
  * MAY(name, struct, member): some kernels or configurations lack this member,
- * and HAVE(name) tells. `member` is a path through named members, and `sizeof`
- * is the size of the struct. Of several with `/` between them, the first one
- * that the kernel has counts. engine/bpf/offsets.rs reads this file, so each
- * entry is on a line of its own.
+ * and HAVE(name) tells. `member` is a path through named members, `sizeof` is
+ * the size of the struct, and [-N] is the N-th of the last elements of an array.
+ * Of several with `/` between them, the first one that the kernel has counts.
+ * engine/bpf/offsets.rs reads this file, so each entry is on a line of its own.
  */
 NEED(TASK_MM, task_struct, mm)
 MAY(TASK_LOGINUID, task_struct, loginuid)
@@ -36,15 +38,15 @@ NEED(MM_START_STACK, mm_struct, start_stack)
 NEED(MM_START_CODE, mm_struct, start_code)
 NEED(MM_END_CODE, mm_struct, end_code)
 NEED(MM_EXE_FILE, mm_struct, exe_file)
-NEED(MM_ROOT, mm_struct, mm_mt.ma_root)
+SINCE(MM_ROOT, mm_struct, mm_mt.ma_root, VMA, 6.1)
 MAY(MM_CONTEXT_FLAGS, mm_struct, context.flags)
-NEED(NODE_PIVOT, maple_range_64, pivot)
-NEED(NODE_SLOT, maple_range_64, slot)
-NEED(NODE_META, maple_range_64, meta)
-NEED(NODE_SIZE, maple_range_64, sizeof)
-NEED(ANODE_PIVOT, maple_arange_64, pivot)
-NEED(ANODE_SLOT, maple_arange_64, slot)
-NEED(ANODE_META, maple_arange_64, meta)
+SINCE(NODE_PIVOT, maple_range_64, pivot, VMA, 6.1)
+SINCE(NODE_SLOT, maple_range_64, slot, VMA, 6.1)
+SINCE(NODE_META, maple_range_64, meta, VMA, 6.1)
+SINCE(NODE_SIZE, maple_range_64, sizeof, VMA, 6.1)
+SINCE(ANODE_PIVOT, maple_arange_64, pivot, VMA, 6.1)
+SINCE(ANODE_SLOT, maple_arange_64, slot, VMA, 6.1)
+SINCE(ANODE_META, maple_arange_64, meta, VMA, 6.1)
 
 NEED(VMA_SIZE, vm_area_struct, sizeof)
 NEED(VMA_START, vm_area_struct, vm_start)
@@ -268,7 +270,8 @@ MAY(REGS_BP, pt_regs, bp)
 MAY(REGS_ORIG_X0, pt_regs, orig_x0)
 MAY(REGS_X, pt_regs, regs)
 MAY(CRED_UCOUNTS, cred, ucounts)
-MAY(UCOUNTS_RLIMIT, ucounts, rlimit)
+/* Since Linux 5.14, and before 6.0 the last four elements of another array */
+MAY(UCOUNTS_RLIMIT, ucounts, rlimit / ucount[-4])
 /* Only with CONFIG_TASK_DELAY_ACCT. The longest delay since Linux 6.14, the shortest since 6.15. */
 MAY(TASK_DELAYS, task_struct, delays)
 MAY(TASK_RUN_DELAY, task_struct, sched_info.run_delay)
@@ -303,3 +306,5 @@ MAY(DELAY_IRQ, task_delay_info, irq_delay)
 MAY(DELAY_IRQ_COUNT, task_delay_info, irq_count)
 MAY(DELAY_IRQ_MAX, task_delay_info, irq_delay_max)
 MAY(DELAY_IRQ_MIN, task_delay_info, irq_delay_min)
+/* Since Linux 5.14. No program reads it by offset: older kernels are known by it. */
+NEED(TASK_STATE, task_struct, __state)

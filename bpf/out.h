@@ -96,6 +96,75 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 
 #endif
 
+/*
+ * LOOP() and LONG_LOOP() call a STEP() for the numbers below n, until it returns 1. They are bpf_loop(), which the verifier goes
+ * through once or twice. Linux 5.17 was the first to have that, so the program for older kernels has plain loops instead, of which the
+ * verifier follows each turn. They are short: LOOP() has at most TURNS_MAX turns, and LONG_LOOP() calls for each so many turns
+ * a function, which TURNS() makes and the verifier follows once. `max` is the constant that n does not exceed. STEP_OF() is a step
+ * that is done by a global function, because the verifier follows that once, but a callback several times.
+ */
+enum { TURNS_MAX = 64 };
+
+#ifdef LEGACY
+
+/* The most turns of a loop that a run leaves sooner, when its time is over. The next one goes on with what is left. */
+#define LEGACY_TURNS(newer) (1 << 12)
+/* A function of its own would be one call too deep: the verifier allows eight. */
+#define LIST_FN static __always_inline int
+#define STEP(name, i) __weak __noinline int name(u32 i __attribute__((unused)))
+#define STEP_OF(name, i, work) static __always_inline int name(u32 i) { (void)i; return work; }
+/* The barrier keeps the compiler from making one comparison, which the verifier does not understand, of the two. */
+#define LOOP(n, turn) ({									\
+	u32 n_ = (n), i_;									\
+	for (i_ = 0; i_ < TURNS_MAX; i_++) {							\
+		barrier_var(n_);								\
+		if (i_ >= n_ || turn(i_))							\
+			break;									\
+	}											\
+	i_;											\
+})
+#define TURNS(turn)										\
+__noinline int turn##_turns(u32 from, u32 n)							\
+{												\
+	u32 i;											\
+												\
+	for (i = 0; i < TURNS_MAX; i++) {							\
+		barrier_var(n);									\
+		if (from + i >= n || turn(from + i))						\
+			return 1;								\
+	}											\
+	return 0;										\
+}
+#define LONG_LOOP(n, max, turn) ({								\
+	u32 n_ = (n), from_;									\
+	for (from_ = 0; from_ < (max); from_ += TURNS_MAX)					\
+		if (turn##_turns(from_, n_))							\
+			break;									\
+})
+
+#else
+
+#define LEGACY_TURNS(newer) (newer)
+#define LIST_FN GROUP_FN
+#define STEP(name, i) static long name(u32 i __attribute__((unused)), void *unused __attribute__((unused)))
+#define STEP_OF(name, i, work)									\
+STEP(name, i)											\
+{												\
+	u32 done = work;									\
+												\
+	/* The compiler knows that this is 0 or 1 and would drop the mask, but the verifier needs it. */	\
+	barrier_var(done);									\
+	return done & 1;									\
+}
+#define TURNS(turn)
+#define LOOP(n, turn) bpf_loop(n, turn, NULL, 0)
+#define LONG_LOOP(n, max, turn) LOOP(n, turn)
+
+#endif
+
+/* The most turns of a loop over the entries of a list. */
+enum { LIST_TURNS = LEGACY_TURNS(1 << 22) };
+
 /* The task of a list node, as a number. */
 #define TASK_AT(node, member)									\
 	((u64)(node) - __builtin_preserve_field_info(((struct task_struct *)0)->member, BPF_FIELD_BYTE_OFFSET))
@@ -390,12 +459,11 @@ static __always_inline u64 task_of(u64 pid)
 
 /* ---- MISSING ---- */
 
-static long put_reason(u32 group, void *unused)
+STEP(put_reason, group)
 {
 	u32 reason = st.reason[group & 31], n = st.n & 31;
 	struct task_diag_missing *a;
 
-	(void)unused;
 	if (!reason)
 		return 0;
 	a = here();
@@ -416,7 +484,7 @@ GROUP_FN put_missing(void)
 	if (!st.nmissing)
 		return 0;
 	st.n = 0;
-	bpf_loop(32, put_reason, NULL, 0);
+	LOOP(32, put_reason);
 	a = here();
 	if (!a)
 		return 0;

@@ -11,9 +11,11 @@
 
 enum {
 #define NEED(name, type, member) OFF_##name,
+#define SINCE(name, type, member, group, version) OFF_##name,
 #define MAY(name, type, member) OFF_##name,
 #include "offsets.h"
 #undef NEED
+#undef SINCE
 #undef MAY
 	OFF_COUNT
 };

@@ -130,11 +130,10 @@ static __always_inline u64 file_table(u32 group)
 enum { WORDS_MAX = 1 << 15 };
 
 /* Add the open ones of eight words in st.up. */
-static long count_words(u32 i, void *unused)
+STEP(count_words, i)
 {
 	u32 n;
 
-	(void)unused;
 #pragma unroll
 	for (n = 0; n < 8; n++)
 		st.n += __builtin_popcountll(st.up[(i * 8 + n) & (DEPTH_MAX - 1)]);
@@ -143,11 +142,10 @@ static long count_words(u32 i, void *unused)
 
 /* Count a page of the bits. All of its words are copied together, because a call of the helper takes as long as the copy of
  * some thirty words. */
-static long count_page(u32 i, void *unused)
+STEP(count_page, i)
 {
 	u32 words = st.count - i * DEPTH_MAX;
 
-	(void)unused;
 	if (words > DEPTH_MAX)
 		words = DEPTH_MAX;
 	barrier_var(words);
@@ -157,7 +155,7 @@ static long count_page(u32 i, void *unused)
 	/* The last eight may not all be there. */
 	if (words & 7)
 		bpf_probe_read_kernel(st.up + words, (8 - (words & 7)) * 8, NULL);
-	bpf_loop((words + 7) / 8, count_words, NULL, 0);
+	LOOP((words + 7) / 8, count_words);
 	is_late(8 + words / 8);
 	return 0;
 }
@@ -194,7 +192,7 @@ GROUP_FN put_fd_count(void)
 		st.n = __builtin_popcountll(open);
 	} else {
 		st.count = words;
-		bpf_loop((words + DEPTH_MAX - 1) / DEPTH_MAX, count_page, NULL, 0);
+		LOOP((words + DEPTH_MAX - 1) / DEPTH_MAX, count_page);
 	}
 	if (!STILL(THIS, files, (struct files_struct *)files)) {
 		missing(TASK_DIAG_FD_COUNT, TASK_DIAG_R_VANISHED);

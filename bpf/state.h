@@ -111,11 +111,10 @@ GROUP_FN put_layout(void)
 	return 0;
 }
 
-static long look_at_action(u32 i, void *unused)
+STEP(look_at_action, i)
 {
 	u64 handler = RD(u64, st.arg + i * OFF(ACTION_SIZE), ACTION_HANDLER);
 
-	(void)unused;
 	if (handler == 1)
 		st.ignored |= 1ull << (i & 63);
 	else if (handler)
@@ -149,7 +148,7 @@ GROUP_FN put_signals(void)
 	}
 	st.arg = sighand + OFF(SIGHAND_ACTION);
 	st.ignored = st.caught = 0;
-	bpf_loop(SIGNALS_MAX, look_at_action, NULL, 0);
+	LOOP(SIGNALS_MAX, look_at_action);
 	a->ignored = st.ignored;
 	a->caught = st.caught;
 	is_late(8);
@@ -165,13 +164,12 @@ GROUP_FN put_signals(void)
 /* ---- WCHAN, KSTACK and WAIT ---- */
 
 /* Write one line of the stack in st.up, as in /proc/PID/stack. */
-static long put_frame(u32 i, void *unused)
+STEP(put_frame, i)
 {
 	u64 addr = st.up[i & (FRAMES_MAX - 1)];
 	char *end = TEXT_END();
 	long n;
 
-	(void)unused;
 	if (!end || !addr)
 		return 1;
 	n = bpf_snprintf(end, 512, (const char *)cfg.frame_format, &addr, sizeof(addr));
@@ -238,7 +236,7 @@ static __always_inline void put_stack_of(struct task_struct *t)
 		if (!b)
 			return;
 		st.len = 0;
-		bpf_loop(n, put_frame, NULL, 0);
+		LOOP(n, put_frame);
 		end_blob(b, TASK_DIAG_KSTACK, 0, st.len & 0x7fff, 0, st.len & 0x7fff, 0, 0);
 	}
 }

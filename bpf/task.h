@@ -12,7 +12,7 @@
 
 /* ---- the sum over the threads of a process ---- */
 
-enum { SUM_TRIES = 4, SUM_AGAIN_MAX = 64, SUMS_MAX = 1 << 23 };
+enum { SUM_TRIES = 4, SUM_AGAIN_MAX = 64, SUMS_MAX = LEGACY_TURNS(1 << 23) };
 
 static __always_inline void begin_sums(struct signal_struct *s, bool process)
 {
@@ -35,7 +35,7 @@ static __always_inline void add_one(struct task_struct *t)
 }
 
 /* Add the thread at st.node of the list. Returns 1 after the last one, or if the time of this run is over. */
-GROUP_FN sum_step(void)
+GROUP_FN sum_step(u32 turn)
 {
 	struct list_head *node = CAST(struct list_head, (void *)st.node);
 	struct task_struct *t;
@@ -50,7 +50,7 @@ GROUP_FN sum_step(void)
 		look_up_threads(R(t, pid));
 	add_one(t);
 	st.node = (u64)R(node, next);
-	if (is_late(3) && st.node != st.arg) {
+	if ((is_late(3) || turn == SUMS_MAX - 1) && st.node != st.arg) {
 		st.sum_tid = R(t, pid);
 		st.sum_start = R(t, start_boottime);
 		return 1;
@@ -58,15 +58,8 @@ GROUP_FN sum_step(void)
 	return 0;
 }
 
-static long sum_next(u32 i, void *unused)
-{
-	u32 done = sum_step();
-
-	(void)i;
-	(void)unused;
-	barrier_var(done);
-	return done & 1;
-}
+STEP_OF(sum_next, i, sum_step(i))
+TURNS(sum_next)
 
 /* Set st.node to the list node after the last thread that was added, or to 0 if that thread has ended. In that case its
  * times are by now in the process's sum of ended threads, which was read before, so the sum has to begin anew. */
@@ -124,7 +117,7 @@ GROUP_FN sum(void)
 			st.node = (u64)R(s, thread_head.next);
 		}
 		goes_on = 0;
-		bpf_loop(SUMS_MAX, sum_next, NULL, 0);
+		LONG_LOOP(SUMS_MAX, SUMS_MAX, sum_next);
 		if (st.sum_tid)
 			return 1;
 		if (R(s, stats_lock.seqcount.seqcount.sequence) == st.sum_seq || ++st.sum_again >= SUM_TRIES)

@@ -92,16 +92,15 @@ GROUP_FN try_direct_map(u32 below)
 	return begin == st.begin;
 }
 
-static long direct_map_step(u32 below, void *unused)
+/* Returns 1 at the end of the search, and at an address that is not the kernel's any more. */
+GROUP_FN direct_map_at(u32 below)
 {
-	u32 found = try_direct_map(below);
-
-	(void)unused;
-	barrier_var(found);
-	st.n = found & 1;
-	/* Stop at an address that is not the kernel's any more. */
-	return (found & 1) || !(st.direct_map >> 63);
+	st.n = try_direct_map(below);
+	return st.n || !(st.direct_map >> 63);
 }
+
+STEP_OF(direct_map_step, below, direct_map_at(below))
+TURNS(direct_map_step)
 
 /* Set st.direct_map and st.pt_shift. st.direct_map is 0 afterwards if the tables are not understood. */
 static __always_inline void find_direct_map(struct task_struct *me)
@@ -115,7 +114,7 @@ static __always_inline void find_direct_map(struct task_struct *me)
 #pragma unroll
 	for (five = 0; five < 2; five++) {
 		st.five_levels = five;
-		bpf_loop(DIRECT_MAP_MAX, direct_map_step, NULL, 0);
+		LONG_LOOP(DIRECT_MAP_MAX, DIRECT_MAP_MAX, direct_map_step);
 		/* However long that took, the clock is read at the next look at it. */
 		is_late(255);
 		if (st.n)

@@ -307,16 +307,7 @@ GROUP_FN descend_tree(void)
 	return !st.entry;
 }
 
-static long descend_step(u32 level, void *unused)
-{
-	u32 done = descend_tree();
-
-	(void)level;
-	(void)unused;
-	/* The compiler knows that this is 0 or 1 and would drop the mask, but the verifier needs it. */
-	barrier_var(done);
-	return done & 1;
-}
+STEP_OF(descend_step, level, descend_tree())
 
 /*
  * Copy the leaf with st.address to st.node_copy. The search always begins at the root: a node that was read before the
@@ -329,7 +320,7 @@ static __always_inline bool find_leaf(void)
 	st.node_max = ADDRESS_MAX;
 	st.entry = RD(u64, st.mm, MM_ROOT);
 	if (still_its_mm() && (st.entry & 3) == 2 && st.entry > 4096)
-		bpf_loop(16, descend_step, NULL, 0);
+		LOOP(16, descend_step);
 	st.slot_next = 0;
 	return st.leaf;
 }
@@ -420,15 +411,8 @@ GROUP_FN next_vma(void)
 }
 
 /* The work is in a global function, because the verifier follows that once, but a callback many times. */
-static long vma_step(u32 i, void *unused)
-{
-	u32 done = next_vma();
-
-	(void)i;
-	(void)unused;
-	barrier_var(done);
-	return done & 1;
-}
+STEP_OF(vma_step, i, next_vma())
+TURNS(vma_step)
 
 /* Write the page that the kernel maps for all processes. It is not in any tree, but is the last line of /proc/PID/maps. */
 static __always_inline void put_gate(void)
@@ -466,7 +450,7 @@ static __always_inline void put_gate(void)
 }
 
 /* Write the mappings from st.address on. Returns 1 if the room or the time of this run did not suffice. */
-GROUP_FN put_vmas(void)
+LIST_FN put_vmas(void)
 {
 	struct task_struct *t = THIS;
 	bool first = !st.part_begun;
@@ -513,7 +497,7 @@ GROUP_FN put_vmas(void)
 	st.start_brk = RD(u64, mm, MM_START_BRK);
 	st.start_stack = RD(u64, mm, MM_START_STACK);
 	if (still_its_mm())
-		bpf_loop(1 << 22, vma_step, NULL, 0);
+		LONG_LOOP(LIST_TURNS, LIST_TURNS, vma_step);
 	if (st.walk_done && !st.list_cut)
 		put_gate();
 	end_list(TASK_DIAG_VMA, sizeof(struct task_diag_vma), ALL_OF(VMA));

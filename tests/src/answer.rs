@@ -310,8 +310,8 @@ pub fn indexed(source: Source, strategy: Strategy, snapshot: Snapshot) -> Answer
 pub fn engines() -> &'static [Source] {
     static ENGINES: OnceLock<Vec<Source>> = OnceLock::new();
     ENGINES.get_or_init(|| {
-        // Kernels before Linux 6.1 accept the BPF code for BASE, but not that for other groups. So
-        // more is asked for.
+        // A kernel may accept the BPF code for BASE, but not that for other groups. So more is
+        // asked for.
         let some = Groups::BASE | Groups::CMDLINE | Groups::PATHS;
         let works = |source: &Source| match read(*source, &Request::one(std::process::id(), some)) {
             Ok(_) => true,

@@ -33,7 +33,7 @@ pub const LITE: &[u8] = skeleton!("lite.lskel");
 /// look up.
 pub const MORE: &[u8] = skeleton!("more.lskel");
 
-/// The program for kernels from 6.1 to 6.7.
+/// The program for kernels from 5.15 to 6.7.
 pub const LEGACY: &[u8] = skeleton!("legacy.lskel");
 
 /// The header that lists the members of kernel structs that the programs read by offset

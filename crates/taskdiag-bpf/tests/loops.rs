@@ -5,23 +5,41 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The functions that are loops in a source: callbacks of `bpf_loop()`, and functions with other
-/// loops.
+/// The functions that are loops in a source: the steps of `LOOP()` and `LONG_LOOP()`, callbacks of
+/// `bpf_loop()`, and functions with other loops.
 fn loops(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut function = String::new();
+    let mut is_macro = false;
     for line in source.lines() {
+        // Macros are looked at where they are used.
+        let was_macro = is_macro;
+        is_macro = line.ends_with('\\');
+        if was_macro || line.starts_with('#') {
+            continue;
+        }
         let is_head = line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         let is_head = is_head && line.ends_with(')');
         if let Some((head, _)) = line.split_once('(').filter(|_| is_head) {
             function = head.rsplit([' ', '*']).next().unwrap_or("").to_owned();
+            if let Some((name, _)) = line.strip_prefix("STEP(").and_then(|l| l.split_once(", ")) {
+                function = name.to_owned();
+            }
         }
-        // Macros are looked at where they are used.
         if !line.starts_with('\t') {
             continue;
         }
         for call in line.split("bpf_loop(").skip(1) {
             let arguments = call.split_once(", NULL, 0)").expect("no callback has data").0;
+            found.insert(arguments.rsplit(", ").next().unwrap_or("").to_owned());
+        }
+        for call in line.split("LOOP(").skip(1) {
+            let mut depth = 1;
+            let end = call.find(|c| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                depth == 0
+            });
+            let arguments = &call[..end.expect("a call is on one line")];
             found.insert(arguments.rsplit(", ").next().unwrap_or("").to_owned());
         }
         let code = line.trim_start();
@@ -64,17 +82,26 @@ fn docs_safety_has_each_loop_of_the_programs() {
 #[test]
 fn loops_of_all_kinds_are_found() {
     let source = "\
-#define LOOP() bpf_loop(9, not_this, NULL, 0)
+#define LOOP(n, step) ({ \\
+\tfor (i = 0; i < n; i++) \\
+\t\tstep(i); \\
+})
 static long a_step(u32 i, void *unused)
 {
 \treturn 0;
+}
+
+STEP(with_a_loop, i)
+{
+\tfor (n = 0; n < 8; n++)
+\t\treturn 1;
 }
 
 GROUP_FN walk(void)
 {
 \tif (x)
 \t\tbpf_loop(A + (B / 2), a_step, NULL, 0);
-\treturn down ? bpf_loop(4, go_left, NULL, 0) : bpf_loop(st.up, go_right, NULL, 0);
+\treturn down ? LOOP((4 + 3) / 2, go_left) : LONG_LOOP(st.up, UP_MAX, go_right);
 }
 
 __noinline u64 other(u64 a)
@@ -83,5 +110,8 @@ __noinline u64 other(u64 a)
 \t}
 }
 ";
-    assert_eq!(loops(source), ["a_step", "go_left", "go_right", "other"].map(str::to_owned).into());
+    assert_eq!(
+        loops(source),
+        ["a_step", "with_a_loop", "go_left", "go_right", "other"].map(str::to_owned).into()
+    );
 }

@@ -40,6 +40,8 @@ pub enum Error {
         engine: EngineId,
         /// The groups it cannot answer.
         groups: Groups,
+        /// Empty, or a clause after them: what they need.
+        why: String,
     },
     /// The system refused something.
     #[non_exhaustive]
@@ -97,10 +99,10 @@ impl fmt::Display for Error {
             Error::Unavailable { engine, why, .. } => {
                 write!(f, "the {engine} engine cannot be used: {why}")
             }
-            Error::Unsupported { engine, groups } => {
+            Error::Unsupported { engine, groups, why } => {
                 write!(
                     f,
-                    "the {engine} engine does not provide {groups}; \
+                    "the {engine} engine does not provide {groups}{why}; \
                      'taskdiag engines' says who does"
                 )
             }

@@ -100,10 +100,11 @@ class Archive:
     def modules(self, package, unpacked, to):
         """Writes those of MODULES that the kernel has as modules to a directory, with names in their order."""
         files = {}
-        for name in (package, package.replace("linux-image-", "linux-modules-")):
-            if not files and (name == package or self.has(name)):
-                tree = unpacked if name == package else self.unpack(name, unpacked)
-                files = {f.name.split(".ko")[0]: f for f in tree.rglob("*.ko*")}
+        parts = [package.replace("linux-image-", part) for part in ("linux-image-", "linux-modules-", "linux-modules-extra-")]
+        for name in parts:
+            if not set(MODULES) <= set(files) and (name == package or self.has(name)):
+                tree = unpacked if name == package else self.unpack(name, unpacked / name)
+                files |= {f.name.split(".ko")[0]: f for f in tree.rglob("*.ko*")}
         shutil.rmtree(to, ignore_errors=True)
         to.mkdir()
         for at, name in enumerate(MODULES):

@@ -128,6 +128,14 @@ fn auto(
             (EngineId::Bpf, Error::NoSuchProcess(1)) => facts.bpf = None,
             (EngineId::Bpf | EngineId::Procfs, Error::NoSuchProcess(_)) => return Err(e),
             (EngineId::Kernel, _) => facts.kernel = None,
+            // The kernel lacks what these groups need. The engine knows that from now on.
+            (EngineId::Bpf, Error::Unsupported { groups, .. })
+                if facts.bpf.is_some_and(|has| has.intersects(*groups)) =>
+            {
+                facts.bpf = facts.bpf.map(|has| has - *groups);
+                failed.push(e);
+                continue;
+            }
             (EngineId::Bpf, _) => facts.bpf = None,
             (EngineId::Service, _) => facts.service = None,
             (EngineId::Procfs, Error::Unavailable { .. } | Error::Unsupported { .. }) => {
@@ -167,6 +175,6 @@ fn only_procfs(groups: Groups) -> Error {
             Error::Unavailable { engine, cause, why }
         }
         Err(e) => e,
-        Ok(_) => Error::Unsupported { engine, groups },
+        Ok(_) => Error::Unsupported { engine, groups, why: String::new() },
     }
 }

@@ -353,9 +353,18 @@ impl<'a> Btf<'a> {
 
     /// Type and offset of a member of a struct.
     fn follow(&self, id: u32, path: &str) -> Option<(u32, u32)> {
-        path.split('.').try_fold((id, 0), |(id, offset), name| {
+        path.split('.').try_fold((id, 0), |(id, offset), step| {
+            let (name, back) = match step.strip_suffix(']').and_then(|s| s.split_once("[-")) {
+                Some((name, back)) => (name, back.parse::<u32>().ok()),
+                None => (step, None),
+            };
             let (of, within) = self.member(id, name.as_bytes(), 0)?;
-            Some((of, offset + within))
+            let Some(back) = back else { return Some((of, offset + within)) };
+            // An element, counted from the end of the array.
+            let array = self.plain(of)?;
+            let element = self.element(array)?;
+            let end = offset + within + self.size(array)?;
+            Some((element, end.checked_sub(self.size(element)?.checked_mul(back)?)?))
         })
     }
 
@@ -445,6 +454,27 @@ mod tests {
         assert_eq!(btf.offset("wanted", "inside"), None);
         assert_eq!(btf.offset("wanted", "plain.x"), None);
         assert_eq!(btf.offset("other", "plain"), None);
+    }
+
+    /// struct wanted { long plain; long inner[6]; }
+    #[test]
+    fn elements_are_counted_from_the_end_of_an_array() {
+        let mut types = Vec::new();
+        words(&mut types, &[27, 1 << 24, 8, 64]); // 1: long
+        words(&mut types, &[0, ARRAY << 24, 0, 1, 1, 6]); // 2: long[6]
+        words(&mut types, &[1, STRUCT << 24 | 2, 56, 8, 1, 0, 14, 2, 64]); // 3: struct wanted
+        let mut file = MAGIC.to_ne_bytes().to_vec();
+        file.extend([1, 0]);
+        let n = types.len() as u32;
+        words(&mut file, &[24, 0, n, n, STRINGS.len() as u32]);
+        file.extend(&types);
+        file.extend(STRINGS);
+        let btf = Btf::parse(&file, &Wanted::new([&b"wanted"[..]], [])).unwrap();
+        assert_eq!(btf.offset("wanted", "inner[-4]"), Some(8 + 2 * 8));
+        assert_eq!(btf.width("wanted", "inner[-4]"), Some(8));
+        // more than it has, no array
+        assert_eq!(btf.offset("wanted", "inner[-8]"), None);
+        assert_eq!(btf.offset("wanted", "plain[-1]"), None);
     }
 
     /// The wanted struct and function follow this many others, whose names are in order, or not.

@@ -120,7 +120,13 @@ impl Bpf {
         static WORKS: AtomicBool = AtomicBool::new(false);
         let mut engine = Bpf::default();
         if !WORKS.load(Ordering::Relaxed) {
-            engine.run(&Request::one(std::process::id(), groups(GROUPS))).map_err(|e| match e {
+            let mut try_all = || engine.run(&Request::one(std::process::id(), groups(GROUPS)));
+            // After the first try it is known which groups need a newer kernel.
+            let tried = match try_all() {
+                Err(Error::Unsupported { .. }) => try_all(),
+                tried => tried,
+            };
+            tried.map_err(|e| match e {
                 e @ Error::Unavailable { .. } => e,
                 e => Error::Unavailable {
                     engine: EngineId::Bpf,
@@ -250,15 +256,13 @@ impl Engine for Bpf {
         let groups = groups(GROUPS);
         let note = "page tables of this architecture are not read, so the text comes from /proc";
         let text = (groups & Groups::TEXTS).iter().filter(|_| !ram::is_understood());
-        let notes = text.map(|g| (g, note.to_owned())).collect();
+        let lacking = offsets::known().into_iter().flat_map(offsets::Offsets::needs);
+        let notes = text.map(|g| (g, note.to_owned())).chain(lacking).collect();
         Support { groups, strategies: Strategy::ALL.to_vec(), notes }
     }
 
     fn run(&mut self, req: &Request) -> Result<Answer, Error> {
-        let unsupported = req.groups - groups(req.groups);
-        if !unsupported.is_empty() {
-            return Err(Error::Unsupported { engine: EngineId::Bpf, groups: unsupported });
-        }
+        supports(req.groups)?;
         if req.strategy.takes_pid() && (req.pid == 0 || req.pid > i32::MAX as u32) {
             return Err(Error::NoSuchProcess(req.pid));
         }
@@ -326,6 +330,10 @@ impl Bpf {
     /// calls.
     fn load_and_answer(&mut self, head: &Info, req: &Request) -> Result<(Bytes, u64), Error> {
         may_be_called()?;
+        if req.groups.intersects(Groups::BPF_MORE) {
+            offsets::offsets().map_err(|e| unavailable((STRUCTS, io::Error::other(e))))?;
+            supports(req.groups)?;
+        }
         let mut sizes = Sizes::estimate(req, self.mappings);
         if self.ahead && req.strategy != Strategy::One {
             sizes.ahead = shared::AHEAD_OF_PROCESSES | shared::AHEAD_OF_THREADS;
@@ -378,16 +386,31 @@ impl Bpf {
     }
 }
 
+/// Fails if this engine cannot answer all of these groups here.
+fn supports(asked: Groups) -> Result<(), Error> {
+    let lacks = asked - groups(asked);
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let needs = offsets::known().into_iter().flat_map(offsets::Offsets::needs);
+    let why: String = needs.filter(|(g, _)| lacks.has(*g)).map(|(_, n)| format!(": {n}")).collect();
+    Err(Error::Unsupported { engine: EngineId::Bpf, groups: lacks, why })
+}
+
 /// The groups of `asked` that the engine can answer for this process. In a cgroup namespace, paths
 /// of cgroups are relative to its root, which only the kernel's text shows, so CGROUP is left out
-/// there.
+/// there. What an older kernel lacks is known after the first request that needs it: to find that
+/// out takes a millisecond, which a request that /proc will answer should not cost.
 pub(super) fn groups(asked: Groups) -> Groups {
     // PROC_CGROUP_INIT_INO, the same on every machine.
     const FIRST: u64 = 0xefff_fffb;
     let elsewhere = || rustix::fs::stat("/proc/self/ns/cgroup").is_ok_and(|s| s.st_ino != FIRST);
-    let all = asked & GROUPS;
+    let all = (asked & GROUPS) - offsets::known().map_or(Groups::NONE, offsets::Offsets::lacking);
     if asked.has(Group::Cgroup) && elsewhere() { all - Groups::CGROUP } else { all }
 }
+
+/// The step that fails where the kernel's types are not those that the programs need.
+const STRUCTS: &str = "finding the kernel's structs";
 
 /// The hint for missing rights.
 const RIGHTS: &str =
@@ -437,6 +460,10 @@ fn may_be_called() -> Result<(), Error> {
 
 fn unavailable((step, e): Failed) -> Error {
     let name = if step == skel::REFUSED { skel::PROGRAMS } else { step };
+    // A kernel that is too old may refuse anything: before Linux 5.11, maps count as locked memory.
+    if let (Some(libc::EPERM | libc::EINVAL), Err(why)) = (e.raw_os_error(), offsets::offsets()) {
+        return unavailable((STRUCTS, io::Error::other(why)));
+    }
     let (cause, advice) = match e.raw_os_error() {
         Some(libc::EACCES) if step == skel::REFUSED => {
             let why = "this kernel's verifier refused it; please report the kernel version";
@@ -451,10 +478,14 @@ fn unavailable((step, e): Failed) -> Error {
         }
         Some(libc::ENOMEM) => (Cause::Limit, "; is there a memory limit on this cgroup?"),
         Some(libc::EMFILE | libc::ENFILE) => (Cause::Limit, "; raise the limit with ulimit -n"),
-        Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP | libc::ESRCH) => (
-            Cause::NotSupported,
-            "; it needs Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT",
-        ),
+        Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP | libc::ESRCH) => {
+            let why = format!(
+                "{name}: {e}; it needs Linux {} or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT",
+                offsets::OLDEST
+            );
+            return Error::Unavailable { engine: EngineId::Bpf, cause: Cause::NotSupported, why };
+        }
+        None if step == STRUCTS => (Cause::NotSupported, ""),
         _ => (Cause::Other, ""),
     };
     let why = format!("{name}: {e}{advice}");

@@ -8,6 +8,8 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 
+use taskdiag_wire::{Group, Groups};
+
 use crate::engine::found::Found;
 
 use super::btf::{Btf, Wanted};
@@ -20,6 +22,9 @@ pub const OFFSET_NONE: u16 = 0xffff;
 const FILE: &str = "/sys/kernel/btf/vmlinux";
 const HEADER: &str = taskdiag_bpf::OFFSETS;
 
+/// The oldest Linux whose kernels have all that the programs need.
+pub const OLDEST: &str = "5.15";
+
 /// One line of `offsets.h`.
 #[derive(Clone, Copy, Debug)]
 struct OffsetEntry<'a> {
@@ -28,9 +33,20 @@ struct OffsetEntry<'a> {
         allow(dead_code, reason = "the programs know it by its place")
     )]
     name: &'a str,
-    needed: bool,
+    need: Need<'a>,
     of: &'a str,
     path: &'a str,
+}
+
+/// What a kernel without a member does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need<'a> {
+    /// Any group that is read by offset.
+    All,
+    /// This group, which the version of Linux that has the member was the first to have.
+    Since(Group, &'a str),
+    /// Some members of the answer.
+    Parts,
 }
 
 impl OffsetEntry<'_> {
@@ -43,14 +59,21 @@ impl OffsetEntry<'_> {
 fn entries(header: &str) -> impl Iterator<Item = OffsetEntry<'_>> {
     header.lines().filter_map(|l| {
         let (macro_name, args) = l.strip_suffix(')')?.split_once('(')?;
-        let needed = match macro_name {
-            "NEED" => true,
-            "MAY" => false,
+        let mut args = args.split(',').map(str::trim);
+        let (name, of, path) = (args.next()?, args.next()?, args.next()?);
+        let need = match macro_name {
+            "NEED" => Need::All,
+            "SINCE" => Need::Since(group(args.next()?)?, args.next()?),
+            "MAY" => Need::Parts,
             _ => return None,
         };
-        let mut args = args.split(',').map(str::trim);
-        Some(OffsetEntry { name: args.next()?, needed, of: args.next()?, path: args.next()? })
+        Some(OffsetEntry { name, need, of, path })
     })
+}
+
+/// The group with this name in `task_diag.h`.
+fn group(name: &str) -> Option<Group> {
+    Group::ALL.iter().copied().find(|g| g.name().eq_ignore_ascii_case(name))
 }
 
 /// The struct and the member of each line of `offsets.h`.
@@ -59,25 +82,61 @@ pub fn members() -> Vec<(&'static str, &'static str)> {
     entries(HEADER).map(|e| (e.of, e.path)).collect()
 }
 
-/// The offsets of this kernel in the order of the header, or why there are none.
-pub fn offsets() -> Result<[u16; OFFSETS_MAX], &'static str> {
-    static FOUND: Found<Result<[u16; OFFSETS_MAX], &'static str>> = Found::new();
-    *FOUND.get_or_find(|| {
-        find(kernel().ok_or("/sys/kernel/btf/vmlinux cannot be read, or is not understood")?)
-    })
+/// What the programs can read by offset on this kernel.
+#[derive(Debug)]
+pub struct Offsets {
+    /// In the order of the header.
+    pub of: [u16; OFFSETS_MAX],
+    /// The groups that this kernel cannot have, each with the version of Linux that it needs.
+    lacking: Vec<(Group, &'static str)>,
 }
 
-fn find(btf: &Btf<'_>) -> Result<[u16; OFFSETS_MAX], &'static str> {
-    let mut offsets = [OFFSET_NONE; OFFSETS_MAX];
-    for (slot, e) in offsets.iter_mut().zip(entries(HEADER)) {
-        match e.paths().find_map(|path| btf.offset(e.of, path)).and_then(|o| u16::try_from(o).ok())
-        {
-            Some(o) => *slot = o,
-            None if e.needed => return Err("this kernel has an unknown layout of its structs"),
-            None => {}
+impl Offsets {
+    /// The groups that this kernel cannot have.
+    pub fn lacking(&self) -> Groups {
+        self.lacking.iter().map(|(g, _)| *g).collect()
+    }
+
+    /// What a group needs that this kernel cannot have.
+    pub fn needs(&self) -> impl Iterator<Item = (Group, String)> {
+        self.lacking.iter().map(|(g, version)| (*g, format!("it needs Linux {version}")))
+    }
+}
+
+static FOUND: Found<Result<Offsets, String>> = Found::new();
+
+/// The offsets of this kernel, or why there are none.
+pub fn offsets() -> Result<&'static Offsets, &'static str> {
+    let none = "/sys/kernel/btf/vmlinux cannot be read, or is not understood";
+    FOUND.get_or_find(|| find(kernel().ok_or(none)?)).as_ref().map_err(String::as_str)
+}
+
+/// The offsets, if an earlier request of this process has looked for them.
+pub fn known() -> Option<&'static Offsets> {
+    FOUND.get()?.as_ref().ok()
+}
+
+fn find(btf: &Btf<'_>) -> Result<Offsets, String> {
+    let mut found = Offsets { of: [OFFSET_NONE; OFFSETS_MAX], lacking: Vec::new() };
+    for (slot, e) in found.of.iter_mut().zip(entries(HEADER)) {
+        let at = e.paths().find_map(|path| btf.offset(e.of, path));
+        match (at.and_then(|o| u16::try_from(o).ok()), e.need) {
+            (Some(o), _) => *slot = o,
+            (None, Need::All) => {
+                let (of, path) = (e.of, e.path);
+                return Err(format!(
+                    "this kernel has no {path} in its {of}; it needs Linux {OLDEST}"
+                ));
+            }
+            (None, Need::Since(group, version)) => {
+                if found.lacking.iter().all(|(g, _)| *g != group) {
+                    found.lacking.push((group, version));
+                }
+            }
+            (None, Need::Parts) => {}
         }
     }
-    Ok(offsets)
+    Ok(found)
 }
 
 /// The members that the programs read by offset and this kernel has, by their names in `offsets.h`,
@@ -217,16 +276,19 @@ mod tests {
         };
         let n = entries(HEADER).position(|e| e.path == fs.path).unwrap();
         let real = btf.offset("task_struct", "real_fs").or(btf.offset("task_struct", "fs"));
-        assert_eq!(find(btf).unwrap()[n] as usize, real.unwrap() as usize);
+        assert_eq!(find(btf).unwrap().of[n] as usize, real.unwrap() as usize);
     }
 
     #[test]
     fn each_line_of_the_header_is_an_entry() {
-        let lines = HEADER.lines().filter(|l| l.starts_with("NEED(") || l.starts_with("MAY("));
+        let macros = ["NEED(", "SINCE(", "MAY("];
+        let lines = HEADER.lines().filter(|l| macros.iter().any(|m| l.starts_with(m)));
         assert_eq!(entries(HEADER).count(), lines.count());
         assert!(entries(HEADER).count() <= OFFSETS_MAX);
         let first = entries(HEADER).next().unwrap();
-        assert_eq!((first.needed, first.of, first.path), (true, "task_struct", "mm"));
+        assert_eq!((first.need, first.of, first.path), (Need::All, "task_struct", "mm"));
+        let since = entries(HEADER).find(|e| e.name == "MM_ROOT").unwrap();
+        assert_eq!(since.need, Need::Since(Group::Vma, "6.1"));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl LoadedProgram {
     ) -> Result<LoadedProgram, Failed> {
         let by_offset = req.groups.intersects(Groups::BPF_MORE);
         let offsets = if by_offset {
-            offsets::offsets().map_err(|e| ("finding the kernel's structs", io::Error::other(e)))?
+            offsets::offsets().map_err(|e| (super::STRUCTS, io::Error::other(e)))?.of
         } else {
             [OFFSET_NONE; OFFSETS_MAX]
         };

@@ -167,14 +167,13 @@ typedef unsigned long long u64;
 #define barrier_var(v) asm volatile("" : "+r"(v))
 static struct { u64 div_high, div_low, divisor, quotient; } st;
 static int loops;
-static long bpf_loop(u32 n, long (*f)(u32, void *), void *arg, u64 flags)
-{
-	loops++;
-	for (u32 i = 0; i < n; i++)
-		if (f(i, arg))
-			break;
-	return n;
-}
+#define STEP(name, i) static int name(u32 i)
+#define LOOP(n, step) do {			\
+	loops++;				\
+	for (u32 i = 0; i < (n); i++)		\
+		if (step(i))			\
+			break;			\
+} while (0)
 #include "muldiv.h"
 static u64 any(void)
 {

@@ -228,7 +228,11 @@ impl Engine for Kernel {
         let begin = Instant::now();
         let unsupported = req.groups - self.groups;
         if !unsupported.is_empty() {
-            return Err(Error::Unsupported { engine: EngineId::Kernel, groups: unsupported });
+            return Err(Error::Unsupported {
+                engine: EngineId::Kernel,
+                groups: unsupported,
+                why: String::new(),
+            });
         }
         if !req.processes.is_all() {
             return Err(unavailable(NOT_IN_PARTS.to_owned()));

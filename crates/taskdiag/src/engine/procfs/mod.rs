@@ -250,7 +250,11 @@ impl Procfs {
         let start = Instant::now();
         let unsupported = req.groups - GROUPS;
         if !unsupported.is_empty() {
-            return Err(Error::Unsupported { engine: EngineId::Procfs, groups: unsupported });
+            return Err(Error::Unsupported {
+                engine: EngineId::Procfs,
+                groups: unsupported,
+                why: String::new(),
+            });
         }
         let mut info = info::info(req);
         info.procfs_groups = req.groups.bits();

@@ -376,7 +376,11 @@ impl Engine for Service {
         let begin = Instant::now();
         let unsupported = req.groups - shown::groups(req.strategy);
         if !unsupported.is_empty() || req.strategy.takes_pid() {
-            return Err(Error::Unsupported { engine: EngineId::Service, groups: req.groups });
+            return Err(Error::Unsupported {
+                engine: EngineId::Service,
+                groups: req.groups,
+                why: String::new(),
+            });
         }
         if !req.processes.is_all() {
             return Err(because(Cause::NotSupported, NOT_IN_PARTS));
