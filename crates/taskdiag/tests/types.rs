@@ -77,6 +77,8 @@ const RARE: &[&str] = &[
     "pss_anon",
     "pss_file",
     "pss_shmem",
+    // Most machines have no graphics processor.
+    "gpu",
     // It runs.
     "waited",
     "syscall",
