@@ -324,7 +324,7 @@ fn details_of_files() {
 
 /// Checks that all engines give the same details of a descriptor, but for times.
 fn same_details(m: &Mktask) {
-    let all: Vec<_> = answers(m, Group::Fd)
+    let mut all: Vec<_> = answers(m, Group::Fd)
         .into_iter()
         .map(|a| {
             let t = owner(&a, m.pid(), Group::Fd);
@@ -343,6 +343,12 @@ fn same_details(m: &Mktask) {
             (a.to_string(), list.iter().map(|d| (d.fd, d.kind, d.value)).collect::<Vec<_>>())
         })
         .collect();
+    // Before Linux 5.16, /proc shows nothing of a ring.
+    let is_ring = |kind: u32| kind == FdDetailKind::IoUring as u32;
+    if !all.iter().all(|a| a.1.iter().any(|d| is_ring(d.1))) {
+        skip("details of a ring", "an engine does not know them, or there is none");
+        all.iter_mut().for_each(|a| a.1.retain(|d| !is_ring(d.1)));
+    }
     for pair in all.windows(2) {
         assert_eq!(pair[0].1, pair[1].1, "{} and {}", pair[0].0, pair[1].0);
     }
