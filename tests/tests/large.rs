@@ -11,7 +11,7 @@ use taskdiag::wire::{Fd, VMA_READ, VMA_WRITE};
 use taskdiag::{
     Base, Engine, EngineId, FdDetail, Group, Groups, Reason, Request, Snapshot, Strategy, Watch,
 };
-use taskdiag_tests::answer::{engines, read};
+use taskdiag_tests::answer::{engines, engines_with, read};
 use taskdiag_tests::busy::wait_for_sleep;
 use taskdiag_tests::{Mktask, Source, skip};
 
@@ -349,7 +349,7 @@ fn one_process_with_50_000_mappings() {
     let base = task.record::<Base>().expect("who it is");
     assert_eq!(base.ppid(), Some(std::os::unix::process::parent_id()));
     assert!(task.cmdline().is_some() && task.record::<taskdiag::Io>().is_some());
-    let answers: Vec<_> = engines()
+    let answers: Vec<_> = engines_with(Group::Vma)
         .iter()
         .map(|e| {
             (
@@ -372,7 +372,7 @@ fn one_process_with_50_000_mappings() {
             assert_eq!(*v, (start, start + page as u64, perms), "{who}: mapping {i}");
         }
     }
-    let bpf = engines().contains(&Source::Engine(EngineId::Bpf));
+    let bpf = engines_with(Group::Vma).contains(&Source::Engine(EngineId::Bpf));
     if bpf && has_procmap_query() && !served.contains(&EngineId::Kernel) {
         assert_eq!(served, [EngineId::Bpf]);
         assert_eq!(served_joined, [EngineId::Bpf, EngineId::Procfs]);

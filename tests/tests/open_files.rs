@@ -9,9 +9,11 @@ use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::{Ran, Sandbox};
 use taskdiag_tests::{Mktask, plain_dir, skip};
 
-/// The engines that list open files here.
+/// The engines that list open and mapped files here, which `files` shows together.
 fn engines() -> Vec<&'static str> {
-    let mut all: Vec<_> = engines_with(Group::Fd).iter().map(|s| s.id()).collect();
+    let mapped = engines_with(Group::Vma);
+    let both = engines_with(Group::Fd).into_iter().filter(|s| mapped.contains(s));
+    let mut all: Vec<_> = both.map(|s| s.id()).collect();
     all.sort_by_key(|e| *e as u32);
     all.dedup();
     let name = |e: EngineId| match e {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::{Choice, Engine, EngineId, Groups, Members, Request, Session, Snapshot, Statm};
+use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::busy::{Patience, wait_for_sleep};
 use taskdiag_tests::{Mktask, Source, engines, skip};
 
@@ -130,8 +131,8 @@ fn names(snapshot: &Snapshot, pid: u32) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn names_and_shared_lists_are_in_each_answer() {
-    if !engines().contains(&Source::KeptBpf) {
-        return skip("sessions with names", "the bpf engine does not work here");
+    if !engines_with(taskdiag::Group::Vma).contains(&Source::KeptBpf) {
+        return skip("sessions with names", "the bpf engine has no mappings here");
     }
     let child = Sleeper::new();
     let pid = child.id();
@@ -207,6 +208,13 @@ fn a_process_that_execs_from_a_thread_is_there_once_in_a_walk_of_the_kernel() {
     is_there_once_in_execs(Bpf::legacy);
 }
 
+/// What the engine lists here of a task, in many parts.
+fn of_execs() -> Groups {
+    let groups = Groups::BASE | Groups::STAT | Groups::PATHS | Groups::VMA | Groups::FD;
+    let has_mappings = engines_with(taskdiag::Group::Vma).contains(&Source::KeptBpf);
+    if has_mappings { groups } else { groups - Groups::VMA }
+}
+
 fn is_there_once_in_execs(engine: fn() -> Bpf) {
     if !engines().contains(&Source::KeptBpf) {
         return skip("exec from threads", "the bpf engine does not work here");
@@ -215,7 +223,7 @@ fn is_there_once_in_execs(engine: fn() -> Bpf) {
     let pid = execs.pid();
     // The longer the walk stays at one of the threads, the more often the other one calls exec
     // during that time.
-    let groups = Groups::BASE | Groups::STAT | Groups::PATHS | Groups::VMA | Groups::FD;
+    let groups = of_execs();
     for (request, rounds) in [
         (Request::threads(pid, groups), 5_000),
         (Request::all_threads(groups), 300),
@@ -247,7 +255,7 @@ fn processes_behind_one_that_execs_from_a_thread_are_there() {
     };
     let behind = Sleeper::new();
     let ours: Vec<u32> = execs.iter().map(Mktask::pid).chain([behind.id()]).collect();
-    let groups = Groups::BASE | Groups::STAT | Groups::PATHS | Groups::VMA | Groups::FD;
+    let groups = of_execs();
     let mut kept = Bpf::untried().keeping();
     let until = Instant::now() + Duration::from_secs(10);
     let mut answers = 0;
