@@ -278,9 +278,9 @@ async fn planned(context: SessionContext, parsed: Parsed) -> Result<Planned, Dat
     Ok(Planned { plan, tasks, is_plan, is_query })
 }
 
-/// The threads that plan and compute a statement. A join may compute for minutes without a point at which it
-/// can be stopped. So the threads of a stopped statement are abandoned, and the next one gets new
-/// ones.
+/// The threads that plan and compute a statement. A join may compute for minutes without a point at
+/// which it can be stopped. So the threads of a stopped statement are abandoned, and the next one
+/// gets new ones.
 struct Workers(Option<Runtime>);
 
 impl Workers {

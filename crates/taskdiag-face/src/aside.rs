@@ -383,7 +383,7 @@ pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
 }
 
 /// Opens a path that is no regular file, such as a pipe, to write to it. A pipe may have no reader,
-/// for which open(2) would wait without a word.
+/// for which open(2) would wait silently.
 ///
 /// # Errors
 /// Those of open(2).
