@@ -34,13 +34,16 @@ fn with_numbers(
 /// The number of nested directories: date, hour and host.
 const DEPTH: usize = 3;
 
-/// Is there a file of this table?
+/// Is there a file of this table? DataFusion skips what is no regular file, such as a pipe.
 fn has_file(directory: &Path, name: &str, depth: usize) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| {
         let called = entry.file_name().to_string_lossy().into_owned();
         match depth {
-            0 => called.starts_with(name) && called.ends_with(".parquet"),
+            0 if called.starts_with(name) && called.ends_with(".parquet") => {
+                std::fs::metadata(entry.path()).is_ok_and(|there| there.is_file())
+            }
+            0 => false,
             _ => called.contains('=') && has_file(&entry.path(), name, depth - 1),
         }
     })

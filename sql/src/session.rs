@@ -14,8 +14,10 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, SQLiteDialect};
 use futures::StreamExt;
 use taskdiag::{Choice, field};
+use taskdiag_face::aside;
 use taskdiag_face::exit::{Asked, Exit, Lack, remark};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 use crate::args::Places;
 use crate::catalog::Schema;
@@ -153,17 +155,21 @@ impl Session {
         format: Format,
         out: &mut (dyn Write + Send),
     ) -> Result<Option<usize>, Exit> {
-        let plan =
-            self.context.state().statement_to_plan(parsed).await.map_err(|e| self.unplanned(&e))?;
-        let is_plan = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
-        let is_query =
-            !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) | LogicalPlan::Dml(_));
-        let frame =
-            self.context.execute_logical_plan(plan).await.map_err(|e| self.unplanned(&e))?;
-        let tasks = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await.map_err(|e| self.unplanned(&e))?;
-        let schema = plan.schema();
         let workers = Workers::start()?;
+        let mut planned = workers.spawn(planned(self.context.clone(), parsed));
+        let planned = match tokio::time::timeout(aside::PATIENCE, &mut planned).await {
+            Ok(planned) => planned,
+            Err(_) => {
+                let patience = aside::PATIENCE.as_secs();
+                remark(&format!(
+                    "the statement is not planned after {patience} s, perhaps because a file does not answer; Ctrl-C stops waiting"
+                ));
+                planned.await
+            }
+        };
+        let planned = planned.map_err(|e| Exit::Failed(e.to_string()))?;
+        let Planned { plan, tasks, is_plan, is_query } = planned.map_err(|e| self.unplanned(&e))?;
+        let schema = plan.schema();
         let mut batches = workers.stream(plan, tasks);
         if !is_query {
             while let Some(batch) = batches.next().await {
@@ -250,9 +256,31 @@ impl Session {
     }
 }
 
-/// The threads that compute a statement. A join may compute for minutes without a point at which it
-/// can be stopped. So the threads of a stopped statement are abandoned, and the next one gets new
-/// ones.
+/// A statement that is to be computed.
+struct Planned {
+    plan: Arc<dyn ExecutionPlan>,
+    tasks: Arc<TaskContext>,
+    /// Does it show a plan?
+    is_plan: bool,
+    /// Has it rows?
+    is_query: bool,
+}
+
+/// Plans a statement. That of an external table opens its files.
+async fn planned(context: SessionContext, parsed: Parsed) -> Result<Planned, DataFusionError> {
+    let plan = context.state().statement_to_plan(parsed).await?;
+    let is_plan = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+    let is_query =
+        !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) | LogicalPlan::Dml(_));
+    let frame = context.execute_logical_plan(plan).await?;
+    let tasks = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    Ok(Planned { plan, tasks, is_plan, is_query })
+}
+
+/// The threads that plan and compute a statement. A join may compute for minutes without a point at
+/// which it can be stopped. So the threads of a stopped statement are abandoned, and the next one
+/// gets new ones.
 struct Workers(Option<Runtime>);
 
 impl Workers {
@@ -261,6 +289,13 @@ impl Workers {
         let runtime =
             runtime.map_err(|e| Exit::Failed(format!("no thread can be started: {e}")))?;
         Ok(Workers(Some(runtime)))
+    }
+    /// Computes something. Where that opens a file that does not answer, nobody has to wait for it.
+    fn spawn<T: Send + 'static>(
+        &self,
+        what: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.0.as_ref().expect("it is taken by drop() only").spawn(what)
     }
     /// The rows of a plan.
     fn stream(

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{plan_with, rows_with, run};
+use common::{ended, plan_with, program, rows_with, run};
 use serde_json::json;
 
 fn partition(lake: &Path, hour: &str, host: &str, values: &str) {
@@ -56,6 +56,51 @@ fn hosts_and_hours_are_columns_that_choose_files() {
         std::process::id()
     );
     assert_eq!(rows_with(&at, &both), [json!({"n": 1})]);
+}
+
+fn pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().expect("there is mkfifo");
+    assert!(made.success());
+}
+
+#[test]
+fn a_pipe_among_the_files_is_not_opened() {
+    let lake = tempfile::tempdir().expect("a directory");
+    partition(lake.path(), "03", "web1", "(timestamp '2026-11-22T03:01:00', 7, 100)");
+    let there = lake.path().join("date=2026-11-22/hour=03/host=web1");
+    for name in ["processes.1.parquet", "sockets.parquet"] {
+        pipe(&there.join(name));
+    }
+    let at = ["--lake", lake.path().to_str().expect("UTF-8")];
+    assert_eq!(rows_with(&at, "select pid from processes"), [json!({"pid": 7})]);
+}
+
+#[test]
+fn an_external_table_of_a_pipe_is_left_at_ctrl_c() {
+    use std::io::{BufRead, BufReader};
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.parquet");
+    pipe(&path);
+    let sql = format!("create external table t stored as parquet location '{}'", path.display());
+    let mut command = program(["-c", &sql]);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    // It may be ignored where the test runs in the background of a shell.
+    // SAFETY: a plain system call.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().expect("it starts");
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.as_mut().expect("a pipe"));
+    said.read_line(&mut line).expect("it says something");
+    assert!(line.contains("is not planned after 2 s"), "{line}");
+    // SAFETY: our own child, which nobody has waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let ran = ended(child);
+    assert_eq!(ran.code, 130, "{}", ran.err);
 }
 
 #[test]

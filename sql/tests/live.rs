@@ -169,7 +169,8 @@ fn queries_about_a_crowd_with_long_arguments_take_the_stated_memory() {
         eprintln!("SKIPPED: execve(2) takes a quarter of the limit for the stack as arguments");
         return;
     };
-    let cut = format!("{} rows of processes without args: it was too long", Crowd::COUNT);
+    // Others may have long arguments, too.
+    let cut = "rows of processes without args: it was too long, and was cut";
     for (most, sql) in [
         (160, "select pid, args from processes"),
         (160, "select pid, args, environ from processes"),
@@ -185,7 +186,7 @@ fn queries_about_a_crowd_with_long_arguments_take_the_stated_memory() {
                 eprintln!("SKIPPED: no engine bpf here");
                 continue;
             }
-            assert!(said.contains(&cut), "{engine}: {sql}: {said}");
+            assert!(said.contains(cut), "{engine}: {sql}: {said}");
             assert!(mib <= most, "{engine}: {sql}: {mib} MiB");
         }
     }

@@ -317,6 +317,27 @@ fn a_pipe_without_a_writer() {
     }
 }
 
+/// Builds with the feature `arrow` write a table to a pipe, and say that they wait for its reader.
+#[test]
+fn a_pipe_without_a_reader() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = fifo(&dir);
+    let mut waits = Waits::start(&["ps", "-p", "1", "--parquet", &path], Stdio::null());
+    let mut first = waits.says.next().expect("it says something").expect("it is text");
+    if first.contains("built without") {
+        return skip("a_pipe_without_a_reader", "the program was built without the feature arrow");
+    }
+    // Something about the process may come before it.
+    while !first.contains("nobody has read from it for 2 s") {
+        first = waits.says.next().expect("it says that it waits").expect("it is text");
+    }
+    assert!(first.contains(&path), "{first}");
+    // SAFETY: our own child, which nobody has waited for.
+    unsafe { libc::kill(waits.child.id() as libc::pid_t, libc::SIGINT) };
+    let (code, out, says) = waits.end();
+    assert_eq!(code, Some(130), "{out}\n{says}");
+}
+
 /// How many bytes are in a pipe.
 fn bytes_in(pipe: &File) -> libc::c_int {
     let mut n = 0;

@@ -141,7 +141,7 @@ pub fn pid_max() -> Option<u32> {
 
 /// Prints why requested pids have no memory to show.
 pub fn say_no_memory(snapshot: &Snapshot, select: &Selection) {
-    let in_proc = snapshot.is_numbered_as_proc();
+    let in_proc = taskdiag::files::is_numbered_as_proc(snapshot);
     // A process may also lack a row because none of its mappings match the conditions.
     let has_none = |t: &TaskView<'_>| {
         let mut groups = [Group::Vma, Group::VmaStat, Group::Rollup, Group::Statm].into_iter();

@@ -382,6 +382,42 @@ pub fn read(path: &Path) -> io::Result<Box<dyn Read>> {
     }
 }
 
+/// Opens a path that is no regular file, such as a pipe, to write to it. A pipe may have no reader,
+/// for which open(2) would wait silently.
+///
+/// # Errors
+/// Those of open(2).
+pub fn open_to_write(path: &Path) -> io::Result<File> {
+    let begun = Instant::now();
+    let mut is_said = false;
+    loop {
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        match File::options().write(true).custom_flags(flags).open(path) {
+            // The error of a pipe without a reader, and of a device without a driver.
+            Err(e) if e.raw_os_error() == Some(libc::ENXIO) => {
+                if !std::fs::metadata(path)?.file_type().is_fifo() {
+                    return Err(e);
+                }
+            }
+            file => {
+                let file = file?;
+                let flags = rustix::fs::fcntl_getfl(&file)?;
+                rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::NONBLOCK)?;
+                return Ok(file);
+            }
+        }
+        if !is_said && begun.elapsed() >= PATIENCE {
+            is_said = true;
+            say(format_args!(
+                "taskdiag: {}: nobody has read from it for {} s; Ctrl-C stops waiting",
+                crate::exit::shown(path),
+                PATIENCE.as_secs()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Write all of a file to us. splice(2) is not used, because it holds the lock of the pipe while it
 /// reads the file, and we would wait for that lock.
 fn pour(mut file: &File, to: &mut Child) -> io::Result<()> {
@@ -399,6 +435,37 @@ fn pour(mut file: &File, to: &mut Child) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_is_opened_once_it_has_a_reader_and_a_write_waits_for_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .expect("a pipe");
+        let reader = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(100));
+                let mut file = File::open(path).expect("it has a writer");
+                std::thread::sleep(Duration::from_millis(100));
+                let mut all = Vec::new();
+                file.read_to_end(&mut all).map(|_| all.len())
+            })
+        };
+        // More than a pipe takes without a reader.
+        let text = vec![b'x'; 1 << 20];
+        open_to_write(&path).and_then(|mut file| file.write_all(&text)).expect("it is read");
+        assert_eq!(reader.join().expect("it ends").expect("it reads"), text.len());
+        let no_driver =
+            open_to_write(&dir.path().join("nosuch/file")).expect_err("it is not there");
+        assert_eq!(no_driver.kind(), io::ErrorKind::NotFound);
+    }
 
     #[test]
     fn a_child_that_can_run_is_waited_for() {

@@ -13,7 +13,6 @@ use taskdiag_wire::{AlignedBuf, ContainerPart, Groups, StreamWriter, TaskView};
 use crate::bytes::Bytes;
 use crate::cgroup;
 use crate::containers;
-use crate::engine::numbering;
 use crate::error::Error;
 use crate::served::{Cost, EngineId};
 
@@ -244,12 +243,6 @@ impl Snapshot {
         if let (Some(served), Some(caveat)) = (self.served.first_mut(), more) {
             served.add_caveats([caveat]);
         }
-    }
-    /// Whether the tasks have the same numbers in /proc. A saved answer may be of another machine.
-    /// BPF has the numbers of our own pid namespace, and /proc may belong to another one.
-    pub fn is_numbered_as_proc(&self) -> bool {
-        let reads_proc = |s: &Served| matches!(s.engine, EngineId::Kernel | EngineId::Procfs);
-        !self.served.is_empty() && (self.served.iter().all(reads_proc) || numbering::proc_is_own())
     }
     /// How long it took to make, counted from the time in its INFO. `None` for a saved snapshot,
     /// for which this is not known.

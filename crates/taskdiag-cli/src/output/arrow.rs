@@ -90,7 +90,7 @@ pub fn parquet(
     crate::aside::answers(file).map_err(named)?;
     // A path that is not a regular file, such as a pipe, is written to and not replaced.
     if std::fs::metadata(file).is_ok_and(|m| !m.is_file()) {
-        let mut out = std::fs::OpenOptions::new().write(true).open(file).map_err(named)?;
+        let mut out = crate::aside::open_to_write(file).map_err(named)?;
         return write_parquet(&mut out, table, tally).map_err(named);
     }
     // Arguments may contain secrets, so only the owner may read the file, even if the umask allows

@@ -34,7 +34,7 @@ struct Place {
     uid: Option<u32>,
 }
 
-/// What has these places, in their order. Those in equal places stay in the order in which they are.
+/// Siblings in the order of their places. Those in equal places stay as they are.
 fn in_order(mut all: Vec<(Place, usize)>) -> Vec<usize> {
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.into_iter().map(|(_, what)| what).collect()

@@ -9,6 +9,9 @@ use std::sync::Mutex;
 
 use rustix::fs::CWD;
 
+use crate::served::EngineId;
+use crate::snapshot::Snapshot;
+
 /// The process and the proc filesystem (its device number) for which the slow check has shown that
 /// they have the same pids.
 static PROVEN: Mutex<Option<(u32, u64)>> = Mutex::new(None);
@@ -36,6 +39,15 @@ pub(crate) fn proc_is_own() -> bool {
 /// hit another process.
 pub(crate) fn is_own(proc: &Path) -> bool {
     shows_us_as_ourselves(proc) && has_one_number(proc)
+}
+
+/// Whether the tasks of an answer have the same numbers in /proc. A saved answer may be of another
+/// machine. BPF has the numbers of our own pid namespace, and /proc may belong to another one.
+pub fn is_numbered_as_proc(snapshot: &Snapshot) -> bool {
+    let served = snapshot.served();
+    let mut others = served.iter().map(|s| s.engine);
+    !served.is_empty()
+        && (others.all(|e| matches!(e, EngineId::Kernel | EngineId::Procfs)) || proc_is_own())
 }
 
 /// /proc shows us under our own number, under another one, or not at all. We can have the same

@@ -26,6 +26,7 @@ use taskdiag_wire::{
 use crate::field::Row;
 use crate::snapshot::Snapshot;
 
+pub use crate::engine::numbering::is_numbered_as_proc;
 pub use crate::engine::procfs::{BoundSocket, bound_sockets, unix_addresses};
 pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, Holders, holders};
@@ -152,7 +153,7 @@ impl<'a> Files<'a> {
             gaps.extend(lacking);
         }
         gaps.retain(|g| g.reason != Reason::Absent);
-        let is_in_proc = snapshot.is_numbered_as_proc();
+        let is_in_proc = is_numbered_as_proc(snapshot);
         owners.iter_mut().for_each(|o| o.is_in_proc = is_in_proc);
         let asked = snapshot.stream().asked();
         let by_kernel = snapshot.stream().info().kernel_groups != 0;
