@@ -24,7 +24,7 @@ const DRM_MAJOR: u32 = 226;
 /// Where the kernel lists its DRM devices, with a file `version` besides.
 const DRM_CLASS: &str = "/sys/class/drm";
 
-/// Whether there is a DRM device: `None` if nothing says so.
+/// Whether there is a DRM device. `None`: it is not known.
 fn class_has_devices() -> Option<bool> {
     let names = match std::fs::read_dir(DRM_CLASS) {
         Ok(names) => names,
