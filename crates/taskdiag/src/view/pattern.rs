@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex::{Regex, RegexBuilder};
 
 /// An expression may take this much memory, in bytes.
 const SIZE: usize = 4 << 20;
@@ -16,11 +16,24 @@ const SIZE: usize = 4 << 20;
 /// match.
 const CHAR: usize = 4;
 /// The replacement for an invalid byte, which counts as one character, as in Go.
-const REPLACED: &[u8] = "\u{fffd}".as_bytes();
+const REPLACED: char = '\u{fffd}';
+
+/// The classes of characters that have a name in brackets.
+const POSIX: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+    "space", "upper", "word", "xdigit",
+];
+/// How often a repetition may repeat, as in Go.
+const REPEATS: u32 = 1000;
 
 /// A regular expression.
 #[derive(Clone, Debug)]
-pub struct Pattern(Regex);
+pub struct Pattern {
+    regex: Regex,
+    /// The names of groups, each with its number. Go allows names that the regex crate refuses, and
+    /// two groups of one name.
+    names: Vec<(usize, String)>,
+}
 
 impl Pattern {
     /// Reads an expression.
@@ -28,10 +41,10 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it, in one line.
     pub fn new(text: &str, ignore_case: bool) -> Result<Pattern, String> {
-        let translated = translate(text);
-        let mut builder = RegexBuilder::new(&translated);
+        let Translated { out, names, .. } = translate(text)?;
+        let mut builder = RegexBuilder::new(&out);
         builder.case_insensitive(ignore_case).octal(true).size_limit(SIZE);
-        builder.build().map(Pattern).map_err(|e| match &e {
+        builder.build().map(|regex| Pattern { regex, names }).map_err(|e| match &e {
             regex::Error::CompiledTooBig(_) => String::from("it takes too much memory"),
             // The last line is the error. The lines above it draw the place.
             e => {
@@ -42,7 +55,7 @@ impl Pattern {
     }
     /// Does a part of the text match?
     pub fn is_match(&self, text: &[u8]) -> bool {
-        self.0.is_match(&characters(text))
+        self.regex.is_match(&characters(text))
     }
     /// Does a part of this prefix of a text match, independent of what follows?
     pub fn matches_beginning(&self, text: &[u8]) -> bool {
@@ -52,35 +65,34 @@ impl Pattern {
             None => text,
         };
         let text = characters(whole);
-        self.0.shortest_match(&text).is_some_and(|end| end + CHAR <= text.len())
+        self.regex.shortest_match(&text).is_some_and(|end| end + CHAR <= text.len())
     }
     /// The named groups of the first match, with the parts of the text that they match. One without
     /// a part is empty.
     pub fn captures(&self, text: &[u8]) -> Option<Vec<(&str, Vec<u8>)>> {
         let changed = characters(text);
-        let found = self.0.captures(&changed)?;
-        let names = self.0.capture_names().zip(found.iter());
-        let named = names.filter_map(|(name, part)| {
-            let part = part.map_or(0..0, |part| part.range());
+        let found = self.regex.captures(&changed)?;
+        let named = self.names.iter().map(|(number, name)| {
+            let part = found.get(*number).map_or(0..0, |part| part.range());
             let bytes = match &changed {
-                Cow::Borrowed(text) => text[part].to_vec(),
+                Cow::Borrowed(text) => text[part].into(),
                 Cow::Owned(_) => text[place(text, part.start)..place(text, part.end)].to_vec(),
             };
-            Some((name?, bytes))
+            (name.as_str(), bytes)
         });
         Some(named.collect())
     }
 }
 
 /// The text with U+FFFD in place of each invalid byte.
-fn characters(text: &[u8]) -> Cow<'_, [u8]> {
-    if std::str::from_utf8(text).is_ok() {
+fn characters(text: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(text) {
         return Cow::Borrowed(text);
     }
-    let mut out = Vec::with_capacity(text.len() + 16);
+    let mut out = String::with_capacity(text.len() + 16);
     for chunk in text.utf8_chunks() {
-        out.extend_from_slice(chunk.valid().as_bytes());
-        chunk.invalid().iter().for_each(|_| out.extend_from_slice(REPLACED));
+        out.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|_| out.push(REPLACED));
     }
     Cow::Owned(out)
 }
@@ -94,36 +106,130 @@ fn place(text: &[u8], changed: usize) -> usize {
             return before + left;
         }
         left -= valid;
-        if left <= invalid * REPLACED.len() {
-            return before + valid + left / REPLACED.len();
+        if left <= invalid * REPLACED.len_utf8() {
+            return before + valid + left / REPLACED.len_utf8();
         }
-        left -= invalid * REPLACED.len();
+        left -= invalid * REPLACED.len_utf8();
         before += valid + invalid;
     }
     before
 }
 
-/// Translates an expression of Go to the syntax of the regex crate, which reports errors.
-fn translate(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut rest = text;
+/// An expression in the syntax of the regex crate.
+#[derive(Debug, Default)]
+struct Translated {
+    out: String,
+    names: Vec<(usize, String)>,
+    groups: usize,
+}
+
+/// Translates an expression of Go to the syntax of the regex crate, which reports most errors.
+fn translate(text: &str) -> Result<Translated, String> {
+    let mut to = Translated { out: String::with_capacity(text.len() + 16), ..Default::default() };
+    let (mut rest, mut is_repeated) = (text, false);
     while let Some(c) = rest.chars().next() {
         let tail = &rest[c.len_utf8()..];
+        let repeats = matches!(c, '*' | '+' | '?') || c == '{' && is_repetition(tail);
+        if repeats && is_repeated {
+            return Err(format!("nested repetition operator: {c}"));
+        }
+        is_repeated = repeats;
         rest = match c {
-            '\\' => escape(tail, false, &mut out),
-            '[' => class(tail, &mut out),
+            '\\' => escape(tail, false, &mut to.out),
+            '[' => class(tail, &mut to.out)?,
+            '(' => group(tail, &mut to)?,
+            '*' | '+' | '?' | '{' if repeats => {
+                let end = if c == '{' { tail.find('}').map_or(0, |at| at + 1) } else { 0 };
+                let counts =
+                    tail[..end].split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+                if counts
+                    .into_iter()
+                    .any(|n| n.parse().is_ok_and(|n: u32| n > REPEATS) || n.len() > 9)
+                {
+                    return Err(format!("a repetition repeats at most {REPEATS} times"));
+                }
+                to.out.push(c);
+                to.out.push_str(&tail[..end]);
+                let tail = &tail[end..];
+                // It prefers fewer.
+                match tail.strip_prefix('?') {
+                    Some(after) => {
+                        to.out.push('?');
+                        after
+                    }
+                    None => tail,
+                }
+            }
             // A brace that is not a repetition is a character.
-            '{' if !is_repetition(tail) => {
-                out.push_str("\\{");
+            '{' => {
+                to.out.push_str("\\{");
                 tail
             }
             _ => {
-                out.push(c);
+                to.out.push(c);
                 tail
             }
         };
     }
-    out
+    Ok(to)
+}
+
+/// Translates what follows an opening parenthesis, and returns what follows that.
+fn group<'a>(tail: &'a str, to: &mut Translated) -> Result<&'a str, String> {
+    let Some(kind) = tail.strip_prefix('?') else {
+        to.groups += 1;
+        to.out.push('(');
+        return Ok(tail);
+    };
+    let named = kind.strip_prefix("P<").or(kind.strip_prefix('<'));
+    if let Some((name, after)) = named.and_then(|n| n.split_once('>')) {
+        let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        if !name.is_empty() && name.bytes().all(is_word) {
+            to.groups += 1;
+            to.names.push((to.groups, name.to_owned()));
+            // The regex crate would read `(?` as something else.
+            to.out.push_str(&format!("(?P<g{}>", to.groups));
+            return Ok(after);
+        }
+        // `(?<=` and `(?<!` look around, which has an error of its own.
+        if !name.starts_with(['=', '!']) {
+            return Err(format!("a group has letters, digits and _ in its name, not {name}"));
+        }
+    }
+    let end = kind.find([':', ')']).unwrap_or(kind.len());
+    let (set, clear) = kind[..end].split_once('-').unwrap_or((&kind[..end], ""));
+    let is_flag = |c: char| "imsU".contains(c);
+    if !kind[..end].chars().all(|c| is_flag(c) || c == '-') {
+        // The regex crate names what this is, but for flags that Go does not have.
+        let flags = kind[..end].chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+        return match flags {
+            true => Err(format!("unknown flags: {}", &kind[..end])),
+            false => {
+                to.out.push('(');
+                Ok(tail)
+            }
+        };
+    }
+    if kind[..end].contains('-') && clear.is_empty() || clear.contains('-') {
+        return Err(String::from("a hyphen without flags after it"));
+    }
+    let once = |flags: &str, not: &str| -> String {
+        "imsU".chars().filter(|c| flags.contains(*c) && !not.contains(*c)).collect()
+    };
+    let (set, clear) = (once(set, clear), once(clear, ""));
+    let after = &kind[end..];
+    if set.is_empty() && clear.is_empty() && after.starts_with(')') {
+        // Flags that change nothing.
+        to.out.push_str("(?u)");
+        return Ok(&after[1..]);
+    }
+    to.out.push_str("(?");
+    to.out.push_str(&set);
+    if !clear.is_empty() {
+        to.out.push('-');
+        to.out.push_str(&clear);
+    }
+    Ok(after)
 }
 
 /// Is it `n}`, `n,}` or `n,m}`?
@@ -159,7 +265,12 @@ fn escape<'a>(tail: &'a str, in_class: bool, out: &mut String) -> &'a str {
             out.push_str(&regex::escape(literal));
             return after;
         }
-        'E' if !in_class => {}
+        // A single digit would be a reference to a group.
+        '1'..='7' if !after.starts_with(|c: char| ('0'..='7').contains(&c)) => {
+            out.push_str("\\8");
+        }
+        // Go has no such escape.
+        'u' => out.push_str("\\8"),
         'p' | 'P' if after.starts_with("{^") => {
             out.push_str(if c == 'p' { "\\P{" } else { "\\p{" });
             return &after[2..];
@@ -173,13 +284,18 @@ fn escape<'a>(tail: &'a str, in_class: bool, out: &mut String) -> &'a str {
                 out.push_str(&after[..end]);
                 return &after[end..];
             }
+            // A property of one letter.
+            if let ('p' | 'P', Some(letter)) = (c, after.chars().next()) {
+                out.push(letter);
+                return &after[letter.len_utf8()..];
+            }
         }
     }
     after
 }
 
 /// Translates a class of characters after its bracket, and returns what follows it.
-fn class<'a>(tail: &'a str, out: &mut String) -> &'a str {
+fn class<'a>(tail: &'a str, out: &mut String) -> Result<&'a str, String> {
     out.push('[');
     let mut rest = tail;
     if let Some(after) = rest.strip_prefix('^') {
@@ -187,49 +303,64 @@ fn class<'a>(tail: &'a str, out: &mut String) -> &'a str {
         rest = after;
     }
     // A bracket at the beginning is a character.
-    if let Some(after) = rest.strip_prefix(']') {
-        out.push_str("\\]");
-        rest = after;
-    }
-    let begin = rest.len();
+    let (begin, mut may_begin_range) = (rest.len(), false);
     while let Some(c) = rest.chars().next() {
-        let is_first = rest.len() == begin;
         let after = &rest[c.len_utf8()..];
+        let is_range = c == '-' && may_begin_range && !after.starts_with(']');
+        let escaped = after.strip_prefix('\\').and_then(|e| e.chars().next());
+        may_begin_range = !is_range;
         rest = match c {
-            ']' => {
+            ']' if rest.len() != begin => {
                 out.push(']');
-                return after;
+                return Ok(after);
             }
-            '\\' => escape(after, true, out),
+            '-' if is_range => {
+                out.push('-');
+                let end = after.chars().next().unwrap_or('-');
+                match end {
+                    '\\' if escaped.is_some_and(|e| "dDsSwWpP".contains(e)) => {
+                        return Err(String::from("a range ends with a class of characters"));
+                    }
+                    '\\' => escape(&after[1..], true, out),
+                    _ => {
+                        push_character(end, out);
+                        after.get(end.len_utf8()..).unwrap_or_default()
+                    }
+                }
+            }
+            '\\' => {
+                let is_class = after.starts_with(|c| "dDsSwWpP".contains(c));
+                may_begin_range = !is_class;
+                escape(after, true, out)
+            }
             // [:alpha:] and similar classes, which are ASCII in both.
             '[' if after.starts_with(':') && after.contains(":]") => {
                 let end = after.find(":]").map_or(0, |at| at + 2);
+                let name = after[1..end - 2].trim_start_matches('^');
+                if !POSIX.contains(&name) {
+                    return Err(format!("there is no class of characters [:{name}:]"));
+                }
+                may_begin_range = false;
                 out.push('[');
                 out.push_str(&after[..end]);
                 &after[end..]
             }
-            // The regex crate has nested classes and intersections; Go does not.
-            '[' | '&' | '~' => {
-                out.extend(['\\', c]);
-                after
-            }
-            // Two hyphens mean a difference there. In Go, they are a range that starts or ends with
-            // a hyphen.
-            '-' if after.starts_with('-') && is_first => {
-                out.push_str("\\-");
-                after
-            }
-            '-' if after.starts_with('-') => {
-                out.push_str("-\\-");
-                &after[1..]
-            }
             _ => {
-                out.push(c);
+                push_character(c, out);
                 after
             }
         };
     }
-    rest
+    Ok(rest)
+}
+
+/// Adds a character of a class. The regex crate has nested classes, intersections and differences;
+/// Go does not.
+fn push_character(c: char, out: &mut String) {
+    if matches!(c, '[' | ']' | '&' | '~' | '-' | '^') {
+        out.push('\\');
+    }
+    out.push(c);
 }
 
 #[cfg(test)]
@@ -275,6 +406,8 @@ mod tests {
         ("(?P<n>[--/]+)", "+-./0", "-./"),
         (r"(?P<n>\<x\>)", "<x>", "<x>"),
         (r"(?P<n>[]x]+)", "]x", "]x"),
+        (r"(?P<n>x*\B)", "Aüa", "-"),
+        (r"(?P<n>[\pN--a]+)", "x7-A", "7-A"),
         (r"(?P<n>[[:alpha:]]+)", "é12ab", "ab"),
         (r"(?P<n>\x{fc}|\x41)", "ü", "ü"),
         (r"(?P<n>\101)", "A", "A"),
@@ -291,6 +424,27 @@ mod tests {
             let found = found.map(|all| String::from_utf8(all[0].1.clone()).expect("text"));
             assert_eq!(found.as_deref().unwrap_or("-"), *want, "{text} in {name}");
         }
+    }
+
+    /// What Go 1.26 accepts, and what it refuses, with blanks between them.
+    const ACCEPTED: &str = r"(?P<n>a)(?P<n>b) (?P<1a>x) (?) (?ii)a \12 (?i-i)a (?<n>x) (|a)* ^* $+ \b* (?:a*)* x{2}? x{,3} \
+        [[:word:]] \pN \z \A \a \v \- \_ ] } a{2 () (?P<a>) (?s). (?U)a+ \Q (?i:a) (?im-s:a) (?<1>a) a{1000} a?? a+?";
+    const REFUSED: &str = r"a** a+?* a{2}{3} a{1001} \1 \8 (?x)a (?u)a (?-)a (?i-)a (?i)* a|* (*) x{2}?? x*+ [[:foo:]] \C \Z \e \é \
+        (?P<é>x) (?P<a.b>x) \x{110000} \x4 [z-a] \h \R \N \G \K \u0041 \cA [\b] [\B] [a-\d] \E (?P<n>?x) ((?)?:x) (?P=n) (?#c) (?>a) (?P<n>a)\k<n>";
+
+    #[test]
+    fn expressions_that_go_refuses_are_errors() {
+        let each = |all: &'static str| all.split_whitespace().filter(|text| *text != "\\");
+        for text in each(ACCEPTED) {
+            assert!(Pattern::new(text, false).is_ok(), "{text}: {:?}", Pattern::new(text, false));
+        }
+        for text in each(REFUSED) {
+            assert!(Pattern::new(text, false).is_err(), "{text}");
+        }
+        let both = pattern("(?P<1>a)|(?P<n>b)(?P<n>c)");
+        let all = both.captures(b"bc").expect("it matches");
+        let all: Vec<_> = all.iter().map(|(name, part)| (*name, part.as_slice())).collect();
+        assert_eq!(all, [("1", &b""[..]), ("n", b"b"), ("n", b"c")]);
     }
 
     #[test]
@@ -331,7 +485,11 @@ mod tests {
             ("(", "unclosed group"),
             ("[a", "unclosed character class"),
             (r"\p{Nonsense}", "Unicode property not found"),
-            ("a{1000}{1000}", "too much memory"),
+            ("(a{1000}){1000}", "too much memory"),
+            ("a**", "nested repetition"),
+            ("a{1001}", "at most 1000 times"),
+            ("(?x)a", "unknown flags: x"),
+            ("(?i-)a", "hyphen"),
             ("(?=a)", "look-around"),
             (r"\", "incomplete escape"),
         ] {
