@@ -12,7 +12,7 @@
  * MAY(name, struct, member): some kernels or configurations lack this member,
  * and HAVE(name) tells. `member` is a path through named members, `sizeof` is
  * the size of the struct, and [-N] is the N-th of the last elements of an array.
- * Of several with `/` between them, the first one that the kernel has counts.
+ * `a / b` is a, or b if the kernel has no a.
  * engine/bpf/offsets.rs reads this file, so each entry is on a line of its own.
  */
 NEED(TASK_MM, task_struct, mm)

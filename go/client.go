@@ -304,7 +304,7 @@ func (c *Client) fromCommand(ctx context.Context, r Request) ([]byte, error) {
 	return data, nil
 }
 
-// limited keeps the beginning of what is written to it.
+// limited is a writer that keeps the first 2 KiB.
 type limited struct{ text []byte }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -24,7 +24,7 @@ type Group uint16
 // Groups is a set of groups, bit n of it for group n.
 type Groups uint64
 
-// Of is the set of these groups.
+// Of makes a set of groups.
 func Of(groups ...Group) Groups {
 	var all Groups
 	for _, g := range groups {
@@ -353,7 +353,7 @@ type Text struct {
 
 // Text is the value of a group of this form: GroupCmdline and GroupEnviron, whose strings each end
 // with a NUL; GroupWchan, GroupKstack and GroupLabel. The error is a [Reason].
-// Of other groups, it is Unsupported.
+// Other groups have no text, and the error is Unsupported.
 func (t Task) Text(g Group) (Text, error) {
 	if !isBlob(uint16(g)) || g == GroupPaths {
 		return Text{}, Unsupported

@@ -203,10 +203,7 @@ impl Rates {
     fn keep_sockets(&mut self, row: &Row<'_>, place: Option<usize>, is_new: bool) {
         let list = row.view.owner(Group::Net).and_then(|t| t.list::<Net>());
         self.now.has_net.push(list.is_some());
-        let was_known = match place {
-            Some(at) => self.old.has_net.get(at) == Some(&true),
-            None => is_new,
-        };
+        let was_known = was_known(&self.old.has_net, place, is_new);
         for e in list.into_iter().flatten() {
             if let (Some(sent), Some(received)) = (e.sent_bytes(), e.received_bytes()) {
                 let maps = (&mut self.now.sockets, &self.old.sockets, &mut self.sockets_grown);
@@ -218,10 +215,7 @@ impl Rates {
     fn keep_gpu(&mut self, row: &Row<'_>, place: Option<usize>, is_new: bool) {
         let list = row.view.owner(Group::Gpu).and_then(|t| t.list::<Gpu>());
         self.now.has_gpu.push(list.is_some());
-        let was_known = match place {
-            Some(at) => self.old.has_gpu.get(at) == Some(&true),
-            None => is_new,
-        };
+        let was_known = was_known(&self.old.has_gpu, place, is_new);
         for e in list.into_iter().flatten() {
             if let (Some(key), Some(new)) = (gpu::key(&e), gpu::counters(&e)) {
                 let maps = (&mut self.now.gpu, &self.old.gpu, &mut self.gpu_grown);
@@ -259,6 +253,11 @@ impl Rates {
 /// The counters of the answer, those of the previous one, and how they have grown.
 type Maps<'m, const N: usize> =
     (&'m mut HashMap<u64, [u64; N]>, &'m HashMap<u64, [u64; N]>, &'m mut HashMap<u64, [u64; N]>);
+
+/// Whether all that a task had was known before: it was in the previous answer, or began after it.
+fn was_known(had: &[bool], place: Option<usize>, is_new: bool) -> bool {
+    place.map_or(is_new, |at| had.get(at) == Some(&true))
+}
 
 /// Keeps the counters of one key. If its task was known before, all of a new one counts.
 fn grow<const N: usize>(maps: Maps<'_, N>, key: u64, new: [u64; N], was_known: bool) {

@@ -3,6 +3,7 @@
 //! each of the device one read of its fdinfo. A driver may wait for a lock there. On a machine
 //! without such a device, nothing is read.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use taskdiag_wire::device::{device, major_minor};
@@ -84,6 +85,8 @@ impl Worker<'_> {
         };
         self.reader.syscalls += 1; // close
         let room = self.list_room(at);
+        // A set, because a user may open a device a million times.
+        let mut seen = HashSet::new();
         for (fd, dev) in devices {
             if list.0.len() >= LIST_LEAST && list.0.len() * size_of::<Gpu>() >= room {
                 self.out.missing(Group::Gpu, Reason::Truncated);
@@ -91,8 +94,7 @@ impl Worker<'_> {
             }
             let read = |r: &mut Reader| r.file(infos.as_fd(), Digits::new().of(fd)).map(parse::drm);
             let Ok(found) = self.risky(at, Groups::GPU, read)? else { continue };
-            let is_same = |(_, g): &(u32, Gpu)| (g.dev, Some(g.client)) == (dev, found.client);
-            if list.0.iter().any(is_same) {
+            if found.client.is_some_and(|client| !seen.insert((dev, client))) {
                 continue;
             }
             let entry = |(valid, g)| (valid | OF_DESCRIPTOR, build!(Gpu { fd, dev, ..g }));

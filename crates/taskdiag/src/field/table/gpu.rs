@@ -81,16 +81,15 @@ fn sum<N: std::iter::Sum>(
     get: impl Fn(&Entry<'_, Gpu>) -> Option<N>,
     seen: &mut HashSet<u64>,
 ) -> Result<Option<N>, Value<'static>> {
-    let (mut known, mut any) = (Vec::new(), false);
-    for e in list(row)? {
+    let (mut is_known, mut any) = (false, false);
+    let new = list(row)?.filter_map(|e| {
         any = true;
-        match get(&e) {
-            Some(_) if key(&e).is_some_and(|k| !seen.insert(k)) => known.push(None),
-            Some(n) => known.push(Some(n)),
-            None => {}
-        }
-    }
-    Ok((!known.is_empty() || !any).then(|| known.into_iter().flatten().sum()))
+        let value = get(&e)?;
+        is_known = true;
+        key(&e).is_none_or(|k| seen.insert(k)).then_some(value)
+    });
+    let total = new.sum();
+    Ok((is_known || !any).then_some(total))
 }
 
 fn bytes_or_ns(
