@@ -107,7 +107,7 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 	lacks = in_layer(st.inode);
 	if (lacks) {
 		close_list();
-		valid &= lacks == IN_LAYER_DEV ? ~(1u << FD_DEV) : ~(1u << FD_NLINK);
+		valid &= lacks == IN_LAYER_DEV ? ~(1u << FD_DEV) : ~(1u << FD_NLINK | 1u << FD_SIZE_BYTES);
 	}
 	e = next_entry(TASK_DIAG_FD, sizeof(*e), valid);
 	if (!e)

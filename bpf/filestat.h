@@ -30,9 +30,10 @@ GROUP_FN device_of(u64 inode)
 /*
  * What stat(2) may say otherwise than the inode: its device for a file of an overlay, which may be one of its layer, and on a
  * btrfs whose types are in a module; its number of links for a directory of an overlay, and for one of /proc, to which stat(2) adds
- * processes or threads. User space asks stat(2) for these: see engine/bpf/devices.rs.
+ * processes or threads, and the size of /proc/PID/fd, which counts open files. User space asks stat(2) for
+ * these: see engine/bpf/devices.rs.
  */
-enum { IN_LAYER_DEV = 1, IN_LAYER_NLINK = 2 };
+enum { IN_LAYER_DEV = 1, IN_LAYER_DIRECTORY = 2 };
 
 GROUP_FN in_layer(u64 inode)
 {
@@ -40,9 +41,9 @@ GROUP_FN in_layer(u64 inode)
 	bool is_directory = (RD(__u16, inode, INODE_MODE) & S_IFMT) == S_IFDIR;
 
 	if (magic == MAGIC_OVERLAY)
-		return is_directory ? IN_LAYER_NLINK : IN_LAYER_DEV;
+		return is_directory ? IN_LAYER_DIRECTORY : IN_LAYER_DEV;
 	if (magic == MAGIC_PROC && is_directory)
-		return IN_LAYER_NLINK;
+		return IN_LAYER_DIRECTORY;
 	if (magic == MAGIC_BTRFS && !(HAVE(BTRFS_INODE) && HAVE(BTRFS_INODE_ROOT) && HAVE(BTRFS_DEV)))
 		return IN_LAYER_DEV;
 	return 0;
@@ -57,8 +58,8 @@ GROUP_FN put_file_stat(u32 as)
 	u32 mode = RD(__u16, inode, INODE_MODE), type = mode & S_IFMT, valid = ALL_OF(FILE_STAT), lacks;
 
 	lacks = in_layer(inode);
-	if (lacks == IN_LAYER_NLINK) {
-		valid &= ~(1u << FILE_STAT_NLINK);
+	if (lacks == IN_LAYER_DIRECTORY) {
+		valid &= ~(1u << FILE_STAT_NLINK | 1u << FILE_STAT_SIZE_BYTES);
 	} else if (lacks) {
 		valid &= ~(1u << FILE_STAT_STAT_DEV);
 		/* The device of a mapped file is the one of VMA. */

@@ -548,3 +548,47 @@ fn the_version_is_that_of_lsof_and_says_who_this_is() {
         ran.stderr
     );
 }
+
+#[test]
+fn sockets_without_an_address_are_listed_for_their_process_and_not_for_i() {
+    // SAFETY: a system call that makes a descriptor.
+    let unbound = owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) });
+    let holder = Holder::new(&[unbound.as_raw_fd()]);
+    let pid = holder.pid().to_string();
+    let row = format!("{}u", unbound.as_raw_fd());
+    let lsof = Lsof::new();
+    let has_row = |ran: &Ran| {
+        let labels = ran.stdout.lines().filter_map(|l| l.split_whitespace().nth(3));
+        labels.filter(|l| **l == row).count()
+    };
+    for engine in &lsof.engines {
+        let either = lsof.run(engine, &["-nP", "-i", "-p", &pid]);
+        let ours = either.stdout.lines().filter(|l| l.contains(&format!(" {pid} ")));
+        let unknown = ours.filter(|l| l.contains(&row) && l.ends_with("protocol: TCP"));
+        assert_eq!(unknown.count(), 1, "{engine}: {}", either.stdout);
+        let both = lsof.run(engine, &["-nP", "-i", "-a", "-p", &pid]);
+        assert_eq!((both.code, has_row(&both)), (1, 0), "{engine}: {}", both.stdout);
+    }
+}
+
+#[test]
+fn a_deleted_file_that_is_mapped_is_del_and_not_mem() {
+    let lsof = Lsof::new();
+    let path = lsof.path("mapped-and-deleted");
+    std::fs::write(&path, [7; 4096]).expect("a file");
+    let file = File::open(&path).expect("it is there");
+    let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE);
+    // SAFETY: a new mapping, which is used by nobody here.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, read, private, file.as_raw_fd(), 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+    std::fs::remove_file(&path).expect("it is ours");
+    let pid = std::process::id().to_string();
+    for (label, is_listed) in [("mem", false), ("DEL", true), ("mem,DEL", true), ("^DEL", false)] {
+        lsof.each(&["-nP", "-a", "-p", &pid, "-d", label], |out| {
+            let mut labels = out.lines().filter_map(|l| l.split_whitespace().nth(3));
+            assert_eq!(labels.any(|l| l == "DEL"), is_listed, "{label}: {out}");
+        });
+    }
+    // SAFETY: the mapping made above, once.
+    assert_eq!(unsafe { libc::munmap(at, 4096) }, 0);
+}

@@ -477,3 +477,33 @@ fn a_directory_of_proc_has_the_links_of_stat() {
         sleeper.wait().expect("it is ours");
     }
 }
+
+#[test]
+fn a_directory_of_open_files_has_the_size_of_stat() {
+    use std::process::Command;
+    let mut sleepers = Vec::new();
+    let mut sleep_in = |directory: &str| {
+        let sleeper = Command::new("sleep").arg("60").current_dir(directory).spawn().unwrap();
+        let pid = sleeper.id();
+        sleepers.push(sleeper);
+        pid
+    };
+    let with_files = format!("/proc/{}/fd", sleep_in("/"));
+    let pid = sleep_in(&with_files);
+    let mut file = Command::new("sh");
+    file.args(["-c", "exec 3<.; sleep 60"]).current_dir(&with_files);
+    let mut file = file.spawn().expect("a shell");
+    let size = || std::fs::metadata(&with_files).expect("it is there").len();
+    // The first program has begun when it has the files that it keeps.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    for engine in engines() {
+        for (pid, label) in [(pid, "cwd"), (file.id(), "3")] {
+            let all = rows(engine, pid, &["-d", label, "-o", "fd,size"]);
+            assert_eq!(all[0]["size"].as_u64(), Some(size()), "{engine}: {label}");
+        }
+    }
+    for sleeper in sleepers.iter_mut().chain([&mut file]) {
+        sleeper.kill().expect("it is ours");
+        sleeper.wait().expect("it is ours");
+    }
+}

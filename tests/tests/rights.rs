@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use taskdiag::{EngineId, Groups, Request};
+use taskdiag::{EngineId, Group, Groups, Request};
+use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::cli::{Ran, Sandbox, taskdiag};
 use taskdiag_tests::{Mktask, Source, engines, needs_root, read, skip};
 
@@ -276,20 +277,27 @@ fn groups_denied_by_proc_come_from_bpf() {
     let ran = run("+bpf,+perfmon", &one);
     assert!(ran.code == Some(0) && ran.stdout.contains("mktask"), "{ran}");
     assert!(ran.stderr.contains("/proc denies it"), "{ran}");
+    let has_mappings = bpf_has_mappings(test);
     for args in [
         &["files", "-p", &pid, "--paths", "--stats"][..],
         &["ps", "-p", &pid, "-o", "pid,rbytes,netns", "--stats"],
     ] {
+        if args[0] == "files" && !has_mappings {
+            continue;
+        }
         let ran = run("+bpf,+perfmon", args);
         assert!(ran.code == Some(0) && engine_of(&ran).contains(&"bpf"), "{ran}");
     }
     // Newer kernels show mappings to holders of CAP_PERFMON. Sums over their pages are from /proc
     // only.
-    let ran = run("+bpf,+perfmon", &["maps", &pid]);
-    assert!(ran.code == Some(0) && ran.stdout.contains("mktask"), "{ran}");
-    let ran = run("+bpf,+perfmon", &["maps", &pid, "-o", "address,rss"]);
-    let is_denied = ran.code == Some(3) && ran.stderr.contains("rss of 1 process is not shown");
-    assert!((ran.code == Some(0) || is_denied) && ran.stdout.lines().count() > 5, "{ran}");
+    if has_mappings {
+        let ran = run("+bpf,+perfmon", &["maps", &pid]);
+        assert!(ran.code == Some(0) && ran.stdout.contains("mktask"), "{ran}");
+        let ran = run("+bpf,+perfmon", &["maps", &pid, "-o", "address,rss"]);
+        let is_denied = ran.code == Some(3) && ran.stderr.contains("rss of 1 process is not shown");
+        let is_listed = ran.stdout.lines().count() > 5;
+        assert!((ran.code == Some(0) || is_denied) && is_listed, "{ran}");
+    }
     // A caller that may trace, or may not use BPF, does not need it.
     for caps in ["", "+bpf", "+perfmon", "+bpf,+perfmon,+sys_ptrace"] {
         let ran = run(caps, &one);
@@ -300,6 +308,16 @@ fn groups_denied_by_proc_come_from_bpf() {
             (Some(if sees { 0 } else { 3 }), sees)
         );
     }
+}
+
+/// Whether the engine bpf lists mappings here, which `maps` and `files` show: before Linux 6.1 it
+/// does not.
+fn bpf_has_mappings(test: &str) -> bool {
+    let has = engines_with(Group::Vma).contains(&BPF);
+    if !has {
+        skip(test, "the bpf engine has no mappings here: commands that list them are left out");
+    }
+    has
 }
 
 /// If /proc belongs to another pid namespace, all answers have its process ids, and report that.
@@ -369,6 +387,7 @@ fn a_hidden_first_process() {
     }
     let me = std::process::id().to_string();
     let both = format!("1,{me}");
+    let has_mappings = bpf_has_mappings("a_hidden_first_process");
     for args in [
         &["ps"][..],
         &["ps", "-eT"],
@@ -383,6 +402,9 @@ fn a_hidden_first_process() {
         &["dump", "-g", "base"],
         &["dump", "-p", "1", "-g", "base"],
     ] {
+        if ["files", "maps"].contains(&args[0]) && !has_mappings {
+            continue;
+        }
         let ran = Sandbox::new().run(&[args, &["--engine", "bpf"]].concat());
         assert!(!ran.stderr.contains("there is no process 1"), "{ran}");
         assert_eq!(ran.stderr.contains("process 1 is hidden from BPF"), is_hidden, "{ran}");

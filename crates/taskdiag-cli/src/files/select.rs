@@ -293,7 +293,7 @@ impl FileSelection {
     }
     /// Is this label among those that are not wanted?
     pub fn leaves_out(&self, label: &str) -> bool {
-        self.labels.excludes(|l| l.excludes(label))
+        self.labels.excludes(|l| l.is(label))
     }
     /// Is any condition about processes set that says which are wanted?
     pub fn wants_processes(&self) -> bool {
@@ -333,17 +333,30 @@ impl FileSelection {
         if !wanted {
             return false;
         }
-        let label = || file.label();
-        if !self.labels.is_empty() && self.labels.excludes(|l| l.excludes(&label())) {
+        if !self.labels.not.is_empty() && self.leaves_out(&file.label()) {
             return false;
         }
+        let states = || {
+            // Without -i, -s applies to all rows.
+            !self.inet.is_empty()
+                || file.socket().is_none_or(|s| self.states.iter().all(|f| f.passes(&s)))
+        };
+        self.condition(file, true).unwrap_or(true) && states()
+    }
+    /// Is this file shown by another condition than the one on internet sockets?
+    pub fn matches_without_inet(&self, file: &OpenFile<'_>) -> bool {
+        !self.and && self.condition(file, false) == Some(true)
+    }
+    /// Whether the conditions hold, or nothing if there are none.
+    fn condition(&self, file: &OpenFile<'_>, with_inet: bool) -> Option<bool> {
+        let label = || file.label();
         let socket = file.socket();
         let inet = || {
             let Some(s) = &socket else { return false };
             self.inet.iter().any(|i| i.matches(s)) && self.states.iter().all(|f| f.passes(s))
         };
         let conditions = [
-            if_set(!self.inet.is_empty(), inet),
+            if_set(with_inet && !self.inet.is_empty(), inet),
             if_set(self.unix, || file.lsof_type() == "unix"),
             if_set(!self.labels.only.is_empty(), || {
                 self.labels.only.iter().any(|l| l.is(&label()))
@@ -360,13 +373,7 @@ impl FileSelection {
                 self.places.iter().any(|p| p.holds(file)) || self.is_found_by_word(file)
             }),
         ];
-        let all = self.process(&file.owner.row).into_iter().chain(conditions);
-        let states = || {
-            // Without -i, -s applies to all rows.
-            !self.inet.is_empty()
-                || socket.as_ref().is_none_or(|s| self.states.iter().all(|f| f.passes(s)))
-        };
-        joined(self.and, all).unwrap_or(true) && states()
+        joined(self.and, self.process(&file.owner.row).into_iter().chain(conditions))
     }
     /// Is it an open file of a process that has a word? The other rows are for users of a file.
     fn is_found_by_word(&self, file: &OpenFile<'_>) -> bool {
@@ -389,17 +396,9 @@ impl FileSelection {
 }
 
 impl Label {
-    /// Does this exclusion leave out the file? As in lsof, `^mem` does not leave out DEL.
-    fn excludes(&self, label: &str) -> bool {
-        match self {
-            Label::Word(w) => *w == label,
-            Label::Range(..) | Label::Fds => self.is(label),
-        }
-    }
     fn is(&self, label: &str) -> bool {
         match self {
-            // lsof also counts DEL as a kind of mem.
-            Label::Word(w) => *w == label || *w == "mem" && label == "DEL",
+            Label::Word(w) => *w == label,
             Label::Fds => label.bytes().all(|b| b.is_ascii_digit()),
             Label::Range(from, to) => {
                 label.parse::<u32>().is_ok_and(|n| (*from..=*to).contains(&n))

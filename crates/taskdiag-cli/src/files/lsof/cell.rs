@@ -101,7 +101,10 @@ impl<'a> Cells<'a> {
                 Some(_) => false,
             }
         };
-        (select.inet.is_empty() || !sockets::is_unknown(self, file))
+        let is_found = select.inet.is_empty()
+            || !sockets::is_unknown(self, file)
+            || select.matches_without_inet(file);
+        is_found
             && is_denied_row()
             && !(record::is_unmapped(file) && (select.deleted || select.links_below.is_some()))
     }

@@ -1,8 +1,9 @@
 //! Completes the values of stat(2) that the programs cannot find out. On an overlay of several file
 //! systems, the device of a file is that of its layer. On btrfs, it is the device of the subvolume,
 //! whose place in memory is not known if btrfs is a module. An overlay also counts the links of a
-//! directory in its own way, and so does /proc, which adds processes or threads. A mapped file is
-//! found by one of its mappings in the same answer.
+//! directory in its own way, and so does /proc, which adds processes or threads. The size of
+//! /proc/PID/fd is the number of open files since Linux 6.2. A mapped file is found by one of its
+//! mappings in the same answer.
 //!
 //! The programs leave this unknown, in a list with this one entry, and write the value of the
 //! inode. Here stat(2) is called for it, on the link in /proc. If the answer is the device of the
@@ -32,6 +33,7 @@ struct FileIds {
     dev: u32,
     inode: u64,
     nlink: u32,
+    size_bytes: u64,
 }
 
 /// The files of an answer that are still to be asked for, and what is known of file systems.
@@ -39,8 +41,8 @@ struct Devices<'s> {
     stat: &'s mut dyn FnMut(&str) -> Option<FileIds>,
     /// The file systems whose files have its device.
     plain: HashSet<u32>,
-    /// The links of directories, by device and inode.
-    links: HashMap<(u32, u64), u32>,
+    /// The links and sizes of directories, by device and inode.
+    directories: HashMap<(u32, u64), (u32, u64)>,
     /// The links in /proc of the mapped files that are to be asked for, by device and inode of the
     /// mapping.
     mapped: HashMap<(u32, u64), String>,
@@ -56,13 +58,12 @@ pub(super) fn complete(stream: &mut [u8]) -> u64 {
         }
         calls += 1;
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-        let s = rustix::fs::statx(CWD, path, flags, StatxFlags::INO | StatxFlags::NLINK).ok()?;
+        let wanted = StatxFlags::INO | StatxFlags::NLINK | StatxFlags::SIZE;
+        let s = rustix::fs::statx(CWD, path, flags, wanted).ok()?;
         let dev = device(s.stx_dev_major, s.stx_dev_minor);
-        Some(FileIds { dev, inode: s.stx_ino, nlink: s.stx_nlink })
+        Some(FileIds { dev, inode: s.stx_ino, nlink: s.stx_nlink, size_bytes: s.stx_size })
     };
-    let mapped = HashMap::new();
-    Devices { stat: &mut stat, plain: HashSet::new(), links: HashMap::new(), mapped }
-        .stream(stream);
+    Devices::new(&mut stat).stream(stream);
     calls
 }
 
@@ -75,7 +76,12 @@ fn long_number(entry: &[u8], at: usize) -> u64 {
     u64::from(number(entry, at)) | u64::from(number(entry, at + 4)) << 32
 }
 
-impl Devices<'_> {
+impl<'s> Devices<'s> {
+    fn new(stat: &'s mut dyn FnMut(&str) -> Option<FileIds>) -> Devices<'s> {
+        let (plain, directories, mapped) = (HashSet::new(), HashMap::new(), HashMap::new());
+        Devices { stat, plain, directories, mapped }
+    }
+
     fn stream(&mut self, stream: &mut [u8]) {
         self.find_mappings(stream);
         each_attr(stream, |task, kind, list| match kind {
@@ -140,12 +146,20 @@ impl Devices<'_> {
             }
             ([Some(of.dev), of.stat_dev], found)
         } else {
-            let known = self.links.get(&(dev, inode)).copied();
-            let found = known.or_else(|| ask().filter(|s| s.dev == dev).map(|s| s.nlink));
-            if let Some(nlink) = found {
-                self.links.insert((dev, inode), nlink);
+            let known = self.directories.get(&(dev, inode)).copied();
+            let asked = || ask().filter(|s| s.dev == dev).map(|s| (s.nlink, s.size_bytes));
+            let found = known.or_else(asked);
+            if let Some(both) = found {
+                self.directories.insert((dev, inode), both);
             }
-            ([Some(of.nlink), None], found)
+            // Unknown members are zero.
+            let size_bytes = found.map_or(0, |(_, size_bytes)| size_bytes);
+            let at = LIST + of.size.at;
+            list[at..at + 8].copy_from_slice(&size_bytes.to_ne_bytes());
+            if found.is_some() {
+                hdr.valid |= of.size.bit;
+            }
+            ([Some(of.nlink), None], found.map(|(nlink, _)| nlink))
         };
         // The device of a mapped file is known, and another one.
         for member in members.into_iter().flatten().filter(|m| lacks & m.bit != 0) {
@@ -167,6 +181,7 @@ struct Members {
     dev: Member,
     stat_dev: Option<Member>,
     nlink: Member,
+    size: Member,
     inode: usize,
     path: fn(u32, u32) -> Option<String>,
 }
@@ -192,6 +207,7 @@ const FD: Members = Members {
     dev: Member { bit: bit(Fd::MEMBERS, "dev"), at: offset_of!(Fd, dev) },
     stat_dev: None,
     nlink: Member { bit: bit(Fd::MEMBERS, "nlink"), at: offset_of!(Fd, nlink) },
+    size: Member { bit: bit(Fd::MEMBERS, "size_bytes"), at: offset_of!(Fd, size_bytes) },
     inode: offset_of!(Fd, inode),
     path: |pid, fd| Some(format!("/proc/{pid}/fd/{fd}")),
 };
@@ -200,6 +216,10 @@ const FILE_STAT: Members = Members {
     dev: Member { bit: bit(FileStat::MEMBERS, "dev"), at: offset_of!(FileStat, dev) },
     stat_dev: Some(STAT_DEV),
     nlink: Member { bit: bit(FileStat::MEMBERS, "nlink"), at: offset_of!(FileStat, nlink) },
+    size: Member {
+        bit: bit(FileStat::MEMBERS, "size_bytes"),
+        at: offset_of!(FileStat, size_bytes),
+    },
     inode: offset_of!(FileStat, inode),
     path: |pid, r#as| {
         let name = match r#as {
@@ -216,11 +236,6 @@ const FILE_STAT: Members = Members {
 mod tests {
     use super::*;
     use taskdiag_wire::{StreamWriter, build};
-
-    fn devices(stat: &mut dyn FnMut(&str) -> Option<FileIds>) -> Devices<'_> {
-        let (plain, links, mapped) = (HashSet::new(), HashMap::new(), HashMap::new());
-        Devices { stat, plain, links, mapped }
-    }
 
     /// A stream with a descriptor for each device, of which only device 1 is known, and the results
     /// of stat(2) for the others.
@@ -239,9 +254,9 @@ mod tests {
         let mut stat = |path: &str| {
             asked += 1;
             let fd: usize = path.rsplit('/').next()?.parse().ok()?;
-            said[fd].1.map(|dev| FileIds { dev, inode: 5, nlink: 2 })
+            said[fd].1.map(|dev| FileIds { dev, inode: 5, nlink: 2, size_bytes: 6 })
         };
-        devices(&mut stat).stream(stream.as_mut_bytes());
+        Devices::new(&mut stat).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
         let task = stream.get(0).expect("a task");
         let devices = task.list::<Fd>().expect("a list").map(|f| f.dev()).collect();
@@ -262,20 +277,24 @@ mod tests {
             w.begin_task(pid, pid);
             let cwd =
                 build!(FileStat { r#as: 1, dev: 3, inode: 5, nlink: 1, ..FileStat::default() });
-            w.put_list(FileStat::ALL_VALID & !FILE_STAT.nlink.bit, &[cwd]);
+            let lacks = FILE_STAT.nlink.bit | FILE_STAT.size.bit;
+            w.put_list(FileStat::ALL_VALID & !lacks, &[cwd]);
             w.end_task();
         }
         let mut stream = w.finish(taskdiag_wire::Done::default());
         let mut asked = Vec::new();
         let mut stat = |path: &str| {
             asked.push(path.to_owned());
-            Some(FileIds { dev: 3, inode: 5, nlink: 4 })
+            Some(FileIds { dev: 3, inode: 5, nlink: 4, size_bytes: 6 })
         };
-        devices(&mut stat).stream(stream.as_mut_bytes());
+        Devices::new(&mut stat).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
-        let nlink = |task: taskdiag_wire::TaskView<'_>| task.list::<FileStat>()?.next()?.nlink();
-        let all: Vec<_> = stream.tasks().map(nlink).collect();
-        assert_eq!((all, asked), (vec![Some(4); 2], vec!["/proc/7/cwd".to_owned()]));
+        let values = |task: taskdiag_wire::TaskView<'_>| {
+            let entry = task.list::<FileStat>()?.next()?;
+            Some((entry.nlink()?, entry.size_bytes()?))
+        };
+        let all: Vec<_> = stream.tasks().map(values).collect();
+        assert_eq!((all, asked), (vec![Some((4, 6)); 2], vec!["/proc/7/cwd".to_owned()]));
     }
 
     #[test]
@@ -295,9 +314,9 @@ mod tests {
         let mut asked = Vec::new();
         let mut stat = |path: &str| {
             asked.push(path.to_owned());
-            Some(FileIds { dev: 8, inode: 5, nlink: 1 })
+            Some(FileIds { dev: 8, inode: 5, nlink: 1, size_bytes: 6 })
         };
-        devices(&mut stat).stream(stream.as_mut_bytes());
+        Devices::new(&mut stat).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
         let task = stream.get(0).expect("a task");
         let entry = task.list::<FileStat>().expect("a list").next().expect("an entry");
