@@ -316,3 +316,11 @@ def test_info_names_this_machine(engine):
     assert abs(info["time"] - time.time()) < 60 and info["uptime"] > 0
     # Nothing was asked, so nothing is known.
     assert set(taskdiag.snapshot("pid", pids=[]).info.values()) == {None}
+
+
+@pytest.mark.parametrize("table, column", [(taskdiag.files, "sharers"), (taskdiag.maps, "shared_with")])
+def test_sharing_with_processes_that_were_not_read_is_not_asked(table, column):
+    alone = table(columns=f"pid,{column}", pids=os.getpid())
+    assert len(alone) > 0
+    for row in range(len(alone)):
+        assert (alone[column][row], alone.why(row, column)) == (None, "not_asked")

@@ -138,3 +138,36 @@ pub(super) fn write_inet(out: &mut Vec<u8>, s: &Entry<'_, Socket>) {
         out.extend_from_slice(format!(" ({state})").as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskdiag_wire::build;
+    use taskdiag_wire::layout::bit;
+
+    #[test]
+    fn an_address_whose_interface_is_not_known_ends_in_a_question_mark() {
+        let text = |address: &str, ifindex: Option<u32>| {
+            let ip: Ipv6Addr = address.parse().expect("an address");
+            let raw = build!(Socket {
+                family: libc::AF_INET6 as u16,
+                local_addr: ip.octets(),
+                ifindex: ifindex.unwrap_or(0),
+                ..Socket::default()
+            });
+            let lacks = if ifindex.is_none() { bit(Socket::MEMBERS, "ifindex") } else { 0 };
+            address_text(&Entry { valid: Socket::ALL_VALID & !lacks, raw: &raw }, ip.into())
+        };
+        for (address, ifindex, want) in [
+            ("fe80::1", Some(2), "fe80::1%2"),
+            ("fe80::1", Some(0), "fe80::1"),
+            ("fe80::1", None, "fe80::1%?"),
+            ("ff02::fb", None, "ff02::fb%?"),
+            ("::1", None, "::1"),
+            ("2001:db8::1", None, "2001:db8::1"),
+            ("2001:db8::1", Some(2), "2001:db8::1"),
+        ] {
+            assert_eq!(text(address, ifindex), want);
+        }
+    }
+}
