@@ -219,16 +219,18 @@ fn top_once_says_that_pids_are_foreign() {
     assert!(out.contains("sleep"), "{out}");
 }
 
+/// This file again, with a number that a shell does not use.
+fn high(file: &File) -> OwnedFd {
+    // SAFETY: a plain system call, whose result is a new descriptor without another owner.
+    unsafe {
+        let fd = libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 100);
+        assert!(fd >= 100, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
 /// The master of a new terminal and the terminal itself, with numbers that a shell does not use.
 fn terminal() -> (OwnedFd, OwnedFd, String) {
-    let high = |file: &File| {
-        // SAFETY: a plain system call, whose result is a new descriptor without another owner.
-        unsafe {
-            let fd = libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 100);
-            assert!(fd >= 100, "{}", std::io::Error::last_os_error());
-            OwnedFd::from_raw_fd(fd)
-        }
-    };
     let master = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
     let (mut number, unlock) = (0, 0);
     // SAFETY: both get the address of an int.
@@ -269,6 +271,35 @@ fn a_master_has_no_terminal_of_a_process_with_its_number_in_a_foreign_proc() {
     let (code, foreign, err) = lsof(&scene.between(""), 5);
     assert!(foreign.contains("/dev/ptmx"), "{code} {foreign} {err}");
     assert!(!foreign.contains(&path), "{foreign}");
+}
+
+/// The locks of a descriptor are in its fdinfo, which is found by the number of its process.
+#[test]
+fn a_descriptor_has_no_lock_of_a_process_with_its_number_in_a_foreign_proc() {
+    let test = "a_descriptor_has_no_lock_of_a_process_with_its_number_in_a_foreign_proc";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // They are one file, so the lock could be that of the other descriptor.
+    let [outer, inner] = [0; 2].map(|_| high(&File::open(file.path()).unwrap()));
+    let files = [Some(outer.as_raw_fd()), Some(inner.as_raw_fd()), None];
+    let Some(scene) = Scene::with_files(test, files, "exec 5>&6; flock -x 5;") else { return };
+    let (number, ..) = scene.same_number();
+    let [a, _] = scene.inits;
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    let lock = |enter: &str, fd: u32| {
+        let command = format!(
+            "{enter} {program} files -a -p {number} -d {fd} --no-headers -o lock --engine bpf"
+        );
+        parts(&Command::new("sh").args(["-c", &command]).output().unwrap())
+    };
+    let within = format!("nsenter --pid=/proc/{a}/ns/pid --mount=/proc/{a}/ns/mnt --");
+    let (code, own, err) = lock(&within, 6);
+    if code == 4 {
+        return skip(test, "no BPF here");
+    }
+    assert_eq!(own.trim(), "W", "{code} {err}");
+    assert_eq!(lock(&within, 5).1.trim(), "-");
+    let (code, foreign, err) = lock(&scene.between(""), 5);
+    assert!(!foreign.contains('W') && !foreign.trim().is_empty(), "{code} {foreign} {err}");
 }
 
 #[test]
