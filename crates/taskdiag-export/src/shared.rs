@@ -1,5 +1,5 @@
-//! Counters of what several processes may have: bytes over TCP connections, and the time of graphics
-//! processors. They do not fall when a connection ends or a client closes its device.
+//! Counters of what several processes may have: bytes over TCP connections, and the time of
+//! graphics processors. They do not fall when a connection ends or a client closes its device.
 
 use std::collections::{HashMap, HashSet};
 

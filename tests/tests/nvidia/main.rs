@@ -1,5 +1,5 @@
-//! Columns of NVIDIA's graphics processors, with a stand-in for the library of its driver. No machine
-//! of ours has such a device: the processes of these tests only name its file.
+//! Columns of NVIDIA's graphics processors, with a stand-in for the library of its driver. No
+//! machine of ours has such a device: the processes of these tests only name its file.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -128,7 +128,8 @@ fn values_are_those_of_the_library_of_nvidia() {
         (&of(&a)["gpu"], &of(&a)["gpu_mem"]),
         (&"0000:11:00.0/nvidia".into(), &(300u64 << 20).into())
     );
-    // What the library does not know is not 0: the memory of one, the process of the other, the time.
+    // What the library does not know is not 0: the memory of one, the process of the other, and
+    // the time.
     assert_eq!((&of(&b)["gpu"], &of(&b)["gpu_mem"]), (&"195:0/nvidia".into(), &unknown));
     assert_eq!((&of(&c)["gpu"], &of(&c)["gpu_mem"]), (&"195:0/nvidia".into(), &unknown));
     assert!([&a, &b, &c].iter().all(|user| of(user)["gpu_time"] == unknown), "{rows:?}");

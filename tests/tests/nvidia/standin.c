@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A stand-in for NVIDIA's libnvidia-ml: two devices, with the processes that the file PROCESSES has, a line each: device, pid, MiB
- * of memory (-1: not known) and percent of the time in which it runs. With HANGS, nothing answers.
+ * A stand-in for NVIDIA's libnvidia-ml: two devices, with the processes that the file PROCESSES
+ * has, a line each: device, pid, MiB of memory (-1: not known) and percent of the time in which it
+ * runs. With HANGS, nothing answers.
  */
 #include <stdio.h>
 #include <string.h>

@@ -168,8 +168,8 @@ impl Nvml {
         }
         any.then_some(all)
     }
-    /// The samples after a moment, by process: the mean share of the time in which it ran. The other
-    /// value is the moment of the last one. `None`: the device has none.
+    /// The samples after a moment, by process: the mean share of the time in which it ran. The
+    /// other value is the moment of the last one. `None`: the device has none.
     fn shares(&self, device: Device, since: u64) -> Option<(HashMap<u32, f64>, u64)> {
         let samples = self.samples?;
         let mut found = vec![Sample::default(); PROCESSES];

@@ -4,12 +4,12 @@
 //! The library may wait for the driver for ever, so it is never in this process. A program names a
 //! helper with [`through`], which loads the library and answers over two pipes. It is started when
 //! an answer first has a process with such a device open, and ends with this process. If it does
-//! not answer in time, the values are not known, and after [`GIVEN_UP`] it is killed and not started
-//! again. A program that names none, as the service does, has no values.
+//! not answer in time, the values are not known, and after [`GIVEN_UP`] it is killed and not
+//! started again. A program that names none, as the service does, has no values.
 //!
 //! The helper reads a byte for each question, and writes a line for each device and process: pid,
-//! minor number, address on the bus, bytes of memory, and the busy and the whole time of the device,
-//! us. `-` stands for a number that is not known. An empty line ends the answer.
+//! minor number, address on the bus, bytes of memory, and the busy and the whole time of the
+//! device, us. `-` stands for a number that is not known. An empty line ends the answer.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
