@@ -150,7 +150,9 @@ mod tests {
     }
 
     /// Processes with their engines: the client, its busy time and its memory.
-    fn gpu(engines: &mut Shared<1>, processes: &[(u32, &[(u64, u64, u64)])]) -> Vec<(u64, u64)> {
+    type Users<'a> = &'a [(u32, &'a [(u64, u64, u64)])];
+
+    fn gpu(engines: &mut Shared<1>, processes: Users<'_>) -> Vec<(u64, u64)> {
         let mut w = StreamWriter::new();
         let show_flags = (Groups::BASE | Groups::GPU).bits();
         w.info(&build!(Info { show_flags, ..StreamWriter::blank_info() }));
@@ -179,11 +181,11 @@ mod tests {
     #[test]
     fn a_client_of_a_gpu_counts_once_and_its_time_does_not_fall() {
         let mut s = Shared::default();
-        let both: &[(u32, &[_])] = &[(1, &[(7, 10, 100)]), (2, &[(7, 10, 100), (8, 5, 50)])];
+        let both: Users<'_> = &[(1, &[(7, 10, 100)]), (2, &[(7, 10, 100), (8, 5, 50)])];
         assert_eq!(gpu(&mut s, both), [(10, 100), (5, 50)]);
         assert_eq!(gpu(&mut s, both), [(0, 100), (0, 50)]);
         // The first process closes its client, which the other one keeps, and opens another one.
-        let next: &[(u32, &[_])] = &[(1, &[(9, 3, 1)]), (2, &[(7, 12, 100)]), (3, &[])];
+        let next: Users<'_> = &[(1, &[(9, 3, 1)]), (2, &[(7, 12, 100)]), (3, &[])];
         assert_eq!(gpu(&mut s, next), [(3, 1), (2, 100), (0, 0)]);
     }
 }
