@@ -44,6 +44,8 @@ static __always_inline void touch_task(struct task_struct *t, struct ahead *to, 
 		TOUCH(R(t, comm[0]));
 	if (base && NEED_BASE(PPID))
 		TOUCH(R(t, real_parent));
+	if (WANT(TASK_DIAG_CGROUP))
+		TOUCH(R(t, cgroups));
 	if (NEED_STAT(NICE) || NEED_STAT(PRIORITY))
 		TOUCH(R(t, prio));
 	if (NEED_STAT(POLICY))

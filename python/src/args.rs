@@ -71,6 +71,12 @@ pub fn budget(given: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     optional(given, || given.extract().ok(), what)
 }
 
+/// How many descriptors.
+pub fn count(given: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let what = "descriptors is a number of descriptors from 0 on";
+    optional(given, || given.extract().ok(), what)
+}
+
 /// A directory.
 pub fn proc(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
     let what = "proc is the path of a directory, as in proc='/proc'";

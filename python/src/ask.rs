@@ -10,7 +10,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use taskdiag::engine::procfs::Procfs;
-use taskdiag::field::{FILES, MAPS, MEMORY, Missing, Row, Set, TASKS};
+use taskdiag::field::{CGROUPS, FILES, MAPS, MEMORY, Missing, Row, Set, TASKS};
 use taskdiag::view::{Filter, Item, Key, Plan, Query, View};
 use taskdiag::wire::Info;
 use taskdiag::{ByteLimits, Choice, Engine, Error, Groups, Request, SessionCache, Snapshot, Watch};
@@ -239,6 +239,10 @@ impl Ask {
     pub fn files(py: Python<'_>, common: Common, paths: bool, mapped: bool) -> PyResult<Ask> {
         let ask = Ask::new(py, &FILES, DEFAULT_FILES, common)?;
         Ok(Ask { query: ask.query.with_files(paths, mapped), ..ask })
+    }
+    /// Cgroups.
+    pub fn cgroups(py: Python<'_>, common: Common, default: &str) -> PyResult<Ask> {
+        Ask::new(py, &CGROUPS, default, common)
     }
     /// Makes columns. An answer has the name of a file once, and columns have a copy in each row.
     /// So the text of columns has a limit of its own: that of the lists of an answer, or the limit

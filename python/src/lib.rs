@@ -8,6 +8,7 @@
 mod args;
 mod arrow;
 mod ask;
+mod cgroups;
 mod error;
 mod held;
 mod pickled;
@@ -199,6 +200,8 @@ fn ioprio_set(pid: libc::pid_t, priority: libc::c_int) -> PyResult<()> {
 
 #[pymodule(gil_used = false)]
 mod _native {
+    #[pymodule_export]
+    use super::cgroups::{CgroupSession, cgroups};
     #[pymodule_export]
     use super::held::{Held, pid_in_proc};
     #[pymodule_export]

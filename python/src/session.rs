@@ -2,7 +2,7 @@
 //! Repeated requests, and what changed between two answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -129,11 +129,51 @@ impl Fixed {
 }
 
 /// The state between two calls.
-enum State {
-    Ready(Box<Inner>),
+enum State<T> {
+    Ready(T),
     /// Another thread works with it.
     Busy,
     Closed,
+}
+
+/// Something that one thread uses at a time.
+pub struct Kept<T>(Mutex<State<T>>);
+
+impl<T> Kept<T> {
+    /// It is ready.
+    pub fn new(inner: T) -> Kept<T> {
+        Kept(Mutex::new(State::Ready(inner)))
+    }
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Puts it back. `None` closes it.
+    pub fn put(&self, inner: Option<T>) {
+        *self.lock() = inner.map_or(State::Closed, State::Ready);
+    }
+    /// Takes it. Other threads get an error until it is put back.
+    pub fn take(&self, py: Python<'_>) -> PyResult<T> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Busy) {
+            State::Ready(inner) => Ok(inner),
+            State::Busy => {
+                let text = "the session answers another thread: give each thread a session";
+                Err(error::busy(py, text))
+            }
+            State::Closed => {
+                *state = State::Closed;
+                Err(error::busy(py, "the session was closed: make another one"))
+            }
+        }
+    }
+    /// The state, for the end of a list.
+    pub fn words(&self) -> &'static str {
+        match *self.lock() {
+            State::Ready(_) => "",
+            State::Busy => ", busy",
+            State::Closed => ", closed",
+        }
+    }
 }
 
 /// Repeats a request. The BPF programs stay loaded, so that only the first answer pays for loading
@@ -152,34 +192,17 @@ enum State {
 #[pyclass(frozen, module = "taskdiag", name = "Session", weakref)]
 pub struct PySession {
     fixed: Arc<Fixed>,
-    state: Mutex<State>,
+    state: Kept<Box<Inner>>,
 }
 
 impl PySession {
-    fn put(&self, state: State) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
-    }
-    fn take(&self, py: Python<'_>) -> PyResult<Box<Inner>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *state, State::Busy) {
-            State::Ready(inner) => Ok(inner),
-            State::Busy => {
-                let text = "the session answers another thread: give each thread a session";
-                Err(error::busy(py, text))
-            }
-            State::Closed => {
-                *state = State::Closed;
-                Err(error::busy(py, "the session was closed: make another one"))
-            }
-        }
-    }
     /// Uses the session without the GIL, so that a signal can end it.
     fn with<T: Send + 'static>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Inner, &Fixed) -> T + Send + 'static,
     ) -> PyResult<T> {
-        let mut inner = self.take(py)?;
+        let mut inner = self.state.take(py)?;
         let (fixed, watch) = (Arc::clone(&self.fixed), Arc::clone(&inner.watch));
         let done = worker::run(
             py,
@@ -191,12 +214,12 @@ impl PySession {
         );
         match done {
             Ok((inner, result)) => {
-                self.put(State::Ready(inner));
+                self.state.put(Some(inner));
                 Ok(result)
             }
             Err(e) => {
                 // A watch that was stopped stays stopped, so the session needs a new one.
-                self.put(self.fixed.open().map_or(State::Closed, |i| State::Ready(Box::new(i))));
+                self.state.put(self.fixed.open().ok().map(Box::new));
                 Err(e)
             }
         }
@@ -237,7 +260,7 @@ impl PySession {
         }
         let fixed = Arc::new(Fixed { ask, deltas: wanted });
         let inner = fixed.open().map_err(|e| error::raise(py, &e))?;
-        Ok(PySession { fixed, state: Mutex::new(State::Ready(Box::new(inner))) })
+        Ok(PySession { fixed, state: Kept::new(Box::new(inner)) })
     }
     /// Makes the request again, and returns the rows.
     fn refresh(&self, py: Python<'_>) -> PyResult<Table> {
@@ -264,11 +287,7 @@ impl PySession {
     fn __repr__(&self) -> String {
         let names: Vec<&str> = self.fixed.ask.specs.iter().map(|s| s.name.as_str()).collect();
         let deltas: Vec<&str> = self.fixed.deltas.iter().map(|d| d.name).collect();
-        let state = match *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Ready(_) => "",
-            State::Busy => ", busy",
-            State::Closed => ", closed",
-        };
+        let state = self.state.words();
         format!("<taskdiag.Session of {}, deltas {}{state}>", names.join(", "), deltas.join(", "))
     }
     fn __reduce__(&self) -> PyResult<()> {
@@ -277,7 +296,7 @@ impl PySession {
     }
     /// Closes the engines.
     fn close(&self) {
-        self.put(State::Closed);
+        self.state.put(None);
     }
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf

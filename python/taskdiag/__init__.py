@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Processes, threads, mappings and open files of Linux, fast.
+"""Processes, threads, mappings, open files and cgroups of Linux, fast.
 
     >>> import taskdiag
     >>> table = taskdiag.snapshot("pid,rss,comm", where="rss > 1M", sort="-rss")
@@ -22,11 +22,13 @@ from taskdiag._errors import (
 from taskdiag._native import (
     UNLIMITED,
     Binary,
+    CgroupSession,
     Changes,
     Column,
     Session,
     Table,
     __version__,
+    cgroups,
     columns,
     files,
     maps,
@@ -40,6 +42,7 @@ from taskdiag._waits import waits
 __all__ = [
     "UNLIMITED",
     "Binary",
+    "CgroupSession",
     "Changes",
     "Column",
     "Error",
@@ -55,6 +58,7 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "__version__",
+    "cgroups",
     "columns",
     "files",
     "maps",

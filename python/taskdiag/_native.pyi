@@ -12,7 +12,7 @@ _Pids: TypeAlias = int | Sequence[int]
 _Text: TypeAlias = int | Literal["all"]
 _Engine: TypeAlias = Literal["auto", "kernel", "bpf", "service", "procfs"]
 _Path: TypeAlias = str | PathLike[str]
-_Rows: TypeAlias = Literal["tasks", "maps", "memory", "files"]
+_Rows: TypeAlias = Literal["tasks", "maps", "memory", "files", "cgroups"]
 _Delta: TypeAlias = Literal["time", "faults", "io", "switches"]
 
 __all__ = [
@@ -22,12 +22,14 @@ __all__ = [
     "_column",
     "_table",
     "Binary",
+    "CgroupSession",
     "Changes",
     "Column",
     "Held",
     "Session",
     "Single",
     "Table",
+    "cgroups",
     "columns",
     "files",
     "ioprio_get",
@@ -282,6 +284,48 @@ def files(
 ) -> Table:
     """Open files of one process, of several, or of all: descriptors, with `paths` also working and root directory and
     program, with `mapped` also mapped files. A table of descriptors that threads share is there once."""
+
+def cgroups(
+    paths: _Path | Sequence[_Path] | None = None,
+    columns: _Names | None = None,
+    *,
+    where: str | None = None,
+    sort: _Names | None = None,
+) -> Table:
+    """Cgroups as rows: what each uses and may use, as `taskdiag cgroups` shows it.
+
+    `paths` is the path of a cgroup, or a list of them, each with those below it; without it, all cgroups are rows. `columns`,
+    `where` and `sort` are those of `snapshot()`, with the columns that `columns('cgroups')` lists. Only the files that they need
+    are read. Columns whose names end in _now need a `CgroupSession`.
+    """
+
+@final
+class CgroupSession:
+    """Lists cgroups repeatedly. It keeps their files open, which makes a listing faster, and knows how much the counters
+    have grown: columns whose names end in _now are rates since the previous listing, and None in the first one.
+
+    The arguments are those of `cgroups()`. It uses at most half of the descriptors that the process may have, and not more
+    than 8192; `descriptors` sets another limit. A session belongs to one thread at a time.
+    """
+
+    def __new__(
+        cls,
+        paths: _Path | Sequence[_Path] | None = None,
+        columns: _Names | None = None,
+        *,
+        where: str | None = None,
+        sort: _Names | None = None,
+        descriptors: int | None = None,
+    ) -> Self: ...
+    def refresh(self) -> Table:
+        """Lists the cgroups, and returns the rows."""
+    def close(self) -> None:
+        """Closes the files."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        *_exception: type[BaseException] | BaseException | TracebackType | None,
+    ) -> None: ...
 
 def columns(of: _Rows = "tasks") -> list[Column]:
     """The columns that rows of a kind have. Mappings and files have those of their task, too."""

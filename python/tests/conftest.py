@@ -3,6 +3,7 @@
 
 import faulthandler
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -73,6 +74,75 @@ def start():
         child.wait()
         child.stdin.close()
         child.stdout.close()
+
+
+def cgroup_mounts():
+    """The directories of the hierarchies of cgroups, by their controllers; that of version 2 has none."""
+    with open("/proc/self/mountinfo") as f:
+        lines = [line.split() for line in f]
+    mounts = {}
+    for words in lines:
+        kind = words[words.index("-") + 1]
+        if kind in ("cgroup", "cgroup2"):
+            for controller in words[-1].split(",") if kind == "cgroup" else [""]:
+                mounts.setdefault(controller, words[4])
+    return mounts
+
+
+class Cgroup:
+    """A cgroup of the same path in each hierarchy, with a stopped process."""
+
+    def __init__(self, pid):
+        self.pid, self.path = pid, f"/taskdiag-python-{os.getpid()}"
+        self.dirs = {}
+        for controller, mount in cgroup_mounts().items():
+            # A new cgroup of this hierarchy takes no process before it has processors and memory.
+            if controller in ("cpuset", "rw"):
+                continue
+            try:
+                os.makedirs(mount + self.path, exist_ok=True)
+                with open(mount + self.path + "/cgroup.procs", "w") as f:
+                    f.write(str(pid))
+                self.dirs[controller] = mount + self.path
+            except OSError:
+                pass
+
+    def text(self, *names):
+        """The text of the first of these files that is there."""
+        for name in names:
+            for there in self.dirs.values():
+                if os.path.exists(f"{there}/{name}"):
+                    with open(f"{there}/{name}") as f:
+                        return f.read().strip()
+        return None
+
+    def put(self, text, *names):
+        """Writes the first of these files that is there."""
+        found = [f"{d}/{n}" for n in names for d in self.dirs.values() if os.path.exists(f"{d}/{n}")]
+        for name in found[:1]:
+            with open(name, "w") as f:
+                f.write(text)
+        return bool(found)
+
+    def remove(self):
+        for there in set(self.dirs.values()):
+            os.rmdir(there)
+
+
+@pytest.fixture
+def cgroup(start):
+    """A cgroup with a stopped process, so that its values stay the same."""
+    child = start("print('ready', flush=True); import sys; sys.stdin.read()")
+    made = Cgroup(child.pid)
+    if not made.dirs:
+        skip("cgroups", "no cgroup can be made")
+    os.kill(child.pid, signal.SIGSTOP)
+    until(lambda: state(child.pid) == "T")
+    yield made
+    child.kill()
+    child.wait()
+    until(lambda: made.text("cgroup.procs") == "")
+    made.remove()
 
 
 def until(what, seconds=60):

@@ -95,6 +95,28 @@ def test_all_columns_are_those_of_json(what, frozen, tmp_path):
     assert len(known) > len(columns) * 0.5, set(columns) - known
 
 
+def test_cgroups_are_those_of_json(cgroup, tmp_path):
+    # Shares of the last ten seconds change by themselves.
+    columns = [c for c in columns_of("cgroups") if "some" not in c and "full" not in c and c != "pressure"]
+    asked = ["cgroups", cgroup.path, "-o", ",".join(columns)]
+    file = tmp_path / "parquet"
+
+    def alike():
+        run(*asked, "--parquet", str(file))
+        stream = pyarrow.ipc.open_stream(run(*asked, "--arrow")).read_all()
+        [row] = json.loads(run(*asked, "--json"))
+        assert stream.schema.names == columns and stream.num_rows == 1
+        known = {c for c in columns if stream.column(c)[0].is_valid}
+        assert known >= {"path", "name", "id", "level", "version", "own_procs", "procs", "time"}
+        values = {c: stream.column(c)[0] for c in columns}
+        plain = {c: v if pyarrow.types.is_duration(v.type) and v.is_valid else v.as_py() for c, v in values.items()}
+        return pyarrow.parquet.read_table(file) == stream and all(
+            same(values[c].type, plain[c], row.get(c)) for c in columns
+        )
+
+    until(alike)
+
+
 def test_odd_text(frozen):
     table = pyarrow.ipc.open_stream(run("ps", "-o", "pid,comm,args", "--arrow", *map(str, frozen))).read_all()
     rows = {r["pid"]: r for r in table.to_pylist()}

@@ -96,7 +96,7 @@ def test_errors_have_no_words_of_the_extension():
     words = ["extract", "Py", "convert", "instance of", "Sequence", "variant", "Vec", "Borrowed", "cast"]
     table = taskdiag.snapshot("pid", pids=os.getpid())
     functions = [taskdiag.snapshot, taskdiag.maps, taskdiag.memory, taskdiag.files, taskdiag.waits, taskdiag.columns]
-    functions.append(taskdiag.Session)
+    functions += [taskdiag.cgroups, taskdiag.CgroupSession, taskdiag.Session]
     calls = [(f, name) for f in functions for name in inspect.signature(f).parameters]
     calls += [(table.why, name) for name in ("row", "column")] + [(table.lacks, name) for name in ("column", "absent")]
     tried = 0

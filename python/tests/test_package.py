@@ -118,7 +118,7 @@ print(psutil.virtual_memory(), psutil.Process().nice() + 1, psutil.STATUS_ZOMBIE
 
 
 def test_users_are_type_checked(tmp_path):
-    good = "import taskdiag\nrss: int = sum(r[1] or 0 for r in taskdiag.snapshot('pid,rss'))\nn: int = len(taskdiag.maps(1)) + len(taskdiag.waits(1, sort='-waited'))\n"
+    good = "import taskdiag\nrss: int = sum(r[1] or 0 for r in taskdiag.snapshot('pid,rss'))\nn: int = len(taskdiag.maps(1)) + len(taskdiag.waits(1, sort='-waited'))\nc: int = len(taskdiag.cgroups('/', columns=['path'], sort='-memory'))\n"
     (tmp_path / "good.py").write_text(good)
     (tmp_path / "bad.py").write_text("import taskdiag\ntaskdiag.snapshot(thread=True)\ntaskdiag.maps(1).foo\n")
 

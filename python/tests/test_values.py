@@ -181,6 +181,61 @@ def test_waits_have_the_holder_of_a_pipe(engine):
         cat.stdin.close()
 
 
+def test_cgroups_against_their_files(cgroup):
+    limits = {
+        "memory_max": cgroup.put(str(64 << 20), "memory.max", "memory.limit_in_bytes"),
+        "pids_max": cgroup.put("77", "pids.max"),
+    }
+    names = ["path", "id", "procs", "tasks", "time", "memory", "memory_max", "pids_max", "cpu_now"]
+    row = taskdiag.cgroups(cgroup.path, names)[0]
+    assert (row.path, row.procs, row.tasks) == (cgroup.path, 1, 1)
+    assert row.id in [os.stat(there).st_ino for there in cgroup.dirs.values()]
+    if limits["memory_max"]:
+        assert row.memory_max == 64 << 20
+        assert row.memory == int(cgroup.text("memory.current", "memory.usage_in_bytes"))
+    if limits["pids_max"]:
+        assert row.pids_max == 77
+    usage = cgroup.text("cpuacct.usage")
+    stat = dict(line.split() for line in cgroup.text("cpu.stat").splitlines())
+    ns = int(usage) if usage else 1000 * int(stat["usage_usec"])
+    assert abs(row.time * 1e9 - ns) <= 1000
+    # What is not limited, and what needs two listings.
+    assert row.cpu_now is None
+    cgroup.put("max" if cgroup.text("memory.max") else "-1", "memory.max", "memory.limit_in_bytes")
+    cgroup.put("max", "pids.max")
+    there = taskdiag.cgroups([cgroup.path, "/"], "path,memory_max,pids_max", where=f"path == '{cgroup.path}'")
+    assert len(there) == 1
+    for name in (name for name, is_there in limits.items() if is_there):
+        assert there[name] == [taskdiag.UNLIMITED], name
+    everything = taskdiag.cgroups(columns="path,procs", sort="-procs")
+    assert cgroup.path in everything["path"] and everything["path"][0] == "/"
+    assert taskdiag.cgroups("/sys/fs/cgroup" + cgroup.path, "path")["path"] == [cgroup.path]
+    with pytest.raises(OSError, match="/none: No such file"):
+        taskdiag.cgroups(cgroup.path + "/none")
+
+
+def test_a_session_of_cgroups_has_rates(cgroup, start):
+    busy = start("print('ready', flush=True); import sys; sys.stdin.readline()\nwhile True: pass")
+    cgroup.put(str(busy.pid), "cgroup.procs")
+    for there in cgroup.dirs.values():
+        with open(there + "/cgroup.procs", "w") as f:
+            f.write(str(busy.pid))
+    with taskdiag.CgroupSession(cgroup.path, "path,procs,cpu_now") as session:
+        first = session.refresh()[0]
+        assert (first.procs, first.cpu_now) == (2, None)
+        busy.stdin.write(b"go\n")
+        busy.stdin.flush()
+        until(lambda: session.refresh()[0].cpu_now > 1)
+        # Its files stay open.
+        mine = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+        assert any(name.startswith(there) for there in cgroup.dirs.values() for name in mine)
+        busy.kill()
+        busy.wait()
+        until(lambda: session.refresh()[0].procs == 1)
+    with pytest.raises(taskdiag.Error, match="closed"):
+        session.refresh()
+
+
 def test_memory_against_proc(start):
     child = start(f"x = b'1' * (8 << 20); {WAIT}")
 

@@ -145,6 +145,7 @@ impl Drop for Crowd {
 }
 
 /// Runs it, and returns its peak memory and its standard error.
+#[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
 fn peak(args: &[&str]) -> (usize, String) {
     let mut said = tempfile::tempfile().expect("a file");
     let mut command = program(args);
@@ -404,6 +405,61 @@ fn namespaces_count_processes() {
     assert!(all[0]["processes"].as_u64() > Some(0));
 }
 
+/// A cgroup of version 2 or else of version 1, which is removed at the end.
+struct Made(std::path::PathBuf);
+
+impl Made {
+    fn new() -> Option<Made> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("it can be read");
+        let points = |kind: &str| {
+            let lines = mounts.lines().filter(move |l| l.contains(kind) && !l.contains("cpuset"));
+            lines.filter_map(|l| l.split(' ').nth(4)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let name = format!("taskdiag-sql-{}", std::process::id());
+        let all = [points(" - cgroup2 "), points(" - cgroup ")].concat();
+        let dirs = all.iter().map(|p| std::path::Path::new(p).join(&name));
+        dirs.into_iter().find(|dir| std::fs::create_dir(dir).is_ok()).map(Made)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn cgroups_have_the_values_of_their_files() {
+    let Some(made) = Made::new() else {
+        assert!(std::env::var_os("TASKDIAG_REQUIRE").is_none(), "no cgroup can be made");
+        eprintln!("skipped: no cgroup can be made");
+        return;
+    };
+    let sleeper = Sleeper::start();
+    std::fs::write(made.0.join("cgroup.procs"), sleeper.pid().to_string()).expect("it is moved");
+    let name = made.0.file_name().and_then(|n| n.to_str()).expect("a name of ours");
+    let id = std::os::unix::fs::MetadataExt::ino(&made.0.metadata().expect("it is there"));
+    let sql = format!("select path, id, procs, memory_high from cgroups where path = '/{name}'");
+    let want = json!([{"path": format!("/{name}"), "id": id, "procs": 1, "memory_high": null}]);
+    assert_eq!(Value::from(rows(&sql)), want);
+    let plan = plan(&sql);
+    assert!(plan.contains(&format!("where=[path in (\"/{name}\")]")), "{plan}");
+    assert!(plan.contains("request=[2 files of each cgroup]"), "{plan}");
+    // A process beside its cgroup, and two tables of cgroups, which are one listing.
+    let own = std::process::id();
+    let sql = format!(
+        "select count(*) as n from processes p join cgroups c on c.path = p.cgroup_path \
+         join cgroups r on r.path = '/' where p.pid = {own} and r.procs >= c.procs"
+    );
+    assert_eq!(rows(&sql), [json!({"n": 1})]);
+    drop(sleeper);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !std::fs::read_to_string(made.0.join("cgroup.procs")).is_ok_and(|t| t.is_empty()) {
+        assert!(std::time::Instant::now() < until, "the process does not end");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn waits_have_the_holder_of_a_pipe() {
     let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it starts");
@@ -487,8 +543,17 @@ fn tables_and_columns_are_listed() {
     let tables =
         rows("select table_name from information_schema.tables where table_schema = 'live'");
     let names: HashSet<&str> = tables.iter().filter_map(|r| r["table_name"].as_str()).collect();
-    let want =
-        ["processes", "threads", "files", "sockets", "maps", "memory", "namespaces", "waits"];
+    let want = [
+        "processes",
+        "threads",
+        "files",
+        "sockets",
+        "maps",
+        "memory",
+        "namespaces",
+        "waits",
+        "cgroups",
+    ];
     assert_eq!(names, HashSet::from(want));
     let columns = run(&["-o", "csv", "-c", "describe processes"]);
     assert!(columns.out.contains("\nrss,UInt64,YES\n"), "{}", columns.out);

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Instant;
 
-use taskdiag::cgroups::{Bounds, Cgroups, LeftOut, Session};
+use taskdiag::cgroups::{Bounds, Cgroups, Session};
 use taskdiag::field::{CGROUPS, Missing};
 use taskdiag::view::{CgroupRows, Item, Query, Rows as _};
 use taskdiag::{Error, Reason};
@@ -65,7 +65,8 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
     if table.stats {
         crate::stats::print(rows.snapshot(), count, begin, asked);
     }
-    let mut lacks = left_out(all.left_out());
+    let lack = |line| Lack { line, from: Asked::Named };
+    let mut lacks: Vec<Lack> = all.remarks().into_iter().map(lack).collect();
     lacks.extend(tally::left_out(rows.left(), rows.snapshot()));
     lacks.extend(tally.lines(&columns, rows.snapshot()));
     let asked = match args.paths.is_empty() {
@@ -175,25 +176,4 @@ fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
         c += 1;
         !is_unknown(c - 1)
     });
-}
-
-/// What the bounds have left out.
-fn left_out(left: LeftOut) -> Vec<Lack> {
-    let bounds = Bounds::default();
-    let mut lacks = Vec::new();
-    if left.cgroups > 0 {
-        let line = format!(
-            "{} cgroups or more are not shown, because only {} are read: name those to show",
-            left.cgroups, bounds.cgroups
-        );
-        lacks.push(Lack { line, from: Asked::Named });
-    }
-    if left.deep > 0 {
-        let line = format!(
-            "cgroups below {} others are not shown, because these are {} levels deep: name those to show",
-            left.deep, bounds.levels
-        );
-        lacks.push(Lack { line, from: Asked::Named });
-    }
-    lacks
 }

@@ -51,6 +51,11 @@ fn name() {
     exit::is_program(exit::Program { name: "taskdiag", wrong, has_lines: false });
 }
 
+/// From now on, values of NVIDIA's graphics processors come from a child of this program.
+pub fn ask_nvidia() {
+    commands::nvidia::through();
+}
+
 /// Print that the program must not be started in this way. Returns the exit code.
 pub fn refuse(why: &str) -> u8 {
     name();

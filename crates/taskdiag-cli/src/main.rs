@@ -33,6 +33,7 @@ unsafe extern "C" fn begin(argc: c_int, argv: *const *const c_char) -> c_int {
         OsStr::from_bytes(text.to_bytes()).to_owned()
     };
     let argv: Vec<OsString> = (0..usize::try_from(argc).unwrap_or(0)).map(text).collect();
+    taskdiag_cli::ask_nvidia();
     c_int::from(taskdiag_cli::run(argv))
 }
 

@@ -84,6 +84,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     row!("dropin", args::dropin::command, matches args::dropin::from_matches, |what: &args::dropin::What| crate::dropin::machine::run(*what)),
     row!("completions", generate::completions, matches generate::from_matches, |shell: &str| generate::run(shell, command())),
     row!("man", generate::man_command, matches generate::from_matches, |of: &str| generate::page(of, command())),
+    row!("nvidia-helper", commands::nvidia::command, matches commands::nvidia::from_matches, commands::nvidia::run),
     row!("generate", generate::command, matches generate::from_matches, |what: &str| generate::run(what, command())),
 ];
 

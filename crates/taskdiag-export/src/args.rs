@@ -53,6 +53,8 @@ pub struct Families {
     pub deadlocks: bool,
     /// Bytes over TCP connections, of groups, units, slices and containers.
     pub network: bool,
+    /// Time and memory of graphics processors, of groups, units, slices and containers.
+    pub gpu: bool,
     /// Memory of groups with shared pages shared out.
     pub pss: bool,
     /// Units of systemd.
@@ -68,7 +70,7 @@ pub struct Families {
 }
 
 /// The names of families, those that are on by default first.
-const FAMILIES: [&str; 12] = [
+const FAMILIES: [&str; 13] = [
     "groups",
     "threads",
     "wchan",
@@ -81,10 +83,11 @@ const FAMILIES: [&str; 12] = [
     "waits",
     "deadlocks",
     "network",
+    "gpu",
 ];
 /// How many of them are on by default. PSS is not, because the kernel has to walk over all pages
-/// for it. Waits are not, because they need the rights to trace each process. The network is not,
-/// because it takes a walk over all open files.
+/// for it. Waits are not, because they need the rights to trace each process. The network and
+/// graphics processors are not, because they take a walk over all open files.
 const DEFAULT: usize = 8;
 
 impl Families {
@@ -97,6 +100,7 @@ impl Families {
             "waits" => &mut self.waits,
             "deadlocks" => &mut self.deadlocks,
             "network" => &mut self.network,
+            "gpu" => &mut self.gpu,
             "units" => &mut self.units,
             "slices" => &mut self.slices,
             "containers" => &mut self.containers,
@@ -265,7 +269,7 @@ pub fn command() -> Command {
         )
         .next_help_heading("Metrics")
         .arg(
-            options::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss, waits, deadlocks, network; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages, network, which takes a walk over all open files, and waits and deadlocks, which need the rights to trace all processes")
+            options::list("families", "LIST", "Make these: groups, threads, wchan, units, slices, containers, states, top, pss, waits, deadlocks, network, gpu; or all but some: -wchan,-threads. Without it, all but pss, for which the kernel walks over the pages, network and gpu, which take a walk over all open files, and waits and deadlocks, which need the rights to trace all processes")
                 .allow_hyphen_values(true),
         )
         .arg(
@@ -376,7 +380,14 @@ mod tests {
         let few = Families::parse(&["top", "states"]).expect("two of them");
         assert_eq!(few, Families { top: true, states: true, ..Families::default() });
         let less = Families::parse(&["-wchan", "-threads"]).expect("all but two");
-        let off = Families { pss: false, waits: false, deadlocks: false, network: false, ..all };
+        let off = Families {
+            pss: false,
+            waits: false,
+            deadlocks: false,
+            network: false,
+            gpu: false,
+            ..all
+        };
         assert_eq!(less, Families { wchan: false, threads: false, ..off });
         for bad in [&["nope"][..], &["-nope"], &["top", "-states"], &["-top", "states"]] {
             assert!(Families::parse(bad).is_err(), "{bad:?}");

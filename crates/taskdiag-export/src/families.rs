@@ -8,7 +8,7 @@ use taskdiag::Host;
 
 use super::http::Served;
 use super::ledger::{
-    Account, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, RECEIVED, SENT, STATES, SYSTEM, USER,
+    Account, GPU, Ledger, MAJOR, MINOR, NONVOLUNTARY, READ, RECEIVED, SENT, STATES, SYSTEM, USER,
     VOLUNTARY, WRITE,
 };
 use super::text::{MetricType, Sink, label};
@@ -141,11 +141,27 @@ fn network(t: &mut dyn Sink, all: &[&Account], name: &'static str) {
     family(t, all, name, MetricType::Counter, help, &parts);
 }
 
+fn gpu(t: &mut dyn Sink, all: &[&Account], seconds: &'static str, memory: &'static str) {
+    let help = "Time in which engines of graphics processors worked for them.";
+    t.family(seconds, MetricType::Counter, help);
+    for account in all {
+        if let Some(ns) = account.total(GPU) {
+            t.seconds(&[&account.labels], ns);
+        }
+    }
+    let help = "Memory for graphics processors.";
+    family(t, all, memory, MetricType::Gauge, help, &[("", gauge!(gpu_memory))]);
+}
+
 fn groups(t: &mut dyn Sink, tracker: &Tracker) {
     let all = in_order(tracker.accounts.ledger());
     let all = &all[..];
     if tracker.options.families.network {
         network(t, all, "namedprocess_namegroup_network_bytes_total");
+    }
+    if tracker.options.families.gpu {
+        let memory = "namedprocess_namegroup_gpu_memory_bytes";
+        gpu(t, all, "namedprocess_namegroup_gpu_seconds_total", memory);
     }
     let counter = MetricType::Counter;
     family(
@@ -339,6 +355,8 @@ struct Names {
     open: &'static str,
     majflt: &'static str,
     network: &'static str,
+    gpu: &'static str,
+    gpu_memory: &'static str,
 }
 
 macro_rules! names {
@@ -354,6 +372,8 @@ macro_rules! names {
             open: concat!("taskdiag_", $kind, "_open_files"),
             majflt: concat!("taskdiag_", $kind, "_major_page_faults_total"),
             network: concat!("taskdiag_", $kind, "_network_bytes_total"),
+            gpu: concat!("taskdiag_", $kind, "_gpu_seconds_total"),
+            gpu_memory: concat!("taskdiag_", $kind, "_gpu_memory_bytes"),
         }
     };
 }
@@ -366,6 +386,9 @@ fn place(t: &mut dyn Sink, tracker: &Tracker, ledger: &Ledger, names: &Names) {
     let all = &all[..];
     if tracker.options.families.network {
         network(t, all, names.network);
+    }
+    if tracker.options.families.gpu {
+        gpu(t, all, names.gpu, names.gpu_memory);
     }
     family(
         t,

@@ -26,8 +26,10 @@ pub const NONVOLUNTARY: usize = 7;
 pub const SENT: usize = 8;
 /// Bytes received over TCP connections.
 pub const RECEIVED: usize = 9;
+/// Time in which engines of graphics processors worked for it, ns.
+pub const GPU: usize = 10;
 /// The number of counters.
-pub const COUNTERS: usize = 10;
+pub const COUNTERS: usize = 11;
 
 /// The counters of a task; [`NONE`] is one that is not known.
 pub type Counts = [u64; COUNTERS];
@@ -88,6 +90,8 @@ pub struct Now {
     pub pss: Sum,
     /// Swapped-out memory with shared pages shared out, bytes.
     pub swap_pss: Sum,
+    /// Memory for graphics processors, bytes.
+    pub gpu_memory: Sum,
     /// Open files.
     pub open: Sum,
     /// The largest share of its limit that a process has open.
@@ -273,11 +277,11 @@ mod tests {
     fn counters_stay_when_tasks_leave() {
         let mut ledger = Ledger::new(10, "other".into(), None);
         let id = ledger.join("a".into());
-        ledger.account(id).grow(&[7, NONE, 0, 0, 0, 0, 0, 0, 0, 0]);
+        ledger.account(id).grow(&[7, NONE, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         ledger.leave(id);
         ledger.begin();
         let again = ledger.join("a".into());
-        ledger.account(again).grow(&[3, NONE, 0, 0, 0, 0, 0, 0, 0, 0]);
+        ledger.account(again).grow(&[3, NONE, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         let account = ledger.all().next().expect("it is there");
         assert_eq!(
             (account.total(USER), account.total(SYSTEM), account.total(READ)),
@@ -323,14 +327,14 @@ mod tests {
 
     #[test]
     fn counters_grow_and_never_fall() {
-        let mut last = [5, NONE, 9, 1, NONE, 0, 0, 0, 0, 0];
-        let by = grown(&mut last, &[7, 3, 8, NONE, NONE, 0, 0, 0, 0, 0]);
-        assert_eq!(by, [2, 0, 0, NONE, NONE, 0, 0, 0, 0, 0]);
-        assert_eq!(last, [7, 3, 9, 1, NONE, 0, 0, 0, 0, 0]);
+        let mut last = [5, NONE, 9, 1, NONE, 0, 0, 0, 0, 0, 0];
+        let by = grown(&mut last, &[7, 3, 8, NONE, NONE, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(by, [2, 0, 0, NONE, NONE, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(last, [7, 3, 9, 1, NONE, 0, 0, 0, 0, 0, 0]);
         // Going back from 9 to 8 is no growth.
         assert_eq!(
-            grown(&mut last, &[7, 3, 9, 2, 4, 0, 0, 0, 0, 0]),
-            [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+            grown(&mut last, &[7, 3, 9, 2, 4, 0, 0, 0, 0, 0, 0]),
+            [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
         );
     }
 }

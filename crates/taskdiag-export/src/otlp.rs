@@ -73,6 +73,8 @@ const OF_MANY: &[Metric] = &[
     direction("written_bytes_total", "write"),
     metric("io_bytes_total", "process.disk.io", "By", Counter),
     metric("network_bytes_total", "process.network.io", "By", Counter),
+    metric("gpu_seconds_total", "taskdiag.process.gpu.time", "s", Counter),
+    metric("gpu_memory_bytes", "taskdiag.process.gpu.memory", "By", UpDown),
     faults("major_page_faults_total", "major"),
     faults("minor_page_faults_total", "minor"),
     metric("context_switches_total", "process.context_switches", "{context_switch}", Counter),

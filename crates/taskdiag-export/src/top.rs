@@ -113,7 +113,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn by(cpu_s: u64) -> Counts {
-        [cpu_s * SECOND, 0, NONE, NONE, 0, 0, NONE, NONE, NONE, NONE]
+        [cpu_s * SECOND, 0, NONE, NONE, 0, 0, NONE, NONE, NONE, NONE, NONE]
     }
     fn top(by_pid: bool) -> Top {
         let mut top = Top::default();

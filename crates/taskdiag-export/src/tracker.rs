@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use taskdiag::field::{OwnerNames, Row, since_boot};
+use taskdiag::field::{OwnerNames, Row, gpu_memory_once, since_boot};
 use taskdiag::{
     Base, ByteLimits, Choice, Group, Groups, Members, Reason, Request, Session, Snapshot, TaskId,
     query_each, query_with,
@@ -18,12 +18,12 @@ use taskdiag::{
 
 use super::accounts::Accounts;
 use super::config::{Config, Process};
-use super::ledger::{Counts, Id, NONE, RECEIVED, SENT, grown, state};
-use super::network::Sockets;
+use super::ledger::{Counts, GPU, Id, NONE, RECEIVED, SENT, grown, state};
 use super::places::{self, Places, Where};
+use super::shared::Shared;
 use super::threads::{OfProcess, Threads};
 use super::top::Top;
-use super::values::{Gauges, counts, note_gaps};
+use super::values::{Gauges, counts, is_without, note_gaps};
 use crate::args::{Families, GroupLabels};
 
 /// The groups that each scrape requests about all processes. The set is written by hand: it has the
@@ -100,6 +100,8 @@ struct TrackedProcess {
     last: Option<Counts>,
     /// The bytes that it has sent and received over the connections that were seen.
     network: [u64; 2],
+    /// The time in which engines of graphics processors were seen to work for it, ns.
+    gpu_ns: u64,
     threads: u32,
     /// Has it several threads, or had it several before?
     had_several: bool,
@@ -143,7 +145,8 @@ pub struct Tracker {
     /// What to follow, and how.
     pub options: Options,
     session: Option<Session>,
-    sockets: Sockets,
+    sockets: Shared<2>,
+    engines: Shared<1>,
     owners: OwnerNames,
     known: HashMap<u32, TrackedProcess>,
     /// How often a process has joined a group.
@@ -170,7 +173,8 @@ impl Tracker {
         let keep = options.remove_empty.then_some(Duration::ZERO);
         Tracker {
             session: None,
-            sockets: Sockets::default(),
+            sockets: Shared::default(),
+            engines: Shared::default(),
             owners: OwnerNames::default(),
             known: HashMap::new(),
             memberships: 0,
@@ -215,7 +219,8 @@ impl Tracker {
                         ));
                 let pages = if self.options.families.pss { Groups::ROLLUP } else { Groups::NONE };
                 let net = if self.options.families.network { Groups::NET } else { Groups::NONE };
-                let request = Request::all(GROUPS | pages | net).with_members(members);
+                let gpu = if self.options.families.gpu { Groups::GPU } else { Groups::NONE };
+                let request = Request::all(GROUPS | pages | net | gpu).with_members(members);
                 Session::open(request, self.options.engine).map_err(|e| e.to_string())?
             }
         };
@@ -243,6 +248,8 @@ impl Tracker {
         self.places.begin();
         self.top.begin(now_ns);
         self.sockets.begin();
+        self.engines.begin();
+        let mut regions = HashSet::new();
         self.states.clear();
         self.health.gaps.clear();
         self.health.processes = snapshot.tasks().len() as u64;
@@ -267,11 +274,21 @@ impl Tracker {
             }
             known.seen = seen;
             let mut new = counts(&row);
-            if let Some(by) = is_wanted.network.then(|| self.sockets.grown(&row)).flatten() {
+            if let Some(by) = is_wanted.network.then(|| self.sockets.sockets(&row)).flatten() {
                 for (all, by) in known.network.iter_mut().zip(by) {
                     *all = all.saturating_add(by);
                 }
                 [new[SENT], new[RECEIVED]] = known.network;
+            }
+            let mut gpu_memory = None;
+            if is_wanted.gpu {
+                // Kernel threads and zombies have no open files.
+                let has_none = is_without(&row, Group::Gpu);
+                if let Some([ns]) = self.engines.engines(&row).or(has_none.then_some([0])) {
+                    known.gpu_ns = known.gpu_ns.saturating_add(ns);
+                    new[GPU] = known.gpu_ns;
+                }
+                gpu_memory = gpu_memory_once(&row, &mut regions).or(has_none.then_some(0));
             }
             let by = match &mut known.last {
                 Some(last) => grown(last, &new),
@@ -285,7 +302,7 @@ impl Tracker {
             let threads = row.stat.and_then(|r| r.num_threads());
             known.threads = threads.unwrap_or(1);
             known.had_several |= known.threads > 1;
-            let gauges = Gauges::of(&row, known.id.start_ns(), threads);
+            let gauges = Gauges { gpu_memory, ..Gauges::of(&row, known.id.start_ns(), threads) };
             if let Member::Of(id) = known.group {
                 let mut gauges = gauges;
                 if known.group == counted_in {
@@ -436,6 +453,7 @@ impl Tracker {
                         place,
                         last: None,
                         network: [0; 2],
+                        gpu_ns: 0,
                         threads: 1,
                         had_several: false,
                         threads_from_ns: if self.options.from_start { 0 } else { first_ns },

@@ -25,6 +25,8 @@ pub struct Gauges {
     pub pss: Option<u64>,
     /// Swapped-out memory with shared pages shared out, bytes.
     pub swap_pss: Option<u64>,
+    /// Memory for graphics processors, bytes. What processes share counts for the first of them.
+    pub gpu_memory: Option<u64>,
     /// Open files.
     pub open: Option<u64>,
     /// Open files divided by their limit.
@@ -62,6 +64,8 @@ impl Gauges {
             swap: memory(|r| r.swap_bytes()),
             pss: pages(|r| r.pss_bytes()),
             swap_pss: pages(|r| r.swap_pss_bytes()),
+            // It is counted once for several processes, see the tracker.
+            gpu_memory: None,
             open,
             open_share: open.zip(limit).and_then(|(open, limit)| share(open, limit)),
         }
@@ -77,6 +81,7 @@ impl Gauges {
         now.swap.add(self.swap);
         now.pss.add(self.pss);
         now.swap_pss.add(self.swap_pss);
+        now.gpu_memory.add(self.gpu_memory);
         now.open.add(self.open);
         now.worst = [now.worst, self.open_share].into_iter().flatten().reduce(f64::max);
         now.oldest_ns = Some(now.oldest_ns.map_or(self.start_ns, |o| o.min(self.start_ns)));
@@ -93,7 +98,7 @@ fn of_owner<'a, R: GroupRecord>(row: &Row<'a>, group: Group) -> Option<Record<'a
 
 /// Is the group missing because the task cannot have it, such as memory of a kernel thread? Then
 /// its values are 0.
-fn is_without(row: &Row<'_>, group: Group) -> bool {
+pub fn is_without(row: &Row<'_>, group: Group) -> bool {
     row.is_kthread() || row.is_zombie() || row.view.reason(group) == Some(Reason::Absent)
 }
 
@@ -118,7 +123,8 @@ pub fn counts(row: &Row<'_>) -> Counts {
         stat(|r| r.minflt()),
         sched(|r| r.nvcsw()),
         sched(|r| r.nivcsw()),
-        // These are counted by socket, see `network`.
+        // These are counted by socket and by engine, see `shared`.
+        NONE,
         NONE,
         NONE,
     ]
@@ -134,6 +140,8 @@ pub fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
         (Group::Sched, row.sched.is_some_and(|r| r.nvcsw().is_some())),
         (Group::FdCount, of_owner::<FdCount>(row, Group::FdCount).is_some()),
         (Group::Limits, row.limits.is_some()),
+        (Group::Gpu, !row.view.asked().has(Group::Gpu) || row.view.owner(Group::Gpu).is_some()),
+        (Group::Net, !row.view.asked().has(Group::Net) || row.view.owner(Group::Net).is_some()),
         (
             Group::Rollup,
             !row.view.asked().has(Group::Rollup)

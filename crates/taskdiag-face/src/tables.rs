@@ -1,7 +1,8 @@
-//! The kinds of tables that faces make of processes: in SQL, for osquery, and of recordings.
+//! The kinds of tables that faces make of processes and cgroups: in SQL, for osquery, and of
+//! recordings.
 
 use taskdiag::Group;
-use taskdiag::field::{FILES, Field, MAPS, MEMORY, Set, TASKS};
+use taskdiag::field::{CGROUPS, FILES, Field, MAPS, MEMORY, Set, TASKS};
 use taskdiag::view::Query;
 
 /// A kind of table.
@@ -21,12 +22,21 @@ pub enum Kind {
     Maps,
     /// A row for each process that has memory of its own.
     Memory,
+    /// A row for each cgroup.
+    Cgroups,
 }
 
 impl Kind {
     /// The tables of `taskdiag-sql`, in the order in which they are listed.
-    pub const IN_SQL: [Kind; 6] =
-        [Kind::Processes, Kind::Threads, Kind::Files, Kind::Sockets, Kind::Maps, Kind::Memory];
+    pub const IN_SQL: [Kind; 7] = [
+        Kind::Processes,
+        Kind::Threads,
+        Kind::Files,
+        Kind::Sockets,
+        Kind::Maps,
+        Kind::Memory,
+        Kind::Cgroups,
+    ];
     /// The tables that `taskdiag convert` makes of a recording.
     pub const OF_RECORDINGS: [Kind; 6] =
         [Kind::Processes, Kind::Threads, Kind::Sockets, Kind::Files, Kind::MappedFiles, Kind::Maps];
@@ -41,6 +51,7 @@ impl Kind {
             Kind::MappedFiles => "mapped_files",
             Kind::Maps => "maps",
             Kind::Memory => "memory",
+            Kind::Cgroups => "cgroups",
         }
     }
     /// The kind of rows.
@@ -50,15 +61,24 @@ impl Kind {
             Kind::Files | Kind::Sockets => &FILES,
             Kind::MappedFiles | Kind::Maps => &MAPS,
             Kind::Memory => &MEMORY,
+            Kind::Cgroups => &CGROUPS,
         }
     }
     /// The list of a process whose entries are the rows.
     pub fn list(self) -> Option<Group> {
         match self {
-            Kind::Processes | Kind::Threads | Kind::Memory => None,
+            Kind::Processes | Kind::Threads | Kind::Memory | Kind::Cgroups => None,
             Kind::Files | Kind::Sockets => Some(Group::Fd),
             Kind::MappedFiles | Kind::Maps => Some(Group::Vma),
         }
+    }
+    /// The column that names a row, or the process of a row.
+    pub fn id_column(self) -> &'static str {
+        if self == Kind::Cgroups { "path" } else { "pid" }
+    }
+    /// Are there rows of it in recordings? These have no cgroups.
+    pub fn is_recorded(self) -> bool {
+        self != Kind::Cgroups
     }
     /// A query of these columns of all rows of the set. Which of them are rows of this table, the
     /// face adds as a condition.

@@ -463,6 +463,42 @@ fn graphics_processors_are_read_from_drm_devices_alone() {
     assert_eq!(text(&p.ask(&Request::all(Groups::BASE | Groups::GPU)), "gpu_mem"), ["0"; 4]);
 }
 
+/// NVIDIA's driver has no counters in /proc. What is not known is not 0.
+#[test]
+fn a_device_of_nvidia_is_named_and_what_it_does_is_not_known() {
+    let p = Proc::new();
+    if !device(&p, "nvidia0", 195, 0) || !device(&p, "nvidiactl", 195, 255) {
+        return;
+    }
+    p.file("devices", "Character devices:\n  1 mem\n195 nvidia-frontend\n");
+    for (pid, node) in [("7", "nvidia0"), ("8", "nvidiactl")] {
+        p.stat(pid, b"x", 'S', 1, 0x400000);
+        fs::create_dir_all(p.path(&format!("{pid}/fd"))).unwrap();
+        for fd in [3, 4] {
+            p.link(&format!("{pid}/fd/{fd}"), p.path(node));
+        }
+    }
+    for groups in [Groups::GPU | Groups::BASE, Groups::GPU | Groups::BASE | Groups::FD] {
+        let s = p.ask(&Request::all(groups));
+        let entries = |t: taskdiag::TaskView<'_>| t.list::<taskdiag::Gpu>().unwrap().count();
+        assert_eq!(s.tasks().map(entries).collect::<Vec<_>>(), [1, 0]);
+        let shown = |name: &str| -> Vec<String> {
+            let field = taskdiag::field::TASKS.find(name).unwrap().field;
+            let cx = taskdiag::field::Context::new(s.stream().info(), false);
+            let one = |t| {
+                let row = taskdiag::field::Row::new(t);
+                let (value, mut out) = ((field.get)(&cx, &row), Vec::new());
+                taskdiag::field::text(&mut out, &cx, field.text, Some(&row), &value);
+                String::from_utf8(out).unwrap()
+            };
+            s.tasks().map(one).collect()
+        };
+        assert_eq!(shown("gpu"), ["195:0/nvidia", "-"]);
+        assert_eq!(shown("gpu_mem"), ["?", "0"]);
+        assert_eq!(shown("gpu_time")[0], "?");
+    }
+}
+
 #[test]
 fn percentages_of_graphics_processors_count_each_client_once() {
     let p = Proc::new();

@@ -6,9 +6,12 @@ use osquery_rust_ng::plugin::{ColumnDef, ReadOnlyTable};
 use osquery_rust_ng::{
     ExtensionPluginRequest, ExtensionPluginResponse, ExtensionResponse, ExtensionStatus,
 };
-use taskdiag::columns::{self, Builder, Data, Type};
+use taskdiag::cgroups::{Bounds, Cgroups};
+use taskdiag::columns::{self, Batch, Builder, Data, Spec, Type};
 use taskdiag::field::{Missing, Part};
+use taskdiag::view::{CgroupRows, Query, Rows as _};
 use taskdiag::{Choice, Group, Groups, Reason};
+use taskdiag_face::tables::Kind;
 
 use crate::context::Context;
 use crate::tables::{Column, Table};
@@ -60,6 +63,9 @@ impl Asked {
         let mut query = self.table.query(columns.iter());
         query.select.pids = context.pid.into_iter().collect();
         query.filter = context.filter;
+        if self.table.kind == Kind::Cgroups {
+            return self.cgroups(columns, &query);
+        }
         let mut plan = query.plan();
         plan.requests(|r| {
             if let Some(bytes) = self.text_bytes {
@@ -133,19 +139,45 @@ impl Asked {
                 );
             }
         }
-        let mut rows = Vec::new();
-        for batch in batches {
-            for row in 0..batch.rows {
-                let values = specs.iter().zip(&batch.columns);
-                let pairs = values.filter_map(|(spec, column)| {
-                    let text = (!column.is_null(row)).then(|| text(spec.kind, column, row))?;
-                    Some((spec.name.clone(), text))
-                });
-                rows.push(pairs.collect());
-            }
-        }
-        Ok(rows)
+        Ok(texts(&specs, &batches))
     }
+    fn cgroups(
+        &self,
+        columns: &[Column],
+        query: &Query,
+    ) -> Result<ExtensionPluginResponse, String> {
+        let files = query.cgroup_files();
+        let all = Cgroups::read(files, Bounds::default()).map_err(|e| e.to_string())?;
+        for remark in all.remarks() {
+            log::warn!("{}: {remark}", self.table.name);
+        }
+        let rows = CgroupRows::new(query, &all).map_err(|e| e.to_string())?;
+        let specs = columns.iter().map(|c| c.spec.clone()).collect();
+        let mut builder = Builder::new(specs).with_text_limit(TEXT_LIMIT);
+        let done = rows.each(&mut |item| {
+            builder.push(rows.cx(), |c| item.value(rows.cx(), columns[c].field, c));
+            Ok(())
+        });
+        debug_assert!(done.is_ok(), "taking a row does not fail");
+        let (specs, batches, _) = builder.finish();
+        Ok(texts(&specs, &batches))
+    }
+}
+
+/// The rows as osquery takes them.
+fn texts(specs: &[Spec], batches: &[Batch]) -> ExtensionPluginResponse {
+    let mut rows = Vec::new();
+    for batch in batches {
+        for row in 0..batch.rows {
+            let values = specs.iter().zip(&batch.columns);
+            let pairs = values.filter_map(|(spec, column)| {
+                let text = (!column.is_null(row)).then(|| text(spec.kind, column, row))?;
+                Some((spec.name.clone(), text))
+            });
+            rows.push(pairs.collect());
+        }
+    }
+    rows
 }
 
 /// A value in osquery's form: durations and moments are seconds, yes is 1, and a list has blanks
@@ -153,7 +185,8 @@ impl Asked {
 fn text(kind: Type, column: &columns::Column, row: usize) -> String {
     let items = |ends: &[i32]| ends[row] as usize..ends[row + 1] as usize;
     match &column.data {
-        // SQLite has no unsigned numbers.
+        // SQLite has no unsigned numbers. What is not limited is larger than every other number.
+        Data::U64(v) if v[row] == u64::MAX => i64::MAX.to_string(),
         Data::U64(v) => (v[row] as i64).to_string(),
         Data::I64(v) => match kind {
             Type::Duration => format!("{}", v[row] as f64 / 1e9),

@@ -14,6 +14,7 @@ use crate::tables::{Column, Table};
 pub struct Context {
     /// Names of the needed columns. `None`: all.
     columns: Option<Vec<String>>,
+    key: &'static str,
     /// The process, if the query is limited to a single one.
     pub pid: Option<u32>,
     /// Other conditions.
@@ -24,7 +25,7 @@ impl Context {
     /// From the JSON in the request. Unknown parts are left out.
     pub fn parse(table: &Table, columns: &[Column], json: &str) -> Context {
         let json: Value = serde_json::from_str(json).unwrap_or_default();
-        let mut context = Context::default();
+        let mut context = Context { key: table.kind.id_column(), ..Context::default() };
         if let Some(used) = json["colsUsed"].as_array() {
             context.columns =
                 Some(used.iter().filter_map(Value::as_str).map(str::to_owned).collect());
@@ -63,11 +64,11 @@ impl Context {
             Filter::parse(table.kind.set(), &format!("{} {op} {number}", column.spec.name)).ok();
         self.filter = self.filter.take().into_iter().chain(more).reduce(Filter::and);
     }
-    /// Is this column needed? The process id always is: it costs nothing, and a row needs some
-    /// column.
+    /// Is this column needed? The process id or the path always is: it costs nothing, and a row
+    /// needs some column.
     pub fn needs(&self, column: &Column) -> bool {
         let name = column.spec.name.as_str();
-        name == "pid" || self.columns.as_ref().is_none_or(|used| used.iter().any(|u| u == name))
+        name == self.key || self.columns.as_ref().is_none_or(|used| used.iter().any(|u| u == name))
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Table {
 }
 
 /// All tables.
-pub static TABLES: [Table; 6] = [
+pub static TABLES: [Table; 7] = [
     Table {
         name: "taskdiag_processes",
         kind: Kind::Processes,
@@ -60,6 +60,15 @@ pub static TABLES: [Table; 6] = [
         kind: Kind::Files,
         columns: "pid command fd fdnum access lock type kind dev rdev size offset inode nlink flags deleted path \
             family protocol sockstate laddr lport raddr rport recvq sendq sock_netns peer_inode ends name",
+    },
+    Table {
+        name: "taskdiag_cgroups",
+        kind: Kind::Cgroups,
+        columns: "path name id level unit slice container runtime pod container_name image pod_name pod_namespace tasks procs \
+            populated frozen pids_max time usertime systime cpu_quota_us cpu_period_us cpu_weight periods throttles \
+            throttled read_bytes write_bytes reads writes memory memory_peak memory_min memory_low memory_high memory_max \
+            swap swap_max events_high events_max oom oom_kills anon file kernel shmem file_dirty pgmajfault cpu_some \
+            cpu_full memory_some memory_full io_some io_full cpu_some_time memory_some_time io_some_time",
     },
 ];
 
@@ -119,7 +128,7 @@ mod tests {
         for table in &TABLES {
             let columns = table.columns();
             assert!(columns.len() <= 63, "{}: {}", table.name, columns.len());
-            assert_eq!(columns[0].spec.name, "pid", "{}", table.name);
+            assert_eq!(columns[0].spec.name, table.kind.id_column(), "{}", table.name);
             let fields: HashSet<*const _> =
                 columns.iter().map(|c| std::ptr::from_ref(c.field)).collect();
             assert_eq!(fields.len(), columns.len(), "{}: a column is there twice", table.name);

@@ -25,8 +25,8 @@ def test_the_registration_is_what_osquery_expects(osqueryd):
     assert osqueryd.info.name == "taskdiag"
     tables = osqueryd.registry["table"]
     assert sorted(tables) == [
-        "taskdiag_memory", "taskdiag_memory_map", "taskdiag_open_files", "taskdiag_processes", "taskdiag_threads",
-        "taskdiag_waits",
+        "taskdiag_cgroups", "taskdiag_memory", "taskdiag_memory_map", "taskdiag_open_files", "taskdiag_processes",
+        "taskdiag_threads", "taskdiag_waits",
     ]
     assert not any(osqueryd.registry[other] for other in osqueryd.registry if other != "table")
     for name, columns in tables.items():
@@ -34,7 +34,7 @@ def test_the_registration_is_what_osquery_expects(osqueryd):
         assert {c["id"] for c in columns} == {"column"}
         assert {c["type"] for c in columns} <= {"TEXT", "INTEGER", "BIGINT", "DOUBLE"}
         # Only for the process id, reading one row at a time is cheap.
-        assert [c["name"] for c in columns if c["op"] != "0"] == ["pid"]
+        assert [c["name"] for c in columns if c["op"] != "0"] == ([] if name == "taskdiag_cgroups" else ["pid"])
     with osqueryd.extension() as client:
         # osquery treats a missing code as 0.
         assert not client.ping().code
@@ -231,6 +231,34 @@ def test_waits_have_the_holder_of_a_pipe(osqueryd):
         sql = f"select waits_on, waits_for, waits_for_how from taskdiag_waits where pid = {cat.pid}"
         until(lambda: osqueryd.sql(sql) == [("pipe-read", os.getpid(), "writer")])
         cat.stdin.close()
+
+
+def test_cgroups_have_the_values_of_their_files(osqueryd):
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    pids = next((m[4] for m in mounts if m[m.index("-") + 1] == "cgroup" and "pids" in m[-1].split(",")), None)
+    pids = pids or next((m[4] for m in mounts if m[m.index("-") + 1] == "cgroup2"), None)
+    made = Path(f"{pids}/taskdiag-osquery-{os.getpid()}")
+    try:
+        made.mkdir()
+    except OSError as e:
+        pytest.skip(f"cgroups: none can be made: {e}")
+    try:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as cat:
+            (made / "cgroup.procs").write_text(str(cat.pid))
+            sql = f"select path, id, procs, tasks, populated is null or populated from taskdiag_cgroups where path = '/{made.name}'"
+            assert osqueryd.sql(sql) == [(f"/{made.name}", made.stat().st_ino, 1, 1, 1)]
+            if (made / "pids.max").exists():
+                # What is not limited is larger than any number.
+                limited = f"select pids_max from taskdiag_cgroups where name = '{made.name}' and pids_max > 10"
+                assert osqueryd.sql(limited) == [(2**63 - 1,)]
+                (made / "pids.max").write_text("12")
+                assert osqueryd.sql(limited) == [(12,)]
+                (made / "pids.max").write_text("7")
+                assert osqueryd.sql(limited) == []
+            cat.stdin.close()
+    finally:
+        until(lambda: (made / "cgroup.procs").read_text() == "")
+        made.rmdir()
 
 
 def test_bytes_that_are_no_text_are_replaced(osqueryd, tmp_path):

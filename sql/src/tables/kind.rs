@@ -13,6 +13,10 @@ pub use taskdiag_face::tables::Kind;
 
 /// Columns of rows that the command has added up.
 const SUMMED: &[&str] = &["procs", "lacking", "maps"];
+/// A column for trees.
+const OF_TREES: &str = "branch";
+/// The end of the names of rates, which need two listings.
+const RATE: &str = "_now";
 /// Columns about threads that have files of their own, which are not in the table `files`.
 const OF_THREADS: &[&str] = &["threads", "task"];
 /// The columns of files that sockets have.
@@ -50,6 +54,7 @@ pub fn columns(kind: Kind) -> Vec<Column> {
     let set = kind.set();
     let is_task = |f: &Field| TASKS.own().any(|t| std::ptr::eq(t, f));
     let has = |f: &&Field| match kind {
+        Kind::Cgroups => f.name != OF_TREES && !f.name.ends_with(RATE),
         _ if SUMMED.contains(&f.name) => false,
         Kind::Memory => true,
         // A walk over the mappings or pages of each process would do harm in `select * from
@@ -62,8 +67,9 @@ pub fn columns(kind: Kind) -> Vec<Column> {
     let own: Vec<&'static Field> = set.own().filter(has).collect();
     let mut columns: Vec<Column> = Vec::new();
     // The ids always come first.
-    let beside =
-        if set.name == TASKS.name { Vec::new() } else { TASKS.own().filter(has).collect() };
+    let is_of_process = set.name != TASKS.name && kind != Kind::Cgroups;
+    let beside: Vec<&'static Field> =
+        if is_of_process { TASKS.own().filter(has).collect() } else { Vec::new() };
     let first = beside.iter().filter(|f| f.name == "pid").copied();
     for field in first.chain(own.iter().copied()) {
         columns.push(Column::of(field, field.name.to_owned(), field.name.to_owned()));
@@ -164,7 +170,7 @@ mod tests {
 
     use super::*;
     use std::collections::HashSet;
-    use taskdiag::field::{FILES, MAPS};
+    use taskdiag::field::{CGROUPS, FILES, MAPS};
 
     #[test]
     fn columns_have_names_of_their_own() {
@@ -172,7 +178,7 @@ mod tests {
             let columns = super::columns(kind);
             let names: HashSet<&str> = columns.iter().map(|c| c.name.as_str()).collect();
             assert_eq!(names.len(), columns.len(), "{}", kind.name());
-            assert_eq!(columns[0].name, "pid", "{}", kind.name());
+            assert_eq!(columns[0].name, kind.id_column(), "{}", kind.name());
             for column in &columns {
                 let What::Field { field, name } = &column.what else { panic!("{column:?}") };
                 let found = kind.set().find(name).expect("the library knows it").field;
@@ -199,6 +205,7 @@ mod tests {
     fn lists_of_columns_name_columns() {
         let is_of_files = |name: &str| FILES.own().any(|f| f.name == name);
         assert!(OF_SOCKETS.iter().chain(OF_THREADS).all(|name| is_of_files(name)));
+        assert!(CGROUPS.find(OF_TREES).is_some() && CGROUPS.own().any(|f| f.name.ends_with(RATE)));
         assert!(SUMMED.iter().all(|n| MAPS.own().any(|f| f.name == *n)));
     }
 }

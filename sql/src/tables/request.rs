@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use taskdiag::cgroups::{Bounds, Cgroups, Files};
 use taskdiag::view::{FEW_PIDS, Plan, Query, Selection};
 use taskdiag::{Choice, Groups, Snapshot, Watch};
 
@@ -24,6 +25,7 @@ pub struct Statement {
     choice: Choice,
     limits: PageLimits,
     asks: Mutex<Vec<Arc<Ask>>>,
+    listing: Mutex<Option<Arc<Listing>>>,
     /// Does it name processes by their ids?
     names_pids: AtomicBool,
 }
@@ -37,12 +39,45 @@ pub struct Ask {
     answer: OnceLock<Result<Option<Snapshot>, String>>,
 }
 
+/// The cgroups, which all tables of them share.
+#[derive(Debug)]
+pub struct Listing {
+    files: Mutex<Files>,
+    answer: OnceLock<Result<Cgroups, String>>,
+}
+
+impl Listing {
+    /// The cgroups. They are listed once.
+    ///
+    /// # Errors
+    /// They cannot be listed. The reason is for users.
+    pub fn answer(&self, statement: &Statement) -> Result<&Cgroups, String> {
+        let asked = self.answer.get_or_init(|| {
+            let files = *self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = Cgroups::read(files, Bounds::default()).map_err(|e| e.to_string())?;
+            let mut lacks = Lacks::default();
+            all.remarks().into_iter().for_each(|line| lacks.line(line, Asked::Named));
+            statement.lack(lacks);
+            Ok(all)
+        });
+        asked.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// For EXPLAIN.
+impl fmt::Display for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = *self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "{} files of each cgroup", files.count())
+    }
+}
+
 impl Statement {
     /// A statement whose requests go to these engines, with these limits.
     pub fn new(choice: Choice, limits: PageLimits) -> Statement {
-        let (lacks, asks) = (Mutex::default(), Mutex::default());
+        let (lacks, asks, listing) = Default::default();
         let names_pids = AtomicBool::new(false);
-        Statement { watch: Arc::default(), lacks, choice, limits, asks, names_pids }
+        Statement { watch: Arc::default(), lacks, choice, limits, asks, listing, names_pids }
     }
     /// A table of it is about processes that it names by their ids.
     pub fn names_pids(&self) {
@@ -75,6 +110,19 @@ impl Statement {
         });
         ask.queries.lock().unwrap_or_else(PoisonError::into_inner).push(query.clone());
         ask
+    }
+    /// The listing of cgroups that also serves this query.
+    pub fn list(&self, query: &Query) -> Arc<Listing> {
+        let mut listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let usable = listing.take().filter(|listing| listing.answer.get().is_none());
+        let found = usable.unwrap_or_else(|| {
+            Arc::new(Listing { files: Mutex::new(Files::NONE), answer: OnceLock::new() })
+        });
+        let mut files = found.files.lock().unwrap_or_else(PoisonError::into_inner);
+        *files = files.union(query.cgroup_files());
+        drop(files);
+        *listing = Some(found.clone());
+        found
     }
     /// Adds missing values.
     pub fn lack(&self, more: Lacks) {

@@ -24,8 +24,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use taskdiag::columns::{Batch, Builder, Spec};
-use taskdiag::field::{Missing, Part};
-use taskdiag::view::{Filter, Query};
+use taskdiag::field::{Context, Missing, Part};
+use taskdiag::view::{CgroupRows, Filter, Query, Rows};
 use taskdiag::{Reason, Snapshot};
 use taskdiag_face::arrow::Form;
 use taskdiag_face::exit::Asked;
@@ -34,7 +34,7 @@ use super::kind::{self, Column, HOST, IS_SOCKET, Kind, What, schema};
 use super::lacks::Lacks;
 use super::push::{Pushed, is_pushed};
 use super::recorded::{Recorded, micros};
-use super::request::{Ask, Statement};
+use super::request::{Ask, Listing, Statement};
 
 /// Where rows come from.
 #[derive(Clone, Debug)]
@@ -43,6 +43,14 @@ pub enum Source {
     Live,
     /// A recording.
     Recording(Arc<Recorded>),
+}
+
+impl Source {
+    /// The tables that it has.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> + use<> {
+        let is_live = matches!(self, Source::Live);
+        Kind::IN_SQL.into_iter().filter(move |kind| is_live || kind.is_recorded())
+    }
 }
 
 /// A table.
@@ -109,6 +117,7 @@ impl TableProvider for Table {
             statement.names_pids();
         }
         let from = match &self.source {
+            Source::Live if self.kind == Kind::Cgroups => From::Cgroups(statement.list(&query)),
             Source::Live => From::Ask(statement.ask(&query, pushed.pids.clone())),
             Source::Recording(recorded) => {
                 let frames = match &pushed.pids {
@@ -127,6 +136,7 @@ impl TableProvider for Table {
 enum From {
     Ask(Arc<Ask>),
     Frames(Arc<Recorded>, Vec<usize>),
+    Cgroups(Arc<Listing>),
 }
 
 /// The work for the rows of a table.
@@ -171,6 +181,7 @@ impl DisplayAs for Scan {
         }
         match from {
             From::Ask(ask) => write!(f, ", request=[{ask}]"),
+            From::Cgroups(listing) => write!(f, ", request=[{listing}]"),
             From::Frames(recorded, frames) => {
                 if !query.select.pids.is_empty() {
                     write!(f, ", pids={:?}", query.select.pids)?;
@@ -230,6 +241,14 @@ impl Work {
                     self.rows(kind, schema, snapshot, None, take)?;
                 }
             }
+            From::Cgroups(listing) => {
+                let all = listing.answer(&self.statement).map_err(failed)?;
+                let rows = CgroupRows::new(&self.query, all).map_err(|e| failed(e.to_string()))?;
+                let mut lacks = Lacks::default();
+                rows.left().iter().for_each(|left| lacks.left(kind.name(), true, left));
+                self.pass(kind, schema, (rows.cx(), &rows), None, &mut lacks, take)?;
+                self.statement.lack(lacks);
+            }
             From::Frames(recorded, frames) => {
                 for number in frames {
                     if self.statement.watch.is_stopped() {
@@ -284,6 +303,28 @@ impl Work {
             let own = std::fs::metadata("/proc/self/ns/net").ok();
             files.own_netns = own.and_then(|m| u32::try_from(m.ino()).ok());
         }
+        for left in view.left() {
+            match kind == Kind::Sockets && left.field.name == IS_SOCKET.0 {
+                true => lacks.list(table, is_live, left.why, left.tasks),
+                false => lacks.left(table, is_live, &left),
+            }
+        }
+        let shown = view.rows(true, &mut |_, _, _| {});
+        let goes_on = self.pass(kind, schema, (view.cx(), &*shown), at, &mut lacks, take);
+        self.statement.lack(lacks);
+        goes_on
+    }
+    /// Calls `take` with rows, and adds what they lack. Returns whether to continue.
+    fn pass(
+        &self,
+        kind: Kind,
+        schema: &SchemaRef,
+        (cx, rows): (&Context, &dyn Rows),
+        at: Option<(i64, &str)>,
+        lacks: &mut Lacks,
+        take: &mut dyn FnMut(RecordBatch) -> bool,
+    ) -> Result<bool> {
+        let (table, is_live) = (kind.name(), at.is_none());
         let fields = &self.query.columns;
         let names: Vec<&str> =
             self.columns.iter().filter(|c| c.field().is_some()).map(|c| c.name.as_str()).collect();
@@ -313,7 +354,7 @@ impl Work {
         };
         // Rows are passed on while more are made, so that a long list is never there as a whole.
         let mut sent = Ok(true);
-        let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
+        let done = rows.each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
                 // It is not a row, but the reason why there is none.
                 let reason =
@@ -321,7 +362,7 @@ impl Work {
                 lacks.list(table, is_live, Missing::Reason(reason), 1);
                 return Ok(());
             }
-            builder.push(view.cx(), |c| item.value(view.cx(), fields[c], c));
+            builder.push(cx, |c| item.value(cx, fields[c], c));
             for batch in builder.take_batches() {
                 sent = send(batch);
                 if !matches!(sent, Ok(true)) {
@@ -331,17 +372,10 @@ impl Work {
             Ok(())
         });
         debug_assert!(done.is_ok() || !matches!(sent, Ok(true)), "taking a row does not fail");
-        for left in view.left() {
-            match kind == Kind::Sockets && left.field.name == IS_SOCKET.0 {
-                true => lacks.list(table, is_live, left.why, left.tasks),
-                false => lacks.left(table, is_live, &left),
-            }
-        }
         let (_, batches, missing) = builder.finish();
         for (name, all) in names.iter().zip(&missing) {
             all.iter().for_each(|(_, why)| lacks.value(table, name, is_live, *why));
         }
-        self.statement.lack(lacks);
         if !matches!(sent, Ok(true)) {
             return sent;
         }

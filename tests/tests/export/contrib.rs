@@ -33,7 +33,7 @@ fn names(text: &str) -> BTreeSet<String> {
 fn families() -> BTreeSet<String> {
     let exporter = Exporter::start(&[
         "--families",
-        "groups,threads,wchan,units,slices,containers,states,top,pss,waits,deadlocks,network",
+        "groups,threads,wchan,units,slices,containers,states,top,pss,waits,deadlocks,network,gpu",
     ]);
     exporter.scrape();
     let (_, _, metrics) = exporter.get("/metrics", "");

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use taskdiag::cgroups::path_of;
 use taskdiag::field::CGROUPS;
 
 use super::table;
@@ -94,26 +95,14 @@ pub fn command() -> Command {
     .after_help(format!("{WHERE}\n\n{}", exit::examples(EXAMPLES)))
 }
 
-/// The path of a cgroup, which may have been given as that of its directory.
-fn path(given: &OsString) -> Vec<u8> {
-    let given = given.as_bytes();
-    for mount in [&b"/sys/fs/cgroup/unified"[..], b"/sys/fs/cgroup"] {
-        match given.strip_prefix(mount) {
-            Some(b"") => return b"/".to_vec(),
-            Some(rest) if rest.starts_with(b"/") => return rest.to_vec(),
-            _ => {}
-        }
-    }
-    given.to_vec()
-}
-
 impl CgroupsArgs {
     /// From parsed options.
     pub fn from_matches(m: &ArgMatches) -> Result<CgroupsArgs, Exit> {
         let mut table = table::TableArgs::rows(m, &CGROUPS)?;
         table.stats = m.get_flag("stats");
         table.source.strict = m.get_flag("strict");
-        let paths: Vec<Vec<u8>> = m.get_many("paths").into_iter().flatten().map(path).collect();
+        let given = m.get_many::<OsString>("paths").into_iter().flatten();
+        let paths: Vec<Vec<u8>> = given.map(|path| path_of(path.as_bytes()).to_vec()).collect();
         if paths.iter().any(Vec::is_empty) {
             return Err(Exit::Usage(
                 "the path of a cgroup must not be empty; / is the root".into(),
@@ -126,25 +115,5 @@ impl CgroupsArgs {
         let value = |option| m.get_one::<String>(option).map(|name| (option, name.clone()));
         let place = value("container").or_else(|| value("pod"));
         Ok(CgroupsArgs { table, paths, place, flat: m.get_flag("flat"), delay })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_names_its_cgroup() {
-        for (given, want) in [
-            ("/sys/fs/cgroup/a/b", "/a/b"),
-            ("/sys/fs/cgroup", "/"),
-            ("/sys/fs/cgroup/", "/"),
-            ("/sys/fs/cgroup/unified/a", "/a"),
-            ("/sys/fs/cgroups", "/sys/fs/cgroups"),
-            ("a/b", "a/b"),
-            ("/", "/"),
-        ] {
-            assert_eq!(path(&given.into()), want.as_bytes(), "{given}");
-        }
     }
 }

@@ -60,6 +60,7 @@ impl Columns for Table {
             Table::Sockets | Table::Files => "pid,start_ticks,boot_id,fdnum",
             Table::MappedFiles => "pid,start_ticks,boot_id,device,inode,path",
             Table::Maps => "pid,start_ticks,boot_id,address",
+            Table::Cgroups => "path,id",
         }
     }
     /// The other default columns: those that operators use most. Arguments are left out, because
@@ -79,6 +80,8 @@ impl Columns for Table {
             Table::Maps => {
                 "comm,user,unit,container,end,size,perms,offset,device,inode,kind,path,deleted"
             }
+            // No recording has them.
+            Table::Cgroups => "",
         }
     }
 }

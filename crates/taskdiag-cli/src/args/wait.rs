@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use taskdiag::field::TASKS;
+use taskdiag::view::Filter;
 
-use super::lists;
+use super::{lists, table};
 use crate::exit::{self, Exit};
 use crate::limits;
 
@@ -13,6 +15,8 @@ use crate::limits;
 pub struct WaitArgs {
     /// The processes, each once.
     pub pids: Vec<u32>,
+    /// Instead of these, the processes of which it is true at the start.
+    pub filter: Option<Filter>,
     /// End when the first of them has ended?
     pub any: bool,
     /// Wait no longer than this.
@@ -21,13 +25,17 @@ pub struct WaitArgs {
     pub jsonl: bool,
 }
 
+/// The options that select processes without their ids.
+const CONDITIONS: [&str; 4] = ["where", "container", "pod", "unit"];
+
 /// The options.
 pub fn command() -> Command {
     Command::new("wait")
         .about("Wait until processes end, and show how they ended")
         .before_help(
             "The processes need not be children of this shell. A process that ends costs the same however many are waited \
-             for, and a later process with the same pid is not mistaken for it.",
+             for, and a later process with the same pid is not mistaken for it. Without ids, those are waited for that match when \
+             the command begins, but for itself.",
         )
         .help_template(super::table::TEMPLATE)
         .arg(
@@ -35,9 +43,10 @@ pub fn command() -> Command {
                 .value_name("PID")
                 .num_args(1..)
                 .action(ArgAction::Append)
-                .required(true)
+                .required_unless_present_any(CONDITIONS)
                 .help("Wait for these processes; ids may have commas or blanks between them"),
         )
+        .args(table::conditions().map(|condition| condition.conflicts_with("pids")))
         .arg(
             Arg::new("any")
                 .long("any")
@@ -68,6 +77,7 @@ pub fn command() -> Command {
         .after_help(exit::examples(&[
             ("taskdiag wait 4242", "wait until process 4242 has ended"),
             ("taskdiag wait --any 41 42 43", "wait for the first of three"),
+            ("taskdiag wait --container web", "wait for the processes that a container has now"),
             ("taskdiag wait -t 30s $(pgrep -x make)", "wait for all of that name, for 30 s"),
         ]))
 }
@@ -85,11 +95,13 @@ impl WaitArgs {
         }
         let mut seen = std::collections::HashSet::new();
         pids.retain(|p| seen.insert(*p));
-        if pids.is_empty() {
+        let filter = table::filter_from(m, &TASKS, &[])?;
+        if pids.is_empty() && filter.is_none() {
             return Err(Exit::Usage(String::from("wait needs at least one process id")));
         }
         Ok(WaitArgs {
             pids,
+            filter,
             any: m.get_flag("any"),
             timeout: m.get_one::<Duration>("timeout").copied(),
             jsonl: m.get_flag("jsonl"),

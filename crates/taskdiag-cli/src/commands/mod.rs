@@ -5,6 +5,7 @@ pub mod dump;
 pub mod engines;
 pub mod fields;
 pub mod generate;
+pub mod nvidia;
 #[cfg(feature = "record")]
 pub mod record;
 mod schema;

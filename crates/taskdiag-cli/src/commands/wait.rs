@@ -7,12 +7,14 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use taskdiag::{Ended, Error, Waiter, field};
+use taskdiag::field::TASKS;
+use taskdiag::view::{Filter, Query};
+use taskdiag::{Choice, Ended, Error, TaskId, Waiter, field};
 
 use crate::args::wait::WaitArgs;
 use crate::exit::{Exit, Partial, say};
 use crate::interrupt;
-use crate::output::{Sink, json};
+use crate::output::{Sink, json, tally};
 
 /// How many pids an error message names.
 const NAMED: usize = 10;
@@ -29,31 +31,29 @@ const AGAIN_MAX: usize = 1000;
 
 /// Run it.
 pub fn run(args: &WaitArgs) -> Result<(), Exit> {
-    allow_files(args.pids.len());
     let begun = Instant::now();
-    let mut waiter = Waiter::new()?;
-    // The last names that were seen, because a reaped process has none.
-    let mut names = HashMap::with_capacity(args.pids.len());
-    for pid in &args.pids {
-        match waiter.add(*pid) {
-            Ok(process) => {
-                names.insert(*pid, name(process));
-            }
-            Err(Error::NoSuchProcess(pid)) => say(format_args!("taskdiag: no process {pid}")),
-            Err(e) => return Err(e.into()),
+    let (mut waiter, mut names, some_are_lacking) = match &args.filter {
+        Some(filter) => {
+            let (waiter, names) = matching(filter)?;
+            (waiter, names, false)
         }
-    }
+        None => {
+            let (waiter, names) = hold(&args.pids, true)?;
+            let some_are_lacking = names.len() < args.pids.len();
+            (waiter, names, some_are_lacking)
+        }
+    };
     if names.is_empty() {
         return Err(Exit::NoMatch);
     }
-    let some_are_lacking = names.len() < args.pids.len();
+    let few = names.len() <= AGAIN_MAX;
     let mut sink = Sink::stdout();
     if !args.jsonl {
         sink.buf().extend_from_slice(b"    PID       AFTER COMMAND         STATUS\n");
         sink.finish()?;
     }
     interrupt::answered();
-    let mut again = AGAIN.iter().filter(|_| args.pids.len() <= AGAIN_MAX).peekable();
+    let mut again = AGAIN.iter().filter(|_| few).peekable();
     let mut enough = false;
     while !enough {
         let now = begun.elapsed();
@@ -80,6 +80,66 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
         enough = args.any || waiter.is_empty();
     }
     if some_are_lacking { Err(Exit::NoMatch) } else { Ok(()) }
+}
+
+/// The last names that were seen, because a reaped process has none.
+type Names = HashMap<u32, Option<Vec<u8>>>;
+
+/// Holds these processes. `says`: tells which of them are not there.
+fn hold(pids: &[u32], says: bool) -> Result<(Waiter, Names), Exit> {
+    allow_files(pids.len());
+    let mut waiter = Waiter::new()?;
+    let mut names = HashMap::with_capacity(pids.len());
+    for pid in pids {
+        match waiter.add(*pid) {
+            Ok(process) => {
+                names.insert(*pid, name(process));
+            }
+            Err(Error::NoSuchProcess(_)) if !says => {}
+            Err(Error::NoSuchProcess(pid)) => say(format_args!("taskdiag: no process {pid}")),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok((waiter, names))
+}
+
+/// Holds the processes that match, but for this one.
+fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
+    let mut found = ids(Some(filter), &[])?;
+    found.retain(|(pid, _)| *pid != std::process::id());
+    loop {
+        let pids: Vec<u32> = found.iter().map(|(pid, _)| *pid).collect();
+        let held = hold(&pids, false)?;
+        if pids.is_empty() {
+            return Ok(held);
+        }
+        // Another process may have got a number before it was held.
+        let now = ids(None, &pids)?;
+        let is_other = |(pid, id): &(u32, TaskId)| {
+            now.iter().any(|(other, new)| other == pid && !new.is_same(id))
+        };
+        found.retain(|one| !is_other(one));
+        if found.len() == pids.len() {
+            return Ok(held);
+        }
+    }
+}
+
+/// The processes of which a condition is true, or those with these numbers.
+fn ids(filter: Option<&Filter>, pids: &[u32]) -> Result<Vec<(u32, TaskId)>, Exit> {
+    // The start tells a process from a later one with its number.
+    let columns = ["pid", "start"].map(|n| TASKS.find(n).expect("a column of the table").field);
+    let mut query = Query::new(&TASKS, columns);
+    query.filter = filter.cloned();
+    query.select.pids = pids.to_vec();
+    let answered = query.plan().ask(Choice::Auto)?;
+    let view = query.view(&answered.snapshot);
+    for lack in tally::left_out(&view.left(), &answered.snapshot) {
+        say(format_args!("taskdiag: {}", lack.line));
+    }
+    let stream = answered.snapshot.stream();
+    let tasks = view.tasks().iter().filter_map(|at| stream.get(*at as usize));
+    Ok(tasks.filter_map(|task| Some((task.pid(), TaskId::of(&task)?))).collect())
 }
 
 /// Raises the limit of open files as far as possible if it is too low for so many.

@@ -42,7 +42,9 @@ impl Entries for Table {
             Table::MappedFiles => Some(Arc::new(
                 |row| matches!(row.part, Part::Map(map) if map.kind() == Some(VmaKind::File)),
             )),
-            Table::Processes | Table::Threads | Table::Maps | Table::Memory => None,
+            Table::Processes | Table::Threads | Table::Maps | Table::Memory | Table::Cgroups => {
+                None
+            }
         };
         query
     }

@@ -87,6 +87,7 @@ impl Rows {
             Table::Processes | Table::Memory => !has_threads(frame),
             Table::Threads => has_threads(frame),
             Table::Sockets | Table::Files | Table::MappedFiles | Table::Maps => true,
+            Table::Cgroups => false,
         }
     }
     /// Adds the rows of a frame: those that have changed since the previous frame, or all.

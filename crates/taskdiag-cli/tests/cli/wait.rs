@@ -69,6 +69,34 @@ fn the_first_of_them() {
     assert!(lines[1].ends_with("killed by SIGKILL"), "{out}");
 }
 
+/// `--container`, `--pod` and `--unit` are conditions, too.
+#[test]
+fn those_that_match_at_the_start_are_waited_for() {
+    let (mut ends, stays) = (Sleeper::new(), Sleeper::new());
+    let condition = format!("pid in ({}, {}) and comm == sleep", ends.pid(), std::process::id());
+    // It has the name of its program after the exec.
+    let until = Instant::now() + Duration::from_secs(60);
+    let comm = || std::fs::read_to_string(format!("/proc/{}/comm", ends.pid()));
+    while !comm().is_ok_and(|name| name == "sleep\n") {
+        assert!(Instant::now() < until, "it does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (code, out, err) = parts(&run(&["wait", "-t", "300ms", "--where", &condition]));
+    assert_eq!((code, out.lines().count()), (3, 1), "{out}{err}");
+    ends.0.kill().expect("it is mine");
+    let (code, out, err) = parts(&run(&["wait", "--where", &condition]));
+    // A zombie still matches, and counts as one that ends now.
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.lines().nth(1).is_some_and(|l| l.ends_with("killed by SIGKILL")), "{out}");
+    drop(stays);
+    let (code, out, _) = parts(&run(&["wait", "--unit", "taskdiag-no-such-unit"]));
+    assert_eq!((code, out.as_str()), (1, ""));
+    for wrong in [&["wait"][..], &["wait", "1", "--unit", "x"], &["wait", "--where", "nosuch > 1"]]
+    {
+        assert_eq!(parts(&run(wrong)).0, 2, "{wrong:?}");
+    }
+}
+
 #[test]
 fn no_longer_than_that() {
     let stays = Sleeper::new();

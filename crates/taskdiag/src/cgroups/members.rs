@@ -82,6 +82,10 @@ impl Files {
         .union(Files::MEMORY_MAX)
         .union(Files::SWAP_MAX)
         .union(Files::PIDS_MAX);
+    /// How many they are.
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
     /// Is no file in it?
     pub const fn is_empty(self) -> bool {
         self.0 == 0

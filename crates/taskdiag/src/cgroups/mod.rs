@@ -123,6 +123,7 @@ impl Cgroup {
 pub struct Cgroups {
     list: Vec<Cgroup>,
     left: LeftOut,
+    bounds: Bounds,
     syscalls: u64,
     took: Duration,
     has_v1: bool,
@@ -143,6 +144,24 @@ impl Cgroups {
     /// What the bounds have left out.
     pub fn left_out(&self) -> LeftOut {
         self.left
+    }
+    /// The same as sentences, for users.
+    pub fn remarks(&self) -> Vec<String> {
+        let (left, bounds) = (self.left, self.bounds);
+        let mut remarks = Vec::new();
+        if left.cgroups > 0 {
+            remarks.push(format!(
+                "{} cgroups or more are not shown, because only {} are read: name those to show",
+                left.cgroups, bounds.cgroups
+            ));
+        }
+        if left.deep > 0 {
+            remarks.push(format!(
+                "cgroups below {} others are not shown, because these are {} levels deep: name those to show",
+                left.deep, bounds.levels
+            ));
+        }
+        remarks
     }
     /// The system calls that were made.
     pub fn syscalls(&self) -> u64 {
@@ -324,7 +343,7 @@ impl Session {
         self.compare(&mut list);
         let has_v1 = self.hierarchies.iter().any(|h| h.version == 1);
         let syscalls = self.reader.syscalls - before;
-        Ok(Cgroups { list, left, syscalls, took: at.elapsed(), has_v1 })
+        Ok(Cgroups { list, left, bounds: self.bounds, syscalls, took: at.elapsed(), has_v1 })
     }
     /// Gives each cgroup its values of the previous listing, and remembers the new ones.
     fn compare(&mut self, list: &mut [Cgroup]) {
@@ -341,6 +360,18 @@ impl Session {
         let new = list.iter().map(|c| (c.path.clone(), (c.id, c.at, c.values.clone())));
         self.earlier = new.collect();
     }
+}
+
+/// The path of a cgroup that a user has named by it, or by its directory below `/sys/fs/cgroup`.
+pub fn path_of(given: &[u8]) -> &[u8] {
+    for mount in [&b"/sys/fs/cgroup/unified"[..], b"/sys/fs/cgroup"] {
+        match given.strip_prefix(mount) {
+            Some(b"") => return b"/",
+            Some(rest) if rest.starts_with(b"/") => return rest,
+            _ => {}
+        }
+    }
+    given
 }
 
 /// Is a path that of a cgroup below another one?
@@ -431,6 +462,26 @@ fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
             if cgroup.tasks.is_known() && !cgroup.get(Member::Pids).is_known() {
                 cgroup.tasks = cut;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_names_its_cgroup() {
+        for (given, want) in [
+            ("/sys/fs/cgroup/a/b", "/a/b"),
+            ("/sys/fs/cgroup", "/"),
+            ("/sys/fs/cgroup/", "/"),
+            ("/sys/fs/cgroup/unified/a", "/a"),
+            ("/sys/fs/cgroups", "/sys/fs/cgroups"),
+            ("a/b", "a/b"),
+            ("/", "/"),
+        ] {
+            assert_eq!(path_of(given.as_bytes()), want.as_bytes(), "{given}");
         }
     }
 }

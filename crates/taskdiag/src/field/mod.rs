@@ -34,6 +34,7 @@ pub(crate) use rate::{GpuGrowth, NONE, RATES, SocketGrowth};
 pub use row::Row;
 pub use set::{CGROUPS, FILES, MAPS, MEMORY, SETS, Set, TASKS, TOP, nearest};
 pub(crate) use table::gpu;
+pub use table::gpu::{engines as gpu_engines, memory_once as gpu_memory_once};
 pub use table::grouped::{LACKING, PROCS};
 pub use table::places::{CONTAINER_NAME_OR_ID, POD_NAME_OR_UID};
 pub use value::{Missing, Short, Value};

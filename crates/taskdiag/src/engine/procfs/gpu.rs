@@ -1,6 +1,7 @@
 //! Reads what the open descriptors of DRM devices use of graphics processors, the group GPU. On a
 //! machine with such a device, each descriptor costs one statx(), unless FD was read before, and
-//! each of the device one read of its fdinfo. A driver may wait for a lock there. On a machine
+//! each of the device one read of its fdinfo. Those of NVIDIA's devices have nothing there, so
+//! `nvidia` is asked. A driver may wait for a lock there. On a machine
 //! without such a device, nothing is read.
 
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use taskdiag_wire::{Fd, Gpu, Group, Groups, Reason, build};
 
 use super::files::Digits;
 use super::lists::{FileLists, List};
+use super::nvidia;
 use super::parse;
 use super::path::TaskDir;
 use super::read::Reader;
@@ -25,6 +27,11 @@ const DRM_MAJOR: u32 = 226;
 /// Where the kernel lists its DRM devices, with a file `version` besides.
 const DRM_CLASS: &str = "/sys/class/drm";
 
+/// Is this the device of a graphics processor?
+fn is_gpu(rdev: (u32, u32)) -> bool {
+    rdev.0 == DRM_MAJOR || rdev.0 == nvidia::MAJOR && rdev.1 < nvidia::CONTROL
+}
+
 /// Whether there is a DRM device. `None`: it is not known.
 fn class_has_devices() -> Option<bool> {
     let names = match std::fs::read_dir(DRM_CLASS) {
@@ -36,14 +43,14 @@ fn class_has_devices() -> Option<bool> {
     Some(names.flatten().any(|n| n.file_name() != "version"))
 }
 
-/// Whether this machine has a DRM device. `is_own`: the root is our own /proc.
+/// Whether this machine has a DRM device, or one of NVIDIA. `is_own`: the root is our own /proc.
 pub(super) fn is_there(reader: &mut Reader, root: BorrowedFd<'_>, is_own: bool) -> bool {
     if let (true, Some(has)) = (is_own, class_has_devices()) {
-        return has;
+        return has || nvidia::is_there();
     }
     let has_major = |text: &[u8]| {
         let mut lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
-        lines.any(|l| l == b"226 drm")
+        lines.any(|l| l == b"226 drm" || l.starts_with(b"195 nvidia"))
     };
     // A file that cannot be read says nothing, so the descriptors are looked at.
     reader.file(root, c"devices").map_or(true, has_major)
@@ -71,11 +78,16 @@ impl Worker<'_> {
         lists: &mut FileLists,
         list: &mut List<Gpu>,
     ) -> Result<(), Stop> {
-        let is_drm = |f: &&(u32, Fd)| major_minor(f.1.rdev).0 == DRM_MAJOR;
+        let is_gpu = |f: &&(u32, Fd)| is_gpu(major_minor(f.1.rdev));
         let devices: Vec<(u32, u32)> = match lists.of == Some((at.tgid, at.path.last_id())) {
-            true => lists.files.0.iter().filter(is_drm).map(|(_, f)| (f.fd, f.rdev)).collect(),
-            false => self.drm_among_all(at, lists)?,
+            true => lists.files.0.iter().filter(is_gpu).map(|(_, f)| (f.fd, f.rdev)).collect(),
+            false => self.gpus_among_all(at, lists)?,
         };
+        let is_drm = |d: &(u32, u32)| major_minor(d.1).0 == DRM_MAJOR;
+        let (devices, others): (Vec<_>, Vec<_>) = devices.into_iter().partition(is_drm);
+        if !others.is_empty() {
+            self.nvidia(at.tgid, others, list);
+        }
         if devices.is_empty() {
             return Ok(());
         }
@@ -103,7 +115,23 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn drm_among_all(
+    /// The values of a process that has these devices of NVIDIA open.
+    fn nvidia(&self, pid: u32, mut devices: Vec<(u32, u32)>, list: &mut List<Gpu>) {
+        // A process opens each of them many times.
+        devices.sort_unstable_by_key(|(_, dev)| *dev);
+        devices.dedup_by_key(|(_, dev)| *dev);
+        // The library has the numbers of our own pid namespace.
+        let is_ours = self.run.own_pids;
+        let known = is_ours.then(|| self.run.nvidia.get_or_init(nvidia::ask).as_ref()).flatten();
+        let known = known.and_then(|all| all.get(&pid)).into_iter().flatten();
+        let known: Vec<(u32, Gpu)> = known.copied().collect();
+        let is_known = |dev: u32| known.iter().any(|(_, g)| g.dev == dev);
+        let blank = devices.iter().filter(|(_, dev)| !is_known(*dev));
+        list.0.extend(blank.map(|(fd, dev)| nvidia::unknown(*fd, *dev)));
+        list.0.extend(known);
+    }
+
+    fn gpus_among_all(
         &mut self,
         mut at: TaskDir<'_>,
         lists: &mut FileLists,
@@ -124,7 +152,7 @@ impl Worker<'_> {
         for fd in std::mem::take(&mut lists.fds) {
             let stat = |r: &mut Reader| r.statx(dir.as_fd(), Digits::new().of(fd));
             match self.risky(at, Groups::GPU, stat)? {
-                Ok(s) if s.stx_rdev_major == DRM_MAJOR => {
+                Ok(s) if is_gpu((s.stx_rdev_major, s.stx_rdev_minor)) => {
                     devices.push((fd, device(s.stx_rdev_major, s.stx_rdev_minor)));
                 }
                 _ => {}

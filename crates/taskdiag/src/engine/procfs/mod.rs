@@ -45,6 +45,7 @@ mod lists;
 mod memory;
 mod names;
 mod net;
+pub mod nvidia;
 #[cfg(not(feature = "testing"))]
 pub(crate) mod parse;
 #[cfg(feature = "testing")]
@@ -202,7 +203,7 @@ impl Engine for Procfs {
             ),
             (Group::Fd, "knows sockets of inet, unix, netlink and packet"),
             (Group::Net, "drops are known of sockets of inet, unix, netlink and packet"),
-            (Group::Gpu, "drivers of DRM devices have it; libnvidia-ml is not asked"),
+            (Group::Gpu, "drivers of DRM devices have it; the command asks libnvidia-ml, too"),
             (Group::FdCount, "size is known where cred, statm, sched, signals or ns are asked for"),
             (Group::Kstack, "only root may read it"),
             (Group::Delays, "needs CAP_NET_ADMIN; not known of a task without a delay"),
@@ -302,6 +303,7 @@ impl Procfs {
                 let is_own = self.root == Path::new("/proc");
                 gpu::is_there(&mut reader, root.as_fd(), is_own)
             },
+            nvidia: nvidia::Known::new(),
             cgroup_roots: req.members.cgroup_roots,
             cgroups: find_cgroups.then(|| Cgroups::find(root.as_fd(), &mut reader)).flatten(),
         };

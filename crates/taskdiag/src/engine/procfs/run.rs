@@ -9,6 +9,7 @@ use super::clock::SchedClock;
 use super::held_files::HeldFiles;
 use super::limits::Budget;
 use super::names::FileNames;
+use super::nvidia;
 use super::shmem::Objects;
 use super::sizes::SizesFrom;
 use super::sockets::{Sockets, Traffic};
@@ -60,6 +61,8 @@ pub(super) struct Run {
     pub(super) traffic: Traffic,
     /// Whether this machine has a graphics processor, if GPU was requested.
     pub(super) has_gpu: bool,
+    /// What NVIDIA's library knows, once a process with such a device was met.
+    pub(super) nvidia: nvidia::Known,
     /// The names that the answer has so far.
     pub(super) names: FileNames,
     /// In a session about processes, the files that stay open.

@@ -16,6 +16,36 @@ pub fn key(e: &Entry<'_, Gpu>) -> Option<u64> {
     Some(hasher.finish())
 }
 
+/// The engines of graphics processors that work for a process, each with the time in which it did,
+/// ns, and a number, which is the same in all processes that share a client. Source: `drm-engine-*`
+/// of `/proc/PID/fdinfo`. `None`: the answer or the driver does not have it.
+pub fn engines(row: &Row<'_>) -> Option<Vec<(u64, u64)>> {
+    let mut any = false;
+    let known = list(row).ok()?.filter_map(|e| {
+        any = true;
+        Some((key(&e).unwrap_or_else(|| own_key(row, &e)), e.busy_ns()?))
+    });
+    let known: Vec<(u64, u64)> = known.collect();
+    (!known.is_empty() || !any).then_some(known)
+}
+
+/// A number for an engine of a client that the driver does not name.
+fn own_key(row: &Row<'_>, e: &Entry<'_, Gpu>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (row.view.pid(), e.fd(), e.name()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Memory for graphics processors, bytes: that of the regions of a process that are not in `seen`,
+/// which gets them. Source: `drm-resident-*` of `/proc/PID/fdinfo`. `None`: the answer or the
+/// driver does not have it.
+pub fn memory_once(row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<u64> {
+    match bytes_or_ns(row, SUMS[0].1, false, seen) {
+        Value::Uint(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
 /// The counters of an engine: busy time, its cycles, and all cycles.
 pub fn counters(e: &Entry<'_, Gpu>) -> Option<[u64; 3]> {
     match (e.busy_ns(), e.cycles(), e.total_cycles()) {
