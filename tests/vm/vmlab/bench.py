@@ -14,6 +14,7 @@ has one processor. A fork, a system call and a page fault take several times as 
 
 import collections
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -133,14 +134,15 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
     if not chosen:
         raise common.Unavailable("tests/vm/bench has no program yet")
     rows, bad, versions = [], 0, {}
-    for n in range(rounds):
-        for name in pair:
-            k = kernels.named(name)
-            versions[name] = kernels.get(k).version
-            suite = Bench(chosen, counting, arguments, memory, uml)
-            run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting, cpus=suite.cpus)
-            bad += runs.report(k, run, results)
-            rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
+    # Where the caches of a processor count, so does the order in which another program has left the memory.
+    machines = [[p] for p in chosen] if uml else [chosen]
+    for n, programs_of_one, name in itertools.product(range(rounds), machines, pair):
+        k = kernels.named(name)
+        versions[name] = kernels.get(k).version
+        suite = Bench(programs_of_one, counting, arguments, memory, uml)
+        run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting, cpus=suite.cpus)
+        bad += runs.report(k, run, results)
+        rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
     print(table(rows, pair))
     to = common.LOGS / "bench"
     if keep:
