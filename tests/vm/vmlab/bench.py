@@ -134,7 +134,8 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
     if not chosen:
         raise common.Unavailable("tests/vm/bench has no program yet")
     rows, bad, versions = [], 0, {}
-    # Where the caches of a processor count, so does the order in which another program has left the memory.
+    # Where the caches of a processor count, so does the order in which another program has left the
+    # memory.
     machines = [[p] for p in chosen] if uml else [chosen]
     for n, programs_of_one, name in itertools.product(range(rounds), machines, pair):
         k = kernels.named(name)
