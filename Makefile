@@ -91,6 +91,7 @@ check: ## format, lints, documentation, licences, the dependency rules, one form
 	tools/check-prose
 	tools/check-links
 	tools/check-licences
+	tools/check-figures
 	bench/page --check README.md bench/RESULTS.md docs/*/*.md contrib/perf/README.md
 	packaging/check
 

@@ -303,3 +303,38 @@ fn a_change_of_an_older_patch_reaches_the_newer_one_or_is_a_conflict() {
     let said = newer(kernel.path(), "keep", &conflict).expect_err("it is not fixed");
     assert!(said.contains("conflict markers"), "{said}");
 }
+
+/// A fix that can be sent has the name and the sign-off of the person that sends it, counts its own
+/// patches, names what it corrects, and is a patch that git understands.
+#[test]
+fn a_fix_goes_out_in_the_name_of_its_sender() {
+    let (me, dir) = ("A Person <a@person.example>", tempfile::tempdir().expect("a directory"));
+    let to = dir.path().join("patches");
+    let config = [("user.name", "A Person"), ("user.email", "a@person.example")];
+    let mut mail = Command::new(root().join("kernel/send/mail"));
+    mail.args(["smaps-swap", "--write"]).arg(&to).env("GIT_CONFIG_COUNT", "2");
+    for (at, (key, value)) in config.into_iter().enumerate() {
+        mail.env(format!("GIT_CONFIG_KEY_{at}"), key);
+        mail.env(format!("GIT_CONFIG_VALUE_{at}"), value);
+    }
+    let done = mail.output().expect("kernel/send/mail runs; it needs python3");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let written = String::from_utf8(done.stdout).expect("paths");
+    let paths: Vec<_> = written.lines().collect();
+    assert_eq!(paths.len(), 2, "{written}");
+    for (at, path) in paths.iter().enumerate() {
+        let text = fs::read_to_string(path).expect("a patch");
+        let (message, _) = text.split_once("\n---\n").expect("a message");
+        assert!(message.contains(&format!("\nFrom: {me}\n")), "{path}: {message}");
+        assert!(message.contains(&format!("\nSubject: [PATCH {}/2] ", at + 1)), "{path}");
+        assert!(message.ends_with(&format!("\nSigned-off-by: {me}")), "{path}: {message}");
+        assert!(!message.contains("taskdiag"), "{path}: {message}");
+        // Not in a directory of a repository, where git would look for the files below it.
+        let mut apply = Command::new("git");
+        let read = apply.args(["apply", "--numstat", path]).current_dir(dir.path());
+        let read = read.output().expect("git");
+        assert!(read.status.success() && !read.stdout.is_empty(), "{path}: git reads no patch");
+    }
+    let fix = fs::read_to_string(paths[0]).expect("the fix");
+    assert!(fix.contains("\nFixes: ") && fix.contains("\nCc: stable@vger.kernel.org\n"), "{fix}");
+}

@@ -40,6 +40,7 @@
  *
  * usage: procdirs [threads files]... [case]...	512 2048 and all cases
  * lab: instructions 128 512
+ * lab: uml 512 2048 default shared listed plain
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -4,6 +4,8 @@
  *
  * Usage: readdir [THREADS [ROUNDS]]      (100000 and 51)
  *
+ * lab: uml 100000 51
+ *
  * Reads the whole of /proc by getdents64 into a buffer of 32 KiB, ROUNDS times:
  * without the threads, with each tenth more of them, and after they are gone. Prints a row
  * "case<TAB>n<TAB>value_ns" for each, n being the number of threads and the value

@@ -7,10 +7,12 @@
  * lab: memory 8192
  * lab: timeout 1800
  * lab: instructions 30000 10000 3
+ * lab: uml 30000 10000 5
+ * lab: taskdiag yes
  *
  * Rows are "case<TAB>n<TAB>value_ns<TAB>system calls", medians of the rounds; n is
  * the number of processes:
- *  - stat_proc, stat_task_diag: STAT of all processes, by open, read and close of
+ *  - stat_proc, stat_task_diag: STAT of PROCESSES and of LISTED processes, by open, read and close of
  *    each /proc/PID/stat, and by one request for all of its members;
  *  - ps_procps, ps_dropin, ps_taskdiag: whole commands with LISTED processes, output
  *    thrown away: `ps ax -o pid,ppid`, the same program with the drop-in for its
@@ -148,6 +150,10 @@ static void count(const char *name, long n, bool (*job)(void))
 	int file = -1, status;
 	pid_t pid;
 
+	if (access("/sys/kernel/tracing", F_OK)) {
+		fprintf(stderr, "%s: this kernel has no events to count\n", name);
+		return;
+	}
 	if (access("/sys/kernel/tracing/events", F_OK) &&
 	    mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL))
 		err(1, "tracefs");
@@ -508,6 +514,8 @@ int main(int argc, char **argv)
 	count("stat_task_diag", processes, stat_task_diag);
 	stop(load);
 	load = start(listed, 1);
+	measure("stat_proc", listed, rounds, stat_proc);
+	measure("stat_task_diag", listed, rounds, stat_task_diag);
 	measure("ps_procps", listed, rounds, ps_procps);
 	measure("ps_dropin", listed, rounds, ps_dropin);
 	measure("ps_taskdiag", listed, rounds, ps_taskdiag);

@@ -6,6 +6,7 @@
  *                      (201 rounds; all cases; N = 1 10 20 100 500 1000 2000 3500 5000 8000)
  *
  * lab: instructions 51
+ * lab: uml 101 fork_pid fork_any fork_wall poll_any trace_child 1 1000 8000
  *
  * Prints a row "case<TAB>n<TAB>value_ns" for each case and N; the value is the median
  * of ROUNDS, of ten times as many where nothing is forked. N counts the idle ones and the awaited

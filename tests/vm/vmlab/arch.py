@@ -73,6 +73,9 @@ ARM64 = Arch(
     "arm64", "qemu-system-aarch64", "qemu-system-arm", ("-machine", "virt", "-cpu", "max,pauth-impdef=on"), "ttyAMA0", "ttyS0",
     "aarch64-unknown-linux-gnu", "aarch64-linux-gnu-",
 )  # fmt: skip
+# User-Mode Linux: a kernel that is a program of this machine, so its own code runs as fast as it
+# would on the machine itself.
+UML = Arch("um", "", "", (), "tty0", "ttyS0")
 
 
 def of_package(package):

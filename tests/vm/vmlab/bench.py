@@ -7,10 +7,14 @@ machine in software emulation mean nothing alone. Only the ratio of two kernels 
 With `--instructions`, the clock of the machine goes on by a nanosecond with each instruction, so a time is a number of
 instructions. What else runs on the host does not change it, and a second run differs little. It knows nothing of caches,
 and a machine has one processor, so nothing waits for a lock.
+
+User-Mode Linux (`uml-base` and `uml-ours`) runs the kernel's code on the processor of this machine, so its times do mean something. It
+has one processor. A fork, a system call and a page fault take several times as long in it, because this machine traces its processes.
 """
 
 import collections
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -26,13 +30,13 @@ COUNTING_SLOWER = 4
 DEARER = 1.1
 
 
-def programs(names):
-    """The named programs, or all of them. A program is a C source or a shell script."""
+def programs(names, only=""):
+    """The named programs, or all of them, or those that have a line `lab: ONLY ARGUMENTS`. A program is a C source or a shell script."""
     found = {p.stem: p for p in sorted(HOME.iterdir()) if p.suffix in (".c", ".sh")}
     for n in names:
         if n not in found:
             common.die(f"no program {n} in tests/vm/bench; there are {', '.join(found) or 'none'}")
-    return [found[n] for n in names] if names else list(found.values())
+    return [found[n] for n in names] if names else [p for p in found.values() if not only or setting(p, only, "none") != "none"]
 
 
 def setting(program, key, default):
@@ -46,16 +50,19 @@ class Bench(suites.Suite):
 
     name = "bench"
 
-    def __init__(self, chosen, counting, arguments=None, memory=0):
-        self.chosen, self.counting, self.arguments = chosen, counting, arguments
+    def __init__(self, chosen, counting, arguments=None, memory=0, uml=False):
+        self.chosen, self.counting, self.arguments, self.uml = chosen, counting, arguments, uml
         self.limits = {p: setting(p, "timeout", 900) * (COUNTING_SLOWER if counting else 1) for p in chosen}
         self.timeout = sum(self.limits.values())
         self.memory = memory or max([setting(p, "memory", 4096) for p in chosen])
         self.cpus = max([setting(p, "processors", 2) for p in chosen])
+        # The rows of mail 004 in User-Mode Linux are those of the kernel alone.
+        self.taskdiag = not uml and any(setting(p, "taskdiag", "no") == "yes" for p in chosen)
 
     def files(self, tree):
-        tree.program(suites.program())
-        tree.program(suites.dropin())
+        if self.taskdiag:
+            tree.program(suites.program())
+            tree.program(suites.dropin())
         for p in self.chosen:
             if p.suffix == ".c":
                 tree.program(compiled(p), f"/lab/{p.stem}")
@@ -63,9 +70,9 @@ class Bench(suites.Suite):
                 tree.file(p, f"/lab/{p.stem}")
 
     def script(self):
-        taskdiag = suites.program().parent
         lines = [
-            f"export PATH=/lab:{taskdiag}:$PATH TASKDIAG_PROCPS_LIB={suites.dropin()}",
+            "export PATH=/lab:$PATH",
+            *([f"export PATH={suites.program().parent}:$PATH TASKDIAG_PROCPS_LIB={suites.dropin()}"] if self.taskdiag else []),
             "echo 4194304 >/proc/sys/kernel/pid_max; echo 1000000 >/proc/sys/kernel/threads-max",
             "echo 1000000 >/proc/sys/vm/max_map_count; ulimit -n 1048576; ulimit -u unlimited",
         ]
@@ -79,6 +86,8 @@ class Bench(suites.Suite):
                 run += " " + self.arguments
             elif self.counting:
                 run += " " + setting(p, "instructions", "")
+            elif self.uml:
+                run += " " + setting(p, "uml", "")
             # The clock of a machine that counts is not that of the host, which ends it after
             # `timeout`.
             limit = "" if self.counting else f"timeout {self.limits[p]} "
@@ -120,24 +129,27 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
     the exit code."""
     if counting:
         rounds = 1
-    chosen = programs(names)
+    uml = all(kernels.named(name).arch.name == "um" for name in pair)
+    chosen = programs(names, "uml" if uml else "")
     if not chosen:
         raise common.Unavailable("tests/vm/bench has no program yet")
     rows, bad, versions = [], 0, {}
-    for n in range(rounds):
-        for name in pair:
-            k = kernels.named(name)
-            versions[name] = kernels.get(k).version
-            suite = Bench(chosen, counting, arguments, memory)
-            run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting, cpus=suite.cpus)
-            bad += runs.report(k, run, results)
-            rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
+    # Where the caches of a processor count, so does the order in which another program has left the
+    # memory.
+    machines = [[p] for p in chosen] if uml else [chosen]
+    for n, programs_of_one, name in itertools.product(range(rounds), machines, pair):
+        k = kernels.named(name)
+        versions[name] = kernels.get(k).version
+        suite = Bench(programs_of_one, counting, arguments, memory, uml)
+        run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting, cpus=suite.cpus)
+        bad += runs.report(k, run, results)
+        rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
     print(table(rows, pair))
     to = common.LOGS / "bench"
     if keep:
         to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
     to.mkdir(parents=True, exist_ok=True)
-    write(to, rows, versions, guest(counting, suite.cpus), arguments)
+    write(to, rows, versions, guest(counting, suite.cpus, uml), arguments)
     common.say(f"raw rows in {to}")
     return bool(bad)
 
@@ -196,8 +208,10 @@ def table(rows, pair):
     return "\n".join(lines) + "\n"
 
 
-def guest(counting, cpus=2):
+def guest(counting, cpus=2, uml=False):
     """A description of the machine, for readers of the rows."""
+    if uml:
+        return "1 CPU, User-Mode Linux, which runs the kernel's own code on the CPU of the host"
     if counting:
         return "1 CPU, software emulation, a ns for each instruction (-icount shift=0)"
     return f"{cpus} CPUs, software emulation on {os.cpu_count()}"

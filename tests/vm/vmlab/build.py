@@ -58,6 +58,13 @@ class Flavour:
     fragments: tuple
     """The fragments of kernel/config, in their order."""
     base: Base = V6_12
+    arch: str = "x86"
+    """`um` is User-Mode Linux, a program of this machine."""
+
+    @property
+    def target(self):
+        """What make is asked for, and where in the tree it is then."""
+        return ("linux", "linux") if self.arch == "um" else ("bzImage", "arch/x86/boot/bzImage")
 
 
 TEST, SERIES_TOO, DEBUG, LOCKSTAT = "test.config", "series.config", "debug.config", "lockstat.config"
@@ -80,16 +87,27 @@ FLAVOURS.update(
         if not name.startswith("alt-")
     }
 )
+FLAVOURS.update({f"uml-{name}": Flavour(which, ("small.config", "um.config"), arch="um") for name, which in (("base", None), ("ours", ALL))})
+# Fixes that can be sent: kernel/send/NAME/series lists their patches. Each has a small kernel, and
+# SMALL is without any.
+SENT = KERNEL / "send"
+SMALL = "small-7.3"
+FLAVOURS.update(
+    {
+        name: Flavour(which, ("small.config", "small-pc.config"), V7_3)
+        for name, which in ((SMALL, None), *((f"send-{p.parent.name}", p.parent.name) for p in sorted(SENT.glob("*/series"))))
+    }
+)
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
 def series(which=ALL, base=V6_12):
     """The patches of all series, of one or its first part, of an alternative, or of none, in their order."""
-    alternative = ALTERNATIVES / str(which) / "series"
-    if alternative.exists():
-        return [KERNEL / n for n in listed(alternative)]
-    one, count = PARTS.get(which, (which, None))
     home = newer_series() if base.newer else common.SERIES
+    for other in (ALTERNATIVES / str(which) / "series", SENT / str(which) / "series"):
+        if other.exists():
+            return [home / n.removeprefix("series/") if n.startswith("series/") else KERNEL / n for n in listed(other)]
+    one, count = PARTS.get(which, (which, None))
     return [home / n for n in listed(home / "series") if one in (ALL, n.split("/")[-2])][:count]
 
 
@@ -130,35 +148,39 @@ def options(patches):
 
 
 def tree_of(flavour):
-    """The name of the build tree of a flavour. A part has that of its series, so that little is built again."""
+    """The name of the build tree of a flavour. A part has that of its series, and a fix that of the kernel without it, so that little is
+    built again."""
+    if flavour.startswith("send-"):
+        return SMALL
     plain = flavour.removesuffix(NEWER)
     return PARTS.get(plain, (plain, None))[0] + flavour.removeprefix(plain)
 
 
 def image(flavour):
-    """(path of bzImage, version) of a flavour. It is built if the cache does not have it."""
+    """(path of the kernel, version) of a flavour. It is built if the cache does not have it."""
     patches = patches_of(flavour)
+    target, made = FLAVOURS[flavour].target
     fragments = [p for f in FLAVOURS[flavour].fragments if (p := common.CONFIG / f).exists()]
     package = FLAVOURS[flavour].base.package
     version, tarball = source(FLAVOURS[flavour].base)
     with common.locked(f"linux-{tree_of(flavour)}"):
         compiler = common.output("gcc", "--version").split("\n")[0]
         key = common.digest(version, compiler, *patches, *fragments)
-        home = common.cache("kernels", f"{flavour}-{key}", "bzImage").parent
-        if not (home / "bzImage").exists():
+        kernel = common.cache("kernels", f"{flavour}-{key}", target)
+        if not kernel.exists():
             lacking = [p for p in NEEDED if not common.have(p)]
             if lacking:
                 raise common.Unavailable(f"{flavour}: no {', '.join(lacking)} to build it with (tools/setup vm)")
             common.say(f"{flavour}: building {package} {version} with {len(patches)} patches; some minutes")
-            tree = Tree(tree_of(flavour), version, tarball)
+            tree = Tree(tree_of(flavour), version, tarball, FLAVOURS[flavour].arch)
             tree.apply(patches)
             tree.configure(fragments, options(patches))
-            tree.make(["bzImage"])
-            shutil.copyfile(tree.dir / ".config", home / "config")
-            part = home / "bzImage.part"
-            shutil.copyfile(tree.dir / "arch/x86/boot/bzImage", part)
-            part.rename(home / "bzImage")
-    return home / "bzImage", f"{version} {flavour}, {len(patches)} patches, {key}"
+            tree.make([target])
+            shutil.copyfile(tree.dir / ".config", kernel.with_name("config"))
+            part = kernel.with_name(f"{target}.part")
+            shutil.copy(tree.dir / made, part)
+            part.rename(kernel)
+    return kernel, f"{version} {flavour}, {len(patches)} patches, {key}"
 
 
 def source(base=V6_12):
@@ -225,7 +247,8 @@ def touched(patches):
 class Tree:
     """A build tree of a flavour. It is brought to a state of the series with as few changes as possible."""
 
-    def __init__(self, flavour, version, tarball):
+    def __init__(self, flavour, version, tarball, arch="x86"):
+        self.arch = arch
         self.source = pristine(version, tarball)
         self.dir = self.source.with_name(flavour)
         self.log = common.LOGS / f"build-{flavour}.log"
@@ -297,7 +320,7 @@ class Tree:
         """Runs make, with ccache if it is there."""
         cc = "ccache gcc" if common.have("ccache") else "gcc"
         jobs = os.environ.get("TASKDIAG_JOBS") or os.cpu_count() or 1
-        settings = {"CC": cc, "KBUILD_BUILD_USER": "taskdiag", "KBUILD_BUILD_HOST": "lab", **variables}
+        settings = {"ARCH": self.arch, "CC": cc, "KBUILD_BUILD_USER": "taskdiag", "KBUILD_BUILD_HOST": "lab", **variables}
         # All builds have the same time, because ccache would not hit otherwise.
         settings["KBUILD_BUILD_TIMESTAMP"] = "2026-01-01"
         common.run("make", "-C", self.dir, "-s", f"-j{jobs}", *(f"{k}={v}" for k, v in settings.items()), *targets, log=self.log)

@@ -19,6 +19,8 @@ class Kernel:
     @property
     def arch(self):
         """The kind of machine that it runs on."""
+        if self.source == "build" and build.FLAVOURS[self.where].arch == "um":
+            return arch.UML
         return arch.of_package(self.package)
 
     @property
