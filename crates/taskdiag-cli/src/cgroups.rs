@@ -100,8 +100,8 @@ fn list(args: &CgroupsArgs, query: &Query) -> Result<Cgroups, Exit> {
     session.list().map_err(|e| not_there(args, e))
 }
 
-/// A cgroup that was named and is not there matches nothing. People try the name of a service or of
-/// a container, which is not a path.
+/// The error for a named cgroup that does not exist. People try the name of a service or container,
+/// which is not a path.
 fn not_there(args: &CgroupsArgs, e: Error) -> Exit {
     match e {
         Error::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {
@@ -177,7 +177,7 @@ fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
     });
 }
 
-/// What the bounds have left out.
+/// Messages about the data that the bounds left out.
 fn left_out(left: LeftOut) -> Vec<Lack> {
     let bounds = Bounds::default();
     let mut lacks = Vec::new();

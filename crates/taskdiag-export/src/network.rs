@@ -6,10 +6,10 @@ use taskdiag::Group;
 use taskdiag::field::Row;
 use taskdiag::wire::Net;
 
-/// The most sockets that are followed. What goes over others is not counted.
+/// The largest number of sockets that are followed. Traffic over others is not counted.
 const SOCKETS_MOST: usize = 1 << 18;
 
-/// What has gone over a socket, and the process that it counts for.
+/// The traffic of a socket, and the process that it counts for.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     sent: u64,
@@ -81,7 +81,8 @@ mod tests {
     use taskdiag::Snapshot;
     use taskdiag::wire::{Base, Done, Info, StreamWriter, build};
 
-    /// Processes with their sockets: the inode, and what has been sent. `None`: they are not known.
+    /// Processes with their sockets, each with its inode and the bytes sent. `None`: the sockets
+    /// are not known.
     type Processes<'a> = &'a [(u32, Option<&'a [(u64, u64)]>)];
 
     fn sent(sockets: &mut Sockets, processes: Processes<'_>) -> Vec<Option<u64>> {
@@ -120,7 +121,7 @@ mod tests {
         // A connection ends, one begins, and one is now with another process only.
         let next: Processes<'_> = &[(1, Some(&[(9, 4)])), (2, Some(&[(7, 15)]))];
         assert_eq!(sent(&mut s, next), [Some(4), Some(5)]);
-        // What is not known for a while is not counted again.
+        // Traffic that was counted before a gap in the values is not counted again.
         assert_eq!(sent(&mut s, &[(1, None), (2, Some(&[(7, 15)]))]), [None, Some(0)]);
         assert_eq!(sent(&mut s, &[(1, None), (2, None)]), [None, None]);
         assert_eq!(
