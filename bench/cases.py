@@ -47,7 +47,7 @@ def with_a_big_one(b, command):
     without = b.compare({"without, before": command}, rounds=15)["without, before"]
     with load(THREADS):
         # ps runs afterwards and not by turns with it, because ps would fill the caches of the CPU.
-        # The runs without the threads have no ps beside them either.
+        # The runs without the threads are not alternated with ps either.
         r = b.compare({"with 100,000 threads": command}, rounds=15)
         b.compare({"ps, with": ["ps", "-eo", "pid,ppid,comm"]}, rounds=5)
         b.count("with 100,000 threads", command)

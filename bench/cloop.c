@@ -7,7 +7,7 @@
  *	cloop stat
  *	cloop stat status cmdline
  *
- * Paths are relative to the directory of /proc, which is the faster way.
+ * Paths are relative to an open descriptor of /proc, which is faster.
  */
 #define _GNU_SOURCE
 #include <ctype.h>

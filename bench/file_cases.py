@@ -29,7 +29,7 @@ def open_files(b):
     b.ratio("cpu, lsfd / taskdiag", r, "lsfd", "taskdiag", "cpu_us")
     r = {**r, **b.compare({"--paths --mem": files("--paths", "--mem")}, rounds=3)}
     b.ratio("wall, lsof / taskdiag with the same rows", r, "lsof -n -P", "--paths --mem", "wall_ns")
-    # This is for users who may not use BPF.
+    # This case is for users who may not use BPF.
     r = {**r, **b.compare({"procfs forced": files(engine="procfs")}, rounds=3)}
     b.ratio("wall, lsof / taskdiag, procfs forced", r, "lsof -n -P", "procfs forced", "wall_ns")
     b.count("taskdiag", ours)

@@ -53,7 +53,7 @@ static long seconds, sample_us;
 static long worst_ns[CPUS_MAX], longest_wait_ns[CPUS_MAX];
 static long long_waits[CPUS_MAX];
 static int failed[CPUS_MAX];
-/* These are there only with samples, see above. */
+/* These values exist only with samples, see above. */
 static long long longest_run_ns[CPUS_MAX], longest_gap_ns[CPUS_MAX];
 static const char *const never_ours[] = { "khungtaskd", "kdamond" };
 

@@ -12,7 +12,7 @@
  * its standard input ends, so also when the driver dies in any way. If it is killed
  * itself, the children get SIGKILL by PR_SET_PDEATHSIG.
  *
- * It does not raise limits. bench/limits.py does, and puts them back.
+ * This program does not raise limits. bench/limits.py raises and restores them.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -39,7 +39,7 @@ def aux(b):
 @case("procps-pgrep", PROCS)
 def pgrep(b):
     """50,000 processes: pgrep -x nosuch with the drop-in and without it"""
-    # It finds nothing, and exits with code 1, which is no failure here.
+    # pgrep finds nothing and exits with code 1, which is no failure here.
     both(b, ["sh", "-c", "pgrep -x nosuch; [ $? = 1 ]"], at_least=6)
 
 

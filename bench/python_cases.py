@@ -7,8 +7,8 @@ import subprocess
 from cases import case
 from measuring import ROOT, RUN_TIMEOUT, Failed
 
-# Each prints the median of the time of some calls and of their CPU time, the shortest and the
-# longest time, all in ns, and how many tasks it had.
+# Each program prints the medians of the elapsed time and the CPU time of some calls, the shortest
+# and the longest time, all in ns, and the number of tasks.
 FRAME = """
 import sys, time
 {setup}
@@ -184,7 +184,7 @@ finally:
     child.kill()
     child.wait()
 """
-# What most programs that watch one process do.
+# The calls of most programs that watch one process.
 BARS = {"memory_info": 1.2, "cpu_percent": 1.2, "oneshot of five": 1.2}
 
 

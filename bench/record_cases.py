@@ -49,7 +49,7 @@ def waking():
         with contextlib.suppress(ProcessLookupError):
             parent.send_signal(signal.SIGKILL)
         parent.wait()
-        # They end when their parent has.
+        # The processes end when their parent has ended.
         time.sleep(0.3)
 
 

@@ -49,7 +49,7 @@ def table(b, bar_ms, peers_rounds=5):
         raise Failed("bench/rust did not build")
     program = f"{b.rust}/refresh"
     rows = {}
-    # Each runs three times, by turns. The median of the three medians counts.
+    # Each program runs three times, in turn. The median of the three medians counts.
     for _ in range(3):
         for who in ("session", "query", "session-procfs"):
             rows.setdefault(who, []).append(said([program, who, str(ROUNDS)]))

@@ -9,8 +9,8 @@ from measuring import ROOT, RUN_TIMEOUT, Failed, median
 
 SQL = "target/sql/release/taskdiag-sql"
 BUILD = "cargo build --locked --release --manifest-path sql/Cargo.toml --target-dir target/sql"
-# The columns and the order that both are asked for. The command has no limit, so it prints all
-# rows.
+# The columns and the order that both programs are asked for. The command has no limit, so it prints
+# all rows.
 LIST = [TASKDIAG, "ps", "-eo", "pid,comm,rss", "--sort=-rss"]
 
 

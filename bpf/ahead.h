@@ -4,10 +4,10 @@
  *
  * Most of the time of a long list is waiting for memory, and much of that is one chain for each task: task, mm, four
  * levels of page tables, arguments. A processor waits for several loads at once only if none needs the result of another.
- * So each visit of a process takes one more step in the chains of the next seven processes. Each of these is at another
- * step, so none of the loads needs another. When the walk comes to a process, what it reads is in the cache.
+ * So each visit of a process takes one more step in the chains of the next seven processes. Each of the seven is at
+ * another step, so none of the loads needs another. When the walk comes to a process, what it reads is in the cache.
  *
- * What is loaded here is never shown. A pointer in an mm, and an entry of its tables, is followed only if the task has the
+ * Nothing that is loaded here is ever shown. A pointer in an mm, and an entry of its tables, is followed only if the task has the
  * mm after it was read, as everywhere, and still has it when the next visit follows it (docs/operate/safety.md).
  */
 #ifndef TASKDIAG_AHEAD_H
@@ -134,7 +134,7 @@ GROUP_FN look_ahead(void)
 	return 0;
 }
 
-/* Begin a run: go as far ahead as there are steps. What the run before has found may be gone. */
+/* Begin a run: go as far ahead as there are steps. Objects that the run before has found may be gone. */
 GROUP_FN begin_ahead(void)
 {
 	struct ahead *a = st.ahead;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * DELAYS: how long a task has waited for a CPU, disks and memory, from what the
- * kernel's delay accounting has noted. task->delays is set before others can see
+ * DELAYS: how long a task has waited for a CPU, disks and memory, from the
+ * kernel's delay accounting. task->delays is set before others can see
  * the task and freed with it, so it lives as long as the task. It is NULL if
  * accounting was off when the task began.
  */

@@ -116,7 +116,7 @@ __noinline u64 epoll_after(u64 ctx)
 	return st.found;
 }
 
-/* What is left of the time of a run is for the marks after those that were skipped. */
+/* The rest of the time of a run is for the marks after the skipped ones. */
 enum { SKIP_NS = 800000 };
 
 static __always_inline bool skips_too_long(void)

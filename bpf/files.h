@@ -97,13 +97,13 @@ GROUP_FN put_fd(u32 fd, u32 cloexec)
 		st.path_dentry = dentry;
 		name = name_of_path();
 	}
-	/* A struct file may have become another one at any time, so what it has is compared, too. */
+	/* A struct file may become another one at any time, so its members are compared, too. */
 	if (st.path_late || !STILL_AT(st.file, FILE_DENTRY, dentry) || !STILL_AT(st.file, FILE_INODE, st.inode) ||
 	    !still_open()) {
 		take_back_name();
 		return TASK_DIAG_FD_OTHER;
 	}
-	/* Such a file has a list of its own, in which what it lacks may become known alone. */
+	/* A file in a layer has a separate list, whose missing members may be filled in later. */
 	lacks = in_layer(st.inode);
 	if (lacks) {
 		close_list();
@@ -191,7 +191,7 @@ LIST_FN put_one(void)
 			return 0;
 		}
 		type = put_fd(st.fd_base + n, st.cloexec >> n & 1);
-		/* Its path is left to the next run, and so is the descriptor. */
+		/* The path is left to the next run, and so is the descriptor. */
 		if (st.path_late) {
 			st.open |= 1ull << n;
 			return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * BASE and CRED: which task it is, and whose.
+ * BASE and CRED: the identity of a task, and its owner.
  */
 #ifndef TASKDIAG_IDENTITY_H
 #define TASKDIAG_IDENTITY_H

@@ -200,7 +200,7 @@ struct worker { struct work_struct *current_work; struct worker_pool *pool; char
 
 struct bpf_array { void *pptrs[1]; };
 struct seq_file { void *private; };
-/* What the kernel's iterator keeps: the number that it is at, as its pid namespace has it. */
+/* The state of the kernel's iterator: the current number in its pid namespace. */
 struct bpf_iter_seq_task_info { u32 tid; };
 struct bpf_iter_meta { struct seq_file *seq; u64 session_id; u64 seq_num; };
 struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; };

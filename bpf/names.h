@@ -24,7 +24,7 @@
 #include "room.h"
 #include "shared.h"
 
-/* What a name was made from: equal keys mean equal names. */
+/* The objects that a name was made from: equal keys mean equal names. */
 struct name {
 	u64 key[4];
 	u64 chain;	/* for a path: a hash of the dentries on it */
@@ -132,8 +132,8 @@ static __always_inline void begin_entry(void)
 }
 
 /*
- * Take back the name that was written for an entry, and what was written after it, because the object that it was read from is
- * gone. The name may be of anything. So it is cleared, and nothing refers to it.
+ * Take back the name that was written for an entry, and the data after it, because the object that it
+ * was read from is gone. The name may belong to anything. So it is cleared, and nothing refers to it.
  */
 GROUP_FN take_back_name(void)
 {
@@ -175,7 +175,7 @@ GROUP_FN take_back_name(void)
 
 static __always_inline void append(u64 from, u32 len)
 {
-	/* A directory of cgroups may have a name of up to 4095 bytes, others 255. */
+	/* A cgroup directory may have a name of up to 4095 bytes, other files 255. */
 	len &= 0xfff;
 	if (!bpf_probe_read_kernel(NAME_END(), len, (void *)from))
 		st.len += len;
@@ -263,7 +263,7 @@ STEP(descend_path, i)
 }
 TURNS(descend_path)
 
-/* Of the flags of append_path(): the path was another one at each try. */
+/* A flag of append_path(): the path was different at each try. */
 #define PATH_CHANGES (1u << 30)
 
 /* Build the path of st.path_mnt and st.path_dentry in st.text, as d_path() does, but without " (deleted)" at the end.
@@ -316,7 +316,7 @@ GROUP_FN append_path(u32 unlinked)
 		APPEND_LITERAL("]");
 		return 0;
 	}
-	/* The text is right if a climb after it was made finds the same way as the one before. */
+	/* The text is right if a second climb afterwards finds the same way as the first. */
 	st.path_steady = 0;
 	EACH(try, 0, PATH_TRIES, PATH_TRIES) {
 		st.len = 0;

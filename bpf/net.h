@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * NET: what has gone over each open socket, as struct tcp_info of sock_diag(7)
- * has it. No lock of the socket is taken, so its counters may be from moments
+ * NET: the traffic of each open socket, as in struct tcp_info of sock_diag(7).
+ * No lock of the socket is taken, so its counters may be from moments
  * that differ by a packet.
  */
 #ifndef TASKDIAG_NET_H
@@ -11,7 +11,7 @@
 #include "names.h"
 #include "sockets.h"
 
-/* Is the walk over the table of open files the one for NET? */
+/* Is the walk over the table of open files made for NET? */
 #define IN_NET (WANT(TASK_DIAG_NET) && (!WANT(TASK_DIAG_FD) || st.part == PART_NET))
 
 enum { TCP_SYN_SENT = 2 };
@@ -33,7 +33,7 @@ static __always_inline u64 since_tick(u32 tick)
 	return ticks * cfg.jiffy_ns / 1000000 * 1000000;
 }
 
-/* Set the members of a TCP connection. Returns the bits of those that are known, but for its algorithm. */
+/* Set the members of a TCP connection. Returns the bits of the known ones, except for its algorithm. */
 GROUP_FN tcp_values(u64 sk)
 {
 	struct task_diag_net *s = MADE(struct task_diag_net);
@@ -46,7 +46,7 @@ GROUP_FN tcp_values(u64 sk)
 		s->received_bytes = RD(u64, sk, TCP_BYTES_RECEIVED);
 		s->retrans_bytes = RD(u64, sk, TCP_BYTES_RETRANS);
 	}
-	/* A listener has no connection. Those that wait in it have sockets of their own. */
+	/* A listener has no connection. Connections in its queue have separate sockets. */
 	if (state == TCP_LISTEN)
 		return valid;
 	if (HAVE(TCP_SEGS_OUT) && HAVE(TCP_SEGS_IN) && HAVE(TCP_RETRANS)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What all groups need to write their values: how kernel members are read, the
+ * Functions for all groups to write their values: how kernel members are read, the
  * output and its messages, values of variable length, and ids as the reader
  * sees them.
  */
@@ -107,7 +107,7 @@ enum { TURNS_MAX = 64 };
 
 #ifdef LEGACY
 
-/* The most turns of a loop that a run leaves sooner, when its time is over. The next one goes on with what is left. */
+/* The most turns of a loop that a run leaves sooner, when its time is over. The next run goes on with the rest. */
 #define LEGACY_TURNS(newer) (1 << 12)
 /* A function of its own would be one call too deep: the verifier allows eight. */
 #define LIST_FN static __always_inline int
@@ -195,8 +195,8 @@ static __always_inline void order(void)
 
 /*
  * Does the task still have the object that was found at this member? Pointers in an object that may be freed at any
- * time are followed only after this check. If it holds, the object was the task's own when the pointers were read, and
- * what it held then is not freed before this run ends (see docs/operate/safety.md). The member is loaded after all that was loaded
+ * time are followed only after this check. If it holds, the object was the task's own when the pointers were read, and what the
+ * object held then is not freed before this run ends (see docs/operate/safety.md). The member is loaded after all that was loaded
  * before this in the source, and before all that is loaded after it. `make bpf-check` looks at the instructions.
  */
 #ifdef LEGACY
@@ -358,7 +358,7 @@ static __always_inline void end_blob(struct task_diag_blob *b, u32 attr, u32 kin
 	b->total = total;
 	b->flags = flags;
 	b->reason = reason;
-	/* Clear the padding in the last word. What follows the blob is not written yet. */
+	/* Clear the padding in the last word. Data after the blob is not written yet. */
 	*(u64 *)((char *)b + sizeof(*b) + (len & 0xffff)) = 0;
 	st.off += size;
 }

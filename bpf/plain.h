@@ -105,8 +105,8 @@ static __always_inline void set_up(void)
 }
 
 /*
- * The threads of a process share its memory, but the first thread may have ended before the others and has none then, and no
- * files, directories and namespaces either. So this sets st.task to a thread that lives, for the groups up to from_memory().
+ * The threads of a process share its memory, but the first thread may have ended before the others and then has no memory, and
+ * no files, directories and namespaces either. So this sets st.task to a thread that lives, for the groups up to from_memory().
  * The list of threads begins with the first one. Only a few after it can be about to end and have no memory any more, so few
  * tries suffice.
  */

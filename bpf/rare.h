@@ -14,7 +14,7 @@
 /* ---- NS ---- */
 
 #define NSPID_MAX 33
-/* How often the cgroups are read of a task that moves to others meanwhile. */
+/* How often the cgroups of a task are read if it moves meanwhile. */
 enum { CGROUP_TRIES = 4 };
 
 GROUP_FN put_ns(void)
@@ -50,7 +50,7 @@ GROUP_FN put_ns(void)
 	time = R(ns, time_ns);
 	time_for_children = R(ns, time_ns_for_children);
 	uts = R(ns, uts_ns);
-	/* An nsproxy is freed at once, so what it pointed to is looked at only if it is still the task's. */
+	/* An nsproxy is freed at once, so its members are used only if it is still the task's. */
 	has = STILL(t, nsproxy, ns) && ns;
 	a->cgroup = has ? R(cgroup, ns.inum) : 0;
 	a->ipc = has ? R(ipc, ns.inum) : 0;
@@ -206,7 +206,7 @@ enum { SET_MAX = 0x3fff };
 #define SLOT_OF(set) (&st.sets[mix(set) & (SETS_MAX - 1)])
 
 /*
- * Copies what a message of this run has of the css_set st.set. Returns 0 if there is none. The cgroups of a set never
+ * Copies the cgroups of the css_set st.set from a message of this run. Returns 0 if there is none. The cgroups of a set never
  * change, and while this run goes on, no other set is at its address, because its memory is freed under RCU.
  */
 GROUP_FN copy_cgroups(void)
@@ -242,7 +242,7 @@ static __always_inline void remember_cgroups(u32 chunk, u32 off)
 
 #else
 
-/* Here, others run between two tasks, and so the address of a set that is gone may be that of another one. */
+/* Here, others run between two tasks, so a new set may have the address of one that is gone. */
 static int copy_cgroups(void) { return 0; }
 static void remember_cgroups(u32 chunk, u32 off) { (void)chunk; (void)off; }
 
@@ -259,7 +259,7 @@ GROUP_FN put_cgroups_of_set(void)
 	struct list_head *head, *pos;
 	u32 i, chunk, off;
 
-	/* The paths of a task that ends are others than those of its set. */
+	/* The paths of a task that ends differ from those of its set. */
 	st.set = (u64)set;
 	if (!exiting && copy_cgroups())
 		return 1;
@@ -272,7 +272,7 @@ GROUP_FN put_cgroups_of_set(void)
 	a->valid = ALL_OF(CGROUP);
 	a->id = R(set, dfl_cgrp, kn, id);
 	head = &set->cgrp_links;
-	/* Backwards, which is the order of /proc/PID/cgroup. */
+	/* Go backwards, which is the order of /proc/PID/cgroup. */
 	pos = R(head, prev);
 	EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX) {
 		struct cgrp_cset_link *l;
@@ -284,7 +284,7 @@ GROUP_FN put_cgroups_of_set(void)
 		l = CAST(struct cgrp_cset_link, (char *)pos -
 			 __builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link,
 						       BPF_FIELD_BYTE_OFFSET));
-		/* The link is followed, and what it has, only if the task still has the set. */
+		/* The link and its members are followed only if the task still has the set. */
 		if (!STILL(t, cgroups, set))
 			return 0;
 		cg = R(l, cgrp);
@@ -313,11 +313,11 @@ GROUP_FN put_cgroup(void)
 	EACH(try, 0, CGROUP_TRIES, CGROUP_TRIES) {
 		if (put_cgroups_of_set())
 			return 0;
-		/* Take back what was written. */
+		/* Take back the paths that were written. */
 		st.chunk = chunk;
 		st.off = off;
 		st.msg = msg;
-		/* The names of hierarchies may be of what is gone, too. */
+		/* The names of hierarchies may be of hierarchies that are gone, too. */
 		EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX)
 			st.hierarchy[i & (HIERARCHIES_MAX - 1)].len = 0;
 	}

@@ -40,7 +40,7 @@ _Static_assert(OFF_COUNT <= OFFSETS_MAX, "offsets do not fit");
 			  (t)*(u32 *)CAST(struct kref, (void *)(at)))
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the beginning of a number is its low end");
 #endif
-/* The member `name` of what is at `p`. */
+/* The member `name` of the struct at `p`. */
 #define RD(t, p, name) RD_AT(t, (u64)(p) + OFF(name))
 /* STILL() for a member that is read by offset. */
 #define STILL_AT(p, name, object) ({			\
@@ -50,7 +50,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the beginning of a nu
 	barrier();					\
 	now_ == (object);				\
 })
-/* The same where the member may not exist. */
+/* As RD(), for a member that may not exist. */
 #define RD_MAY(t, p, name) (HAVE(name) ? RD(t, p, name) : (t)0)
 
 /* As new_encode_dev() of a dev_t in the kernel. */

@@ -4,19 +4,19 @@
  * user can have any number of processes with megabytes of arguments each, at
  * no cost, because fork() shares them. So there is a limit for each text, and
  * one for the answer, which users share: a user gets whole texts as long as
- * what is left for all others is more than what that user has had already. Of
- * further texts, a part is written. So one user can never use up the room, and
+ * what is left for all others is more than what that user has had already.
+ * Further texts are written in part. So one user can never use up the room, and
  * others' arguments stay whole. What each task gets in any case does not count.
  * Lists and names have a room of their own.
  *
- * engine/room.rs is the same for the engines in user space.
+ * engine/room.rs does the same for the engines in user space.
  */
 #ifndef TASKDIAG_ROOM_H
 #define TASKDIAG_ROOM_H
 
 #include "out.h"
 
-/* Set st.place to that of the user of this task. Nobody shares the place of root. */
+/* Set st.place to the place of this task's user. No user shares the place of root. */
 GROUP_FN find_user(void)
 {
 	u32 uid = R(THIS, real_cred, uid.val);

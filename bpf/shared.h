@@ -9,7 +9,7 @@
 
 #include "out.h"
 
-/* ---- what tasks share ---- */
+/* ---- values that tasks share ---- */
 
 struct shared_with {
 	u64 object;

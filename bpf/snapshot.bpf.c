@@ -196,7 +196,7 @@ static __always_inline bool began_later(void)
 
 enum { END_RUN, GO_ON, WRITE };
 
-/* Come to the task at st.walk, which gets into st.task, and step to the next one. Returns what is to be done with it. */
+/* Set st.task to the task at st.walk, and step to the next one. Returns what is to be done with the task. */
 GROUP_FN come_to(void)
 {
 	bool begun = CAN_PAUSE && st.part, wanted, again;
@@ -236,7 +236,7 @@ GROUP_FN come_to(void)
 #define VISIT_FN static __always_inline int
 #endif
 
-/* Write the task at st.walk, or what is left of it. Returns END_RUN if the run has to end. */
+/* Write the task at st.walk, or the rest of it. Returns END_RUN if the run has to end. */
 VISIT_FN visit(void)
 {
 	u32 what = come_to();

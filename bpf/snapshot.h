@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the snapshot program and its user-space half (engine/bpf) share: the
+ * The interface of the snapshot program and its user-space half (engine/bpf): the
  * request as read-only data, the state in .bss, the shape of the output.
  */
 #ifndef TASKDIAG_SNAPSHOT_H
@@ -37,7 +37,7 @@
 #define NAMES_MAX	32768
 #define SHARED_MAX	16384
 
-/* How many users are told apart when the room for text is divided: a power of two. */
+/* The number of users that are told apart when the room for text is divided: a power of two. */
 #define USERS_MAX	256
 /* A user who has had a share of the room gets this many bytes of each further text, and later this few. */
 #define TEXT_SMALL	4096
@@ -52,7 +52,7 @@
 /* The list of processes (ahead.h), and the lists of threads (touch.h). */
 enum ahead_of { AHEAD_OF_PROCESSES = 1, AHEAD_OF_THREADS = 2 };
 
-/* .rodata: set before the load, so that the verifier removes the code for what was not asked for. */
+/* .rodata: set before the load, so that the verifier removes the code for groups that were not requested. */
 struct config {
 	__u64 groups;
 	__u32 strategy;
@@ -72,7 +72,7 @@ struct config {
 	__u32 names_mask;
 	__u32 shared_mask;
 	__u32 seen_mask;
-	/* Of which tasks memory is loaded early, which pays for long lists (enum ahead_of). */
+	/* The tasks whose memory is loaded early, which pays for long lists (enum ahead_of). */
 	__u32 ahead;
 	/* members of STATM and CRED that need not be written */
 	__u32 skip_statm;
@@ -110,7 +110,7 @@ struct hierarchy {
 	char text[CONTROLLERS_MAX];
 };
 
-/* What a message has of the cgroups of a css_set, and where. Tasks with the same cgroups have the same css_set. */
+/* The place of the cgroups of a css_set in a message. Tasks with the same cgroups have the same css_set. */
 struct written_set {
 	__u64 set;
 	__u32 slice;		/* the run in which this entry was made */
@@ -269,7 +269,7 @@ struct state {
 	__u32 detail_done, detail_fd;
 	__u32 skip_tries, skip_reserved;	/* how often the marks of an inotify file were skipped in vain */
 	__u32 fd_base, word_loaded, word_begun, fd;
-	/* what the users have had: see room.h */
+	/* the bytes that users have had: see room.h */
 	struct room texts, lists;
 	__u32 place;		/* of the user of the current task */
 	__u32 list_count;	/* entries of the current list of that task, and whether it ended for lack of room */

@@ -151,7 +151,7 @@ GROUP_FN put_socket(u32 fd)
 		} else {
 			valid &= ~ADDRS;
 		}
-		/* An address may be left over from a connection that failed or has ended. getpeername(2) tells none. */
+		/* An address may be left over from a connection that failed or has ended. getpeername(2) returns none. */
 		if (s->state == TCP_CLOSE) {
 			s->peer_port = 0;
 			__builtin_memset(s->peer_addr, 0, sizeof(s->peer_addr));

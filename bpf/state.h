@@ -214,7 +214,7 @@ static __always_inline void put_stack_of(struct task_struct *t)
 		put_wait(n);
 	}
 	waits = is_asleep(p);
-	/* The helper has one buffer for each CPU, which another program may have. What has ended has no stack. */
+	/* The helper has one buffer for each CPU, which another program may be using. An ended task has no stack. */
 	if (size < 0 && !R(p, exit_state)) {
 		if (WANT(TASK_DIAG_WCHAN))
 			missing(TASK_DIAG_WCHAN, TASK_DIAG_R_BLOCKED);

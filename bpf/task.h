@@ -281,7 +281,7 @@ GROUP_FN give_up(void)
 	return 0;
 }
 
-/* Note what same_program() compares before the task goes on. */
+/* Note the values that same_program() compares before the task goes on. */
 GROUP_FN remember_program(void)
 {
 	struct task_struct *t = THIS;
@@ -296,7 +296,7 @@ static __always_inline bool same_program(void)
 	return R(THIS, start_boottime) == st.part_start && R(THIS, self_exec_id) == st.part_exec;
 }
 
-/* Write everything of a task that is written at once, which is all but its parts. */
+/* Write all of a task that is written at once: everything but its parts. */
 GROUP_FN put_fixed(void)
 {
 	put_plain();
@@ -318,7 +318,7 @@ GROUP_FN put_fixed(void)
 #define CAN_PAUSE (HAS_PARTS || NEED_SUM)
 
 /*
- * Write the task st.task, or what is left of it. It takes no reference, which would be half the cost of a listing.
+ * Write the task st.task, or the rest of it. It takes no reference, which would be half the cost of a listing.
  * Returns 1 if the room or the time of this run did not suffice; st.part is then where the task goes on. `t` is the same
  * task as the kernel's iterator gave it, which helpers of older kernels need.
  */

@@ -10,7 +10,7 @@
  * next sixteen are loaded, and the struct pids of those after them. Where numbers do not follow each other, nothing is
  * looked up, and the walk waits as it would without it.
  *
- * What is loaded here is never shown.
+ * Nothing that is loaded here is ever shown.
  */
 #ifndef TASKDIAG_TOUCH_H
 #define TASKDIAG_TOUCH_H
@@ -29,7 +29,7 @@
 /* Load a value. It is stored, too, or the load would be left out as one that nothing needs. */
 #define TOUCH(value) (*touched = sizeof(value) == 4 ? (u32)(u64)(value) : (u64)(value))
 
-/* What the members of BASE, CRED and STAT need. */
+/* Load the memory for the members of BASE, CRED and STAT. */
 static __always_inline void touch_task(struct task_struct *t, struct ahead *to, volatile u64 *touched)
 {
 	bool base = WANT(TASK_DIAG_BASE), mm = WANT(TASK_DIAG_STATM) || WANT(TASK_DIAG_CMDLINE);
@@ -75,7 +75,7 @@ static __always_inline void touch_task(struct task_struct *t, struct ahead *to, 
 
 #else
 
-/* So many threads in a row have to have numbers near each other before the next ones are looked up. */
+/* The number of threads in a row that must have numbers near each other before the next ones are looked up. */
 enum { IN_ORDER = 4 };
 
 /* Was the memory of this thread loaded when the walk was at one before it? */
@@ -97,7 +97,7 @@ static __always_inline u64 entries_of(u32 nr)
 	       (nr & ((1 << XA_BITS) - TOGETHER)) * 8;
 }
 
-/* What the walk over threads, or the sum over those of a process, needs of one. */
+/* Load the memory of one thread for a walk over threads, or for a sum over them. */
 static __always_inline void touch_thread(struct task_struct *t, volatile u64 *touched)
 {
 	TOUCH(R(t, thread_node.next));
@@ -149,7 +149,7 @@ GROUP_FN look_up_threads(u32 nr)
 	return 0;
 }
 
-/* Begin a run. What the run before has found may be gone. */
+/* Begin a run. Threads that the run before has found may be gone. */
 static __always_inline void begin_threads(struct task_struct *t)
 {
 #pragma unroll

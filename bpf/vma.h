@@ -49,7 +49,7 @@ static __always_inline u32 vma_flags(u64 f)
 	v |= (f << 10) & 0x80000;	/* UFFD_MISSING */
 	v |= (f << 8) & 0x100000;	/* UFFD_WP */
 	v |= (f << 4) & 0x800000;	/* LOCKONFAULT */
-	/* The others have moved between kernels: SEALED from bit 63 to 42, UFFD_MINOR from 37 over 38 to 41. The latter
+	/* Other bits have moved between kernels: SEALED from bit 63 to 42, UFFD_MINOR from 37 over 38 to 41. The latter
 	 * bits have another meaning in mappings without a userfaultfd. */
 	if (f & (1ull << 63 | 1ull << 42))
 		v |= TASK_DIAG_VMAF_SEALED;
@@ -200,8 +200,8 @@ GROUP_FN still_mapped(u64 vma)
 	       end == VMA_MEMBER(VMA_END) && mm == st.mm && still_its_mm();
 }
 
-/* Write the mapping of a slot for the addresses first to last. Returns 0 if it is being changed, or if its path is left to the next
- * run, which st.path_late tells. This is inlined,
+/* Write the mapping of a slot for the addresses first to last. Returns 0 if it is being
+ * changed, or if its path is left to the next run; then st.path_late is set. This is inlined,
  * because the verifier allows eight call frames and the functions for a path need the rest of them. */
 static __always_inline int put_vma(u64 vma, u64 first, u64 last)
 {

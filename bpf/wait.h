@@ -121,7 +121,7 @@ static __always_inline void put_times(struct task_diag_wait *a, struct task_stru
 	a->valid |= KNOWN(LAST_RAN_NS) | KNOWN(RAN_BY);
 }
 
-/* Of a task that is ready: on a CPU, waiting for one, or its cgroup has no more time. */
+/* Write the kind for a ready task: on a CPU, waiting for one, or its cgroup has no time left. */
 static __always_inline void put_ready(struct task_diag_wait *a, struct task_struct *t)
 {
 	u64 queued = RD_MAY(u64, t, TASK_QUEUED);
@@ -325,7 +325,7 @@ GROUP_FN put_wait(u32 frames)
 		if (a->state == 't' && R(t, ptrace))
 			put_owner(a, (u64)R(t, parent), TASK_DIAG_OWNER_TRACER);
 		order();
-		/* It has run meanwhile, so what was read may be of two waits. */
+		/* The task has run meanwhile, so the data may be of two waits. */
 		if (switches(t) != st.wait_switches || !has_gone_to_sleep(t)) {
 			begin_record(a, TASK_DIAG_WAIT_RUNNABLE, 'R');
 			a->last_ran_ns = st.begin + st.ns_boottime_ns;

@@ -191,7 +191,7 @@ class Session:
                 said += more
                 if not more:
                     break
-            # It continues to read lines after a statement that it cannot parse.
+            # The shell continues to read lines after a statement that it cannot parse.
             elif time.monotonic() > end or "Invalid statement" in self.cluster.log(self.name)[said_before:]:
                 break
         answer = re.fullmatch(r"(?s)\s*(?:Ballista CLI [^\n]*\n)?(.*?)(\d+) row\(s\) fetched\. .*", said.decode())

@@ -71,8 +71,7 @@ class Plan:
         self.host, self.random = host, random.Random(f"{seed} {number} lists")
         self.inodes = 100_000
         self.sockets, self.mapped = [], []
-        # The first frame of the hour that is asked about, and the last one that is not after the
-        # moment.
+        # The first frame of the hour that is asked about, and the last frame up to the moment.
         self.hour = (MIDNIGHT + asked["hour"] * 3600 - host.begin) // EVERY
         self.at = (asked["at"] - host.begin) // EVERY
         # A library is replaced before that hour, on the same day. It stays mapped where the fault
@@ -119,7 +118,7 @@ class Plan:
                 else:
                     self.map(process, f"{LIB}/{name}", 200 + 10 * number + image)
         if program == "chronyd" and "other_library" in self.host.faults:
-            # It is deleted, too, but is another library.
+            # This library is deleted, too, but is not the one that is asked about.
             self.map_replaced(process, f"{LIB}/libcap.so.2", 250)
 
     def open(self, process, fd, first=-1, last=FOREVER, inode=None, **values):
@@ -182,8 +181,8 @@ class Plan:
                 # The second descriptor is another socket afterwards.
                 self.connect(process, 6, at - 10, FOREVER, 51000, "10.2.0.1", 443)
         if "replaced_in_time" in host.faults:
-            # It has a copy of the library, which is replaced, and it is restarted a minute later.
-            # So it has an old one for a minute, before the hour that is asked about.
+            # The process maps a copy of the library, which is replaced, and is restarted a minute
+            # later. So it maps an old library for a minute, before the hour that is asked about.
             path = "/opt/tls-proxy/lib/libssl.so.3"
             for first, last in [(-1, self.replaced + 6), (self.replaced + 7, FOREVER)]:
                 process = host.add("tls-proxy", "/opt/tls-proxy/bin/tls-proxy", "tls-proxy.service", first=first, last=last)

@@ -21,7 +21,7 @@ MIB = 1 << 20
 # a service that restarts repeatedly, an old program, an unknown program, and a process that
 # grows but is restarted in time, which is no fault.
 FAULTS = ["leak_memory", "leak_files", "stuck", "restarts", "old", "intruder", "grows_and_restarts"]
-# The same for the lists of lists.py: a replaced library that is still mapped, and a process that
+# Faults in the lists of lists.py: a replaced library that is still mapped, and a process that
 # listens on a port. The others look like these but are no faults: another library, a service that
 # is restarted in time, and a process that listens before or after the moment.
 FAULTS += ["old_library", "other_library", "replaced_in_time", "listener", "listened_before", "listens_later"]
@@ -95,7 +95,7 @@ class Host:
         if first < 0:
             ticks = 100 + self.pid * 7
         else:
-            # It has begun since the previous frame.
+            # The process has begun since the previous frame.
             ticks = (self.begin + first * EVERY - self.boot) * 100 - r.randrange(1, 900)
         rss = 0 if exe is None else int(mib * r.uniform(0.7, 1.4) * 256) * 4096
         process = Process(self.pid, ticks, parent, first, last, user, slice, unit, container, comm, exe, rss,
@@ -182,7 +182,7 @@ def host(number, seed, hosts, hours, begin):
     h.add("sh", "/usr/bin/sh", "cron.service", cron.pid, first=asked - 30, last=asked - 10)
     hourly = 90 if number % 5 == 4 else 12
     for k in range(hourly * hours):
-        # The first ones run each program, so that none is new after midnight.
+        # The first processes run each program, so that no program is new after midnight.
         job = JOBS[k] if k < len(JOBS) else r.choice(JOBS)
         first = r.randrange(1, 300) if k < len(JOBS) else r.randrange(1, h.frames - 2)
         h.add(job, f"/usr/bin/{job}", "cron.service", cron.pid, first=first, last=first + r.randrange(1, 30))

@@ -175,7 +175,7 @@ func TestTheServiceAnswersAsProcDoes(t *testing.T) {
 		t.Skip(err)
 	}
 	compare(t, c, ForProcesses, "service")
-	// What it does not show comes from the command.
+	// Data that the service does not show comes from the command.
 	compare(t, c, ForProcesses|Of(GroupIo), "command")
 	s, err := c.Get(context.Background(), Request{Groups: Of(GroupBase), Strategy: AllThreads})
 	if err != nil || s.From != "service" || s.Info.Strategy != AllThreads {

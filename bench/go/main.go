@@ -18,7 +18,7 @@ import (
 	taskdiag "taskdiag.invalid/go"
 )
 
-// Values that nobody reads could be left out by the compiler.
+// The compiler could leave out values that are never read.
 var sink float64
 
 var (

@@ -1,6 +1,6 @@
-//! Links what walks up the stack (for the report of a panic) into the program, where the compiler
-//! has it as an archive: the shared library takes a tenth of the start of a short command to find
-//! and map.
+//! Links the library that walks up the stack for the report of a panic (libgcc_eh) statically, if
+//! the compiler has it as an archive. To find and map the shared library takes a tenth of the start
+//! of a short command.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,7 +45,7 @@ fn main() {
         given if !given.is_empty() => given,
         _ if !native => return,
         _ => match Command::new("cc").arg(format!("-print-file-name={ARCHIVE}")).output() {
-            // A compiler that has none says the bare name.
+            // A compiler without the archive prints the bare name.
             Ok(said) => str::from_utf8(&said.stdout).unwrap_or_default().trim().to_owned(),
             Err(_) => return,
         },

@@ -144,7 +144,7 @@ pub struct Common {
     pub proc: Option<PathBuf>,
 }
 
-/// A query that was checked, and what its columns are called.
+/// A checked query, and the names of its columns.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// What to show.
@@ -257,7 +257,7 @@ impl Ask {
     }
     /// Is the answer available at once, so that it need not be interruptible?
     pub fn is_quick(&self) -> bool {
-        // One process costs microseconds, if no walk over its pages or mappings is needed.
+        // A request for one process takes microseconds, unless it walks over pages or mappings.
         let walks = self.query.groups().intersects(Groups::WALKS);
         self.of_none || self.one.is_some() && !walks
     }
@@ -355,7 +355,7 @@ impl Made {
             info: None,
         }
     }
-    /// What was built from a snapshot.
+    /// A table that was built from a snapshot.
     pub fn new(
         builder: Builder,
         snapshot: &Snapshot,

@@ -165,7 +165,7 @@ def test_nothing_leaks():
     def export(times):
         for _ in range(times):
             pyarrow.RecordBatchReader.from_stream(table).read_all()
-            # These are dropped without being read, or half read.
+            # These streams are dropped without being read, or half read.
             table.binary.__arrow_c_stream__()
             table.__arrow_c_schema__()
             pyarrow.RecordBatchReader.from_stream(table).read_next_batch()

@@ -101,7 +101,7 @@ def test_errors_have_no_words_of_the_extension():
     calls += [(table.why, name) for name in ("row", "column")] + [(table.lacks, name) for name in ("column", "absent")]
     tried = 0
     for function, name in calls:
-        # These are as for snapshot(), and there is something to show.
+        # The arguments are as for snapshot(), and the table has something to show.
         more = {"row": 0, "column": "pid"} if function == table.why else {"column": "pid"} if function == table.lacks else {}
         for bad in (5, -1, 1.5, b"x", "\udcff", object(), {"a": 1}, [object()], "x" * 5000, Silent(), 10**400, "a\0b"):
             try:

@@ -141,7 +141,7 @@ import os
 reader, writer = os.pipe()
 for _ in range({MANY}):
     if os.fork() == 0:
-        # It ends with its parent, which has the other end.
+        # The child ends with its parent, which has the other end of the pipe.
         os.close(writer)
         os.read(reader, 1)
         os._exit(0)
@@ -206,7 +206,7 @@ for turn in range(2):
             total += sum(map(len, p.info["cmdline"]))
             if not held:
                 held.append(p)
-# The object that somebody has is the one that is given out again, with what was read last.
+# An object that other code holds is given out again, with the data that was read last.
 again = [p for p in psutil.process_iter(["cmdline"]) if p is held[0] and len(p.info["cmdline"]) > 10]
 print(json.dumps([count, total, len(again), peak()]))
 """, parent)
@@ -226,6 +226,6 @@ def test_an_object_whose_texts_are_not_kept_is_the_same_process(crowd):
     copies = pickle.loads(pickle.dumps(first)), copy.copy(first)
     assert all(c == first and c.info == info for c in copies)
     del p, first, second, copies
-    # Nobody has the object, so its texts are gone, and what is known of the process is not.
+    # No code holds the object, so its texts are gone, but the known state of the process is kept.
     third = next(p for p in psutil.process_iter() if p.pid == crowd.pid)
     assert not hasattr(third, "info") and third._last is not None

@@ -19,7 +19,7 @@ from conftest import crowd, state, until
 import taskdiag
 import taskdiag.psutil as psutil
 
-# What does not change while both look.
+# Values that do not change while both packages look.
 STEADY = ["pid", "ppid", "name", "exe", "cmdline", "cwd", "environ", "uids", "gids", "username", "create_time", "terminal",
           "nice", "num_fds", "num_threads", "status", "cpu_affinity", "ionice", "open_files", "net_connections",
           "memory_info", "num_ctx_switches", "io_counters", "memory_percent"]
@@ -62,7 +62,7 @@ def test_one_process(start, code):
     times = lambda p: [*p.cpu_times()[:4], *(x for th in p.threads() for x in th)]
     # The kernel has nanoseconds, and /proc hundredths of a second.
     assert times(ours) == pytest.approx(times(theirs), abs=0.021, rel=0)
-    # What is shared changes with other processes.
+    # Shared memory changes with other processes.
     own = lambda maps: [m._replace(pss=0, shared_clean=0, private_clean=0) for m in maps]
     equal(lambda: own(ours.memory_maps()), lambda: own(theirs.memory_maps()))
     equal(lambda: own(ours.memory_maps(grouped=False)), lambda: own(theirs.memory_maps(grouped=False)))
@@ -134,7 +134,7 @@ def test_values_of_another_process_with_the_pid_are_refused(start):
         assert getattr(p, name)() is not None
         with pytest.raises(psutil.NoSuchProcess, match="PID has been reused"):
             getattr(stale, name)()
-        # What was found once stays so.
+        # An object that was found to be stale stays so.
         assert not stale.is_running() and "PID reused" in str(stale)
 
 
@@ -297,7 +297,7 @@ def test_denied_values_raise_access_denied():
     code = f"""
 import os, sys
 import taskdiag.psutil as psutil
-# The interpreter may lie where others may not look.
+# The interpreter may be in a directory that other users may not enter.
 os.setgroups([]); os.setgid(4242); os.setuid(4242)
 p = psutil.Process({os.getpid()})
 for method in (p.cwd, p.environ, p.io_counters, p.memory_full_info, p.open_files, p.memory_maps, p.kill):
@@ -639,7 +639,7 @@ def test_io_waits(start, monkeypatch, tmp_path):
     monkeypatch.setattr(_columns, "counts_delays", lambda: True)
     real_stat = _columns.stat
 
-    # One that ends between the two readings has no times.
+    # A process that ends between the two readings has no times.
     def ended(here, pid):
         if pid == child.pid:
             raise FileNotFoundError

@@ -116,8 +116,8 @@ def raises(*_):
 
 @pytest.mark.parametrize(("number", "handler", "error"), [
     (signal.SIGALRM, raises, Alarm),
-    # A shell starts what is in its background with SIGINT ignored, so that Python does not set its
-    # handler.
+    # A shell ignores SIGINT in programs that it starts in the background, so Python would not set
+    # its handler.
     (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
 ], ids=["alarm", "ctrl-c"])
 def test_a_signal_ends_a_request(many_mappings, whole, number, handler, error):
@@ -135,7 +135,7 @@ def test_a_signal_ends_a_request(many_mappings, whole, number, handler, error):
         except error:
             # The request reads whole processes, of which there are eight.
             return bytes_read() - before < whole * 0.95
-        # It was over before the other thread ran.
+        # The call was over before the other thread ran.
         return False
 
     old = signal.signal(number, handler)

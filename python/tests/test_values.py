@@ -369,7 +369,7 @@ def test_info_names_this_machine(engine):
         assert info["boot_id"] == file.read().strip()
     assert info["cpus"] >= 1 and info["memory"] > 0
     assert abs(info["time"] - time.time()) < 60 and info["uptime"] > 0
-    # Nothing was asked, so nothing is known.
+    # No request was made, so nothing is known.
     assert set(taskdiag.snapshot("pid", pids=[]).info.values()) == {None}
 
 

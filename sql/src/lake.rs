@@ -52,7 +52,7 @@ fn has_file(directory: &Path, name: &str, depth: usize) -> bool {
 /// Adds the schema `lake`.
 ///
 /// # Errors
-/// There are no such files, or they cannot be read.
+/// There are no files of this table, or they cannot be read.
 pub async fn add(context: &SessionContext, catalog: &str, path: &Path) -> Result<(), Exit> {
     let shown = path.display();
     let failed = |e: DataFusionError| Exit::Failed(format!("{shown}: {e}"));

@@ -77,7 +77,7 @@ fn parsed(text: &str) -> Option<Expr> {
     Parser::new(&GenericDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
 }
 
-/// The same function of DataFusion, if it has another name or shape.
+/// The function of DataFusion for a function of SQLite, if it has another name or shape.
 fn function(f: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &f.args else { return None };
     let argument = |arg: &FunctionArg| match arg {
@@ -98,7 +98,7 @@ fn function(f: &Function) -> Option<Expr> {
         }
         ("datetime", ["'now'"]) => "to_char(now(), '%Y-%m-%d %H:%M:%S')".to_owned(),
         ("strftime", ["'%s'", "'now'"]) => "cast(date_part('epoch', now()) as bigint)".to_owned(),
-        // Its parts are numbered from 0.
+        // SQLite numbers the parts from 0.
         ("split", [text, between, n]) => format!("split_part({text}, {between}, {n} + 1)"),
         ("total", [what]) => format!("coalesce(sum({what}), 0.0)"),
         _ => return None,
@@ -127,7 +127,7 @@ fn aliases(statement: &Statement) -> HashSet<String> {
         }
     }
     let mut all = Aliases(HashSet::new());
-    // It visits everything, so its result carries no information.
+    // The visitor never stops early, so its result carries no information.
     let _ = match inner(statement) {
         Some(Inner::Statement(statement)) => statement.visit(&mut all),
         Some(Inner::Query(query)) => query.visit(&mut all),

@@ -43,7 +43,7 @@ pub struct Session {
     osquery: bool,
     /// Is all missing data a failure?
     strict: bool,
-    /// The schema whose tables need no name before theirs.
+    /// The schema whose tables need no prefix.
     pub schema: &'static str,
 }
 
@@ -187,7 +187,7 @@ impl Session {
         writer.end()?;
         Ok(Some(rows))
     }
-    /// The names of tables, of the default schema as they are, of others with theirs.
+    /// The names of tables. Names outside the default schema have a prefix.
     pub fn tables(&self) -> Vec<String> {
         let Some(catalog) = self.context.catalog(CATALOG) else { return Vec::new() };
         let mut all = Vec::new();
@@ -290,7 +290,8 @@ impl Workers {
             runtime.map_err(|e| Exit::Failed(format!("no thread can be started: {e}")))?;
         Ok(Workers(Some(runtime)))
     }
-    /// Computes something. Where that opens a file that does not answer, nobody has to wait for it.
+    /// Runs a computation in a worker thread. If it opens a file that does not answer, no caller
+    /// has to wait for it.
     fn spawn<T: Send + 'static>(
         &self,
         what: impl Future<Output = T> + Send + 'static,

@@ -148,7 +148,7 @@ fn history() -> Option<PathBuf> {
 pub fn run(session: &Session, runtime: &Runtime, mut format: Format) -> Result<(), Exit> {
     let failed = |e: ReadlineError| Exit::Failed(format!("the terminal cannot be read: {e}"));
     let config = Config::builder().completion_type(CompletionType::List).build();
-    // It would receive Ctrl-C even while a statement runs.
+    // The editor would receive Ctrl-C even while a statement runs.
     let editor = interrupt::keep(|| Editor::<Names<'_>, FileHistory>::with_config(config));
     let mut editor = editor.map_err(failed)?;
     editor.set_helper(Some(Names { session, runtime, tables: session.tables() }));

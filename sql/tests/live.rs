@@ -90,7 +90,7 @@ fn long_arguments_are_cut_as_the_options_say() {
     ] {
         let ran = run(&[args, &["-o", "json", "-c", sql]].concat());
         let said = ran.err.contains("args: it was too long, and was cut; --args all");
-        // It is a failure only for a caller who named the process.
+        // A cut list is a failure only for a caller who named the process.
         let is_failure = is_cut && *sql == named;
         assert_eq!((said, ran.code == 3), (is_cut, is_failure), "{args:?} {sql}: {}", ran.err);
         let rows: Vec<Value> = serde_json::from_str(&ran.out).expect("JSON");
@@ -170,7 +170,7 @@ fn queries_about_a_crowd_with_long_arguments_take_the_stated_memory() {
         eprintln!("SKIPPED: execve(2) takes a quarter of the limit for the stack as arguments");
         return;
     };
-    // Others may have long arguments, too.
+    // Other processes may have long arguments, too.
     let cut = "rows of processes without args: it was too long, and was cut";
     for (most, sql) in [
         (160, "select pid, args from processes"),
@@ -390,7 +390,7 @@ fn maps_and_memory_are_those_of_proc() {
     let memory = rows(&format!("select pss, uss, rss from memory where pid = {pid}"));
     assert!(memory[0]["pss"].as_u64().expect("we may see our own") > 0);
     assert!(memory[0]["uss"].as_u64() <= memory[0]["pss"].as_u64());
-    // Kernel threads are no rows, whatever is asked.
+    // Kernel threads never have rows in this table.
     let with = rows("select count(*) as n from memory where comm = 'kthreadd'");
     assert_eq!(with, [json!({"n": 0})]);
 }
@@ -465,7 +465,7 @@ fn waits_have_the_holder_of_a_pipe() {
     let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it starts");
     let sql =
         format!("select waits_on, waits_for, waits_for_how from waits where pid = {}", cat.id());
-    // It has to come as far as reading.
+    // The program must get as far as reading.
     let found = (0..100).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         let all = rows(&sql);

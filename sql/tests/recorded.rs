@@ -20,7 +20,7 @@ fn snapshot(second: u64) -> Snapshot {
     snapshot_of(second, b"")
 }
 
-/// The same of a host with this name. An empty name is not known.
+/// An answer of a host with this name at this second. An empty name means an unknown host.
 fn snapshot_of(second: u64, host: &[u8]) -> Snapshot {
     let mut w = StreamWriter::new();
     w.info(&build!(Info {
@@ -92,7 +92,7 @@ fn rows_are_of_the_host_that_was_recorded() {
     let of = |host: &str, n: u32| json!({"host": host, "n": n});
     assert_eq!(rows_with(&at[..2], sql), [of("renamed", 3), of("web1", 3)]);
     assert_eq!(rows_with(&at, sql), [of("given", 6)]);
-    // What runs now has the column, too.
+    // The tables of live processes have the column, too.
     let live = format!("select host from live.processes where pid = {}", std::process::id());
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("it has a name");
     assert_eq!(rows_with(&at, &live), [json!({"host": name.trim()})]);

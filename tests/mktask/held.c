@@ -118,7 +118,7 @@ static _Noreturn void serve(int fuse)
 	}
 }
 
-/* Tells the kernel that the arguments are at `page`. Everything else stays. */
+/* Tells the kernel that the arguments are at `page`, and changes nothing else. */
 static void move_arguments(void *page)
 {
 	unsigned long f[60] = { 0 };
@@ -260,7 +260,7 @@ static void uffd_arguments(int argc, char **argv)
 	hold();
 }
 
-/* Others enter the mount namespace of this task. */
+/* Other processes can enter the mount namespace of this task. */
 static void stuck_mount(int argc, char **argv)
 {
 	if (argc < 2)
@@ -271,7 +271,8 @@ static void stuck_mount(int argc, char **argv)
 	hold();
 }
 
-/* Waits until a process waits for an answer of the server. A signal ends such a wait at first. */
+/* Waits until a process waits for an answer of the
+ * server. At first, a signal can end such a wait. */
 static void await_answer(pid_t pid)
 {
 	char text[64];

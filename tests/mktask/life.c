@@ -117,7 +117,7 @@ static void *exec_on_thread(void *arg)
 	exec_again(self_exe(), (char *[]){ "exec-for-ever", NULL }, "exec-for-ever");
 }
 
-/* Each program of it has a few threads, of which the last becomes the next program. */
+/* Each program has a few threads, and the last thread calls exec for the next program. */
 static void exec_for_ever(int argc, char **argv)
 {
 	(void)argv;
@@ -190,8 +190,8 @@ static void threads(int argc, char **argv)
 	hold();
 }
 
-/* named-family: children and threads by turns, whose names sort among each other. They have the
- * name that their parent had when they began. */
+/* named-family: children and threads in turn, whose names sort among
+ * each other. Each has the name that its parent had when it began. */
 static void named_family(int argc, char **argv)
 {
 	static const char *const names[][2] = {
@@ -365,7 +365,7 @@ static void pid_wrap(int argc, char **argv)
 	skip("no lower pid is free");
 }
 
-/* The same inside a pid namespace, by setting the counter of pids. */
+/* As pid-wrap, inside a pid namespace, by setting the counter of pids. */
 static void pid_wrap_ns(int argc, char **argv)
 {
 	(void)argc, (void)argv;
@@ -423,8 +423,8 @@ static void storm(int argc, char **argv)
 	}
 }
 
-/* How many programs a new process becomes in turn, and how long the arguments of each are: so long
- * that a reader is often in the middle of them. */
+/* The number of programs that a new process runs in turn, and the length of
+ * the arguments of each: so long that a reader is often in the middle of them. */
 enum { NEW_PROGRAMS = 5, NEW_ARGS = 16, NEW_ARG_LEN = 100000 };
 
 static void *exec_new(void *left)
@@ -438,8 +438,8 @@ static void *exec_new(void *left)
 	exec_again(self_exe(), argv, "new-programs");
 }
 
-/* New processes all the time. A thread of each becomes the next program, some times, and then it
- * ends. */
+/* Starts new processes all the time. In each, a thread
+ * calls exec several times, and then the process ends. */
 static void new_programs(int argc, char **argv)
 {
 	char left[16];

@@ -209,7 +209,7 @@ static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
 static pthread_barrier_t barrier;
 static pthread_rwlock_t read_locked = PTHREAD_RWLOCK_INITIALIZER;
-/* A lock whose word is 2, followed by what a mutex of the C library would have there. */
+/* A lock whose word is 2, followed by data like that in a mutex of the C library. */
 static struct { unsigned int word, count, owner, users, kind, spins; void *list[2]; } own_lock, looks_alike;
 static const char *const ownerless[] = {
 	"condition", "timed-condition", "semaphore", "barrier", "readers", "own-lock", "by-hand",
@@ -272,7 +272,7 @@ static void no_owners(int argc, char **argv)
 		await_call(tid, SYS_futex);
 		fact(ownerless[i], "%d", tid);
 	}
-	/* The last thread is the first that is looked at. */
+	/* The last thread is looked at first. */
 	inherits_by_hand = getpid();
 	thread(wait_by_hand, NULL);
 	await_call(tid_of(&tid_by_hand), SYS_futex);
@@ -404,7 +404,7 @@ static void crowd(int argc, char **argv)
 	hold();
 }
 
-/* A mutex in memory that does not come any more, as nobody answers for it. */
+/* A mutex in memory whose pages never arrive, because no server provides them. */
 static pthread_mutex_t *unanswered;
 
 static void *wait_unanswered(void *arg)
@@ -441,7 +441,7 @@ static void no_memory(int argc, char **argv)
 	hold();
 }
 
-/* Two groups of threads, each with a mutex of its own whose owner changes all the time. */
+/* Two groups of threads. Each group has a mutex whose owner changes all the time. */
 static pthread_mutex_t contended[2];
 static atomic_int members[2][4];
 

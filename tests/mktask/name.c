@@ -61,7 +61,7 @@ static void odd_comm(int argc, char **argv)
 	hold();
 }
 
-/* It is executed from a copy that is then unlinked. */
+/* The program is executed from a copy that is then unlinked. */
 static void exe_deleted(int argc, char **argv)
 {
 	static char path[4096];
@@ -87,7 +87,7 @@ static void exe_deleted(int argc, char **argv)
 	exec_again(path, (char *[]){ "gone", path, NULL }, "exe-deleted");
 }
 
-/* It is executed from memory, which is a file that never had a name. */
+/* The program is executed from a memory file, which never had a name. */
 static void exe_memfd(int argc, char **argv)
 {
 	char path[32];
@@ -368,7 +368,7 @@ static void cmdline_rewritten(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ "daemon", "--fg", NULL }, "cmdline-rewritten");
 }
 
-/* The same with a text that fits. The rest of the arguments are NULs. */
+/* Like the state before, with a title that fits. The rest of the arguments are NULs. */
 static void cmdline_titled(int argc, char **argv)
 {
 	if (argc < 0) {

@@ -99,7 +99,7 @@ static void odd_names(int argc, char **argv)
 		nth_str("bare", i, names[i]);
 		thread(named, (void *)names[i]);
 	}
-	/* One file by two names. */
+	/* One file with two names. */
 	must(link(in_dir(argv[1], "a\nb"), in_dir(argv[1], "c\nd")));
 	must(link(in_dir(argv[1], "a\nb"), in_dir(argv[1], "c\\012d")));
 	nth_str("name", NAMES, in_dir(argv[1], "c\nd"));

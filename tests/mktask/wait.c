@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Threads that wait, each for something else. The facts have the thread by what
- * it waits for, and the arguments of its system call where they are known.
+ * Threads that wait, each for something else. The facts name each thread by the
+ * object of its wait, and have the arguments of its system call if they are known.
  */
 #include "mktask.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * walk DIR PROPERTY=N...: a process with all of these properties, of which N chooses the variant.
- * They are made in the order of the table below, because some take away things that others need. A
- * property that this machine or the others do not let it have is left out, and the fact no_PROPERTY
- * reports that. tests/tests/walk.rs has the values that the properties are compared with.
+ * They are made in the order of the table below, because some take away things that others need.
+ * A property that this machine or the other properties do not allow is left out, and the fact
+ * no_PROPERTY reports that. tests/tests/walk.rs has the values that the properties are compared
+ * with.
  */
 #include "mktask.h"
 
@@ -71,8 +72,8 @@ char *fresh(unsigned int n)
 
 /* ---- before all others: a new program ---- */
 
-/* It is executed again, from a copy with an odd name, with odd arguments. The properties come in
- * the environment. */
+/* Executes the program again, from a copy with an odd name, with
+ * odd arguments. The properties are passed in the environment. */
 static int walk_exec(unsigned int n)
 {
 	char *args[] = { (char *)odd(n >> 3), (char *)odd(n >> 8), n & 1 ? "" : NULL, n & 1 ? "last" : NULL, NULL };
@@ -224,7 +225,8 @@ static int walk_userns(unsigned int n)
 	return 0;
 }
 
-/* The rest is made by a child, because the task itself does not enter these. */
+/* A child makes the other properties, because these namespaces are only for children of the
+ * task. */
 static int into(int flag, const char *offsets)
 {
 	int fd, bad;
@@ -562,7 +564,7 @@ static void *survivor(void *arg)
 	hold();
 }
 
-/* Its thread is made here, because a limit may forbid it later. */
+/* The thread is made here, because a limit may forbid it later. */
 static int walk_end(unsigned int n)
 {
 	ending = n % 4;

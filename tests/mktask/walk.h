@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The properties of the state `walk` that are in walkfd.c, and what both files use. Each returns -1
- * if it cannot be had. */
+/* The properties of the state `walk` that are in walkfd.c, and what both files
+ * use. Each function returns -1 if this machine does not allow the property. */
 #ifndef WALK_H
 #define WALK_H
 

@@ -175,7 +175,7 @@ int walk_pipe(unsigned int n)
 	return 0;
 }
 
-/* An internet socket in one of its states, with the others that this takes. */
+/* An internet socket in one of its states, and the other sockets that are needed for it. */
 static int internet(unsigned int n)
 {
 	static const int types[][2] = {

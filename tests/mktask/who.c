@@ -107,7 +107,7 @@ static void user(int argc, char **argv)
 	must(setgroups(0, NULL));
 	must(setresgid(id, id, id));
 	must(setresuid(id, id, id));
-	/* Then it is as if a user who may inspect it had started it. */
+	/* Makes the process as inspectable as if its own user had started it. */
 	must(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
 	die_with_parent();
 	ids();

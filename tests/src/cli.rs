@@ -76,7 +76,8 @@ pub fn c_library() -> &'static PathBuf {
     })
 }
 
-/// The libraries for programs of others. They are built at once, so that what they share is, too.
+/// The libraries for other programs. They are built together, so that code that they share is built
+/// once.
 const LIBRARIES: [&str; 2] = ["taskdiag-procps", "taskdiag-c"];
 const PROFILE_OF_LIBRARIES: &str = if cfg!(debug_assertions) { "debug" } else { "dropin" };
 
@@ -135,7 +136,7 @@ pub struct Sandbox {
     denied: Vec<(u32, u32)>,
     user: Option<u32>,
     proc: Proc,
-    /// The process whose mount namespace is entered.
+    /// The process whose mount namespace the program enters.
     mounts_of: Option<u32>,
     env: Vec<(String, String)>,
     conf: Option<Conf>,
@@ -161,7 +162,7 @@ enum Proc {
 }
 
 impl Sandbox {
-    /// The same surroundings as for the test itself.
+    /// A sandbox with the same surroundings as the test itself.
     pub fn new() -> Sandbox {
         Sandbox::default()
     }
@@ -201,8 +202,8 @@ impl Sandbox {
         self.conf = Some(Conf { text: text.to_owned(), mode, uid });
         self
     }
-    /// Started by another command, such as `unshare --pid --fork`, which gets the program and its
-    /// arguments.
+    /// Starts the program through another command, such as `unshare --pid --fork`, which gets the
+    /// program and its arguments.
     pub fn through(mut self, command: &[&str]) -> Sandbox {
         self.through = command.iter().map(|s| (*s).to_owned()).collect();
         self
@@ -310,7 +311,7 @@ impl Sandbox {
         unsafe {
             // A run that hangs is killed, and has no exit code.
             libc::alarm(seconds);
-            // It may be ignored if the test runs in the background of a shell.
+            // SIGINT may be ignored if the test runs in the background of a shell.
             libc::signal(libc::SIGINT, libc::SIG_DFL);
             if let Some(mounts) = mounts {
                 ok(libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS).into())?;

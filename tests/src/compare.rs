@@ -29,13 +29,13 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("wait.ran_by", "as the time"),
 ];
 
-/// The same for members of list entries.
+/// Members of list entries that not every engine can have.
 fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
     let is = |key: &str, n: i32| entry.get(key) == Some(&Value::Num(n.into()));
     match (list, member) {
-        // In smaps, which is read for VMA_STAT only.
+        // The flags come from smaps, which is read for VMA_STAT only.
         ("task_diag_vma", "flags") => true,
-        // The kernel lists no such sockets. Only the name of their protocol is known.
+        // The kernel lists no sockets of some families. Only the name of their protocol is known.
         ("task_diag_socket", "netns" | "protocol" | "state" | "type")
             if is("family", libc::AF_VSOCK) || is("family", libc::AF_XDP) =>
         {
@@ -46,7 +46,8 @@ fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
         ("task_diag_socket", "recv_queue_bytes") => {
             is("family", libc::AF_UNIX) && !is("type", libc::SOCK_DGRAM)
         }
-        // Not in /proc/net/raw, which is read if the kernel cannot list raw sockets otherwise.
+        // /proc/net/raw, which is read if the kernel cannot list raw sockets otherwise, does not
+        // have the interface.
         ("task_diag_socket", "ifindex") => is("type", libc::SOCK_RAW),
         _ => false,
     }
@@ -180,7 +181,7 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
             apart = hi - lo + 2;
         }
         out.compared += 1;
-        // Each part is rounded.
+        // Each part of the sum is rounded.
         if !(lo - 1..=hi + 1).contains(&n) {
             out.differences.insert(format!(
                 "task {} CPU time in ticks: {n}, elsewhere {lo} before and {hi} after",
@@ -299,8 +300,8 @@ fn fewer_threads_counted(key: &str, a: &Task, b: &Task) -> bool {
     key.starts_with("sched.") && a.get("sched.flags") != b.get("sched.flags")
 }
 
-/// Does only one know DELAYS? Netlink does not tell a thread without a delay from one that is not
-/// counted. `tests/delays.rs` has where both know them.
+/// Does only one engine know DELAYS? In netlink, a thread without a delay looks like a thread whose
+/// delays are not counted. `tests/delays.rs` compares the engines where both know DELAYS.
 fn is_without_delay(key: &str, a: &Task, b: &Task) -> bool {
     let lacks = |t: &Task| t.missing("delays") == Some(Reason::Unsupported);
     key.split('.').next() == Some("delays") && lacks(a) != lacks(b)

@@ -53,7 +53,7 @@ impl Mktask {
     pub fn or_skip(test: &str, args: &[&str]) -> Option<Mktask> {
         Mktask::start(args).map_err(|why| skip(test, &why)).ok()
     }
-    /// The same under the name of the state.
+    /// Starts the state, or reports a loud skip under the name of the state.
     pub fn if_possible(args: &[&str]) -> Option<Mktask> {
         Mktask::or_skip(args[0], args)
     }
@@ -98,7 +98,7 @@ impl Mktask {
     pub fn state(&self) -> &str {
         &self.state
     }
-    /// Whether there is such a fact.
+    /// Whether mktask reported a fact with this key.
     pub fn has(&self, key: &str) -> bool {
         self.facts.contains_key(key)
     }
@@ -126,7 +126,7 @@ impl Mktask {
     pub fn pid(&self) -> u32 {
         self.num("pid")
     }
-    /// The supervisor, which is not in that state.
+    /// The pid of the supervisor, which is not in the state itself.
     pub fn supervisor(&self) -> u32 {
         self.child.id()
     }
@@ -167,7 +167,7 @@ pub struct Ended(pub Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Runs a test in such a thread.
 ///
 /// # Errors
-/// If there can be no such namespace here, for example without root.
+/// The namespace cannot be made here, for example without root.
 ///
 /// # Panics
 /// If the test does.
@@ -65,8 +65,8 @@ pub fn tmpfs(dir: &Path, name: &str) -> Result<String, String> {
     Ok(at)
 }
 
-/// An overlay of these directories, in the order of the kernel: writes go to `upper`, which is on
-/// one file system with its sibling for the work.
+/// Mounts an overlay of these directories, in the order of the kernel. Writes go to `upper`; its
+/// sibling `work` is on the same file system.
 ///
 /// # Errors
 /// If there is no overlay.

@@ -12,12 +12,12 @@ const FILE: &str = "/proc/sys/kernel/pid_max";
 pub struct PidMax(Child);
 
 impl PidMax {
-    /// Room for this many processes in addition to those of the machine. `None`: there is enough.
+    /// Raises pid_max for this many additional processes. `None`: it is high enough.
     ///
     /// # Errors
     /// Why this machine has no room for them.
     pub fn for_processes(count: usize) -> Result<Option<PidMax>, String> {
-        // Ids of threads, and those that wait to be used again.
+        // Leave room for ids of threads, and for ids that may not be used again yet.
         let want = count * 5 / 4 + 20_000;
         let text = std::fs::read_to_string(FILE).map_err(|e| format!("{FILE}: {e}"))?;
         let old = text.trim().to_owned();
@@ -25,7 +25,7 @@ impl PidMax {
         if now >= want {
             return Ok(None);
         }
-        // It waits until this process lets go of its input, however that happens.
+        // The script waits until its input is closed, which also happens if this process is killed.
         let script = "trap '' INT TERM HUP; cat >/dev/null; echo \"$1\" >/proc/sys/kernel/pid_max";
         let mut helper = Command::new("sh");
         helper.args(["-c", script, "sh", &old]);

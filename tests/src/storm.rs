@@ -20,7 +20,7 @@ pub struct Sentinel {
     pub number: u32,
     /// Has its first thread ended, so that it has no working directory?
     pub is_headless: bool,
-    /// The other effective user that it has at times.
+    /// The other effective user that the task has at times.
     pub user: u32,
 }
 
@@ -86,7 +86,7 @@ impl Truth {
     /// any more).
     ///
     /// # Panics
-    /// If the storm cannot have written such a file.
+    /// If the file is not one that the storm writes.
     pub fn read(base: &Path) -> Option<Truth> {
         std::fs::read_to_string(base.join("truth")).ok().map(|text| Truth::parse(&text))
     }
@@ -119,8 +119,8 @@ impl Truth {
         self.parent
     }
 
-    /// The part of a path below the directories that are renamed, or `None` if the path does not
-    /// lead through them.
+    /// The part of a path below the renamed directories, or `None` if the path does not lead
+    /// through them.
     fn below<'a>(&self, path: &'a str) -> Option<&'a str> {
         let mut rest = path.strip_prefix(self.base.as_str())?.strip_prefix('/')?;
         for names in &self.levels {

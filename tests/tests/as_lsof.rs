@@ -64,7 +64,7 @@ impl Lsof {
             check(&ran.stdout);
         }
     }
-    /// The same with a descriptor of this process.
+    /// Checks the output of each engine about a descriptor of this process.
     fn of_own(&self, fd: RawFd, args: &[&str], check: impl Fn(&str)) {
         let (pid, fd) = (std::process::id().to_string(), fd.to_string());
         self.each(&[&["-nP", "-a", "-p", &pid, "-d", &fd], args].concat(), check);
@@ -249,7 +249,7 @@ fn other_ends_of_sockets_are_named() {
         let end =
             format!(" TCP {from}->{to} {own},{command},{}u (ESTABLISHED)\n", server.as_raw_fd());
         lsof.of_own(client.as_raw_fd(), &["-E"], |out| assert!(out.ends_with(&end), "{end} {out}"));
-        // Nobody is at the other end of a listener.
+        // A listener has no other end.
         lsof.of_own(listener.as_raw_fd(), &["+E"], |out| {
             assert!(out.ends_with(&format!(" TCP {to} (LISTEN)\n")), "{out}");
             assert_eq!(out.lines().count(), 2, "{out}");
@@ -578,7 +578,7 @@ fn a_deleted_file_that_is_mapped_is_del_and_not_mem() {
     std::fs::write(&path, [7; 4096]).expect("a file");
     let file = File::open(&path).expect("it is there");
     let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE);
-    // SAFETY: a new mapping, which is used by nobody here.
+    // SAFETY: a new mapping, which nothing here uses.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, read, private, file.as_raw_fd(), 0) };
     assert_ne!(at, libc::MAP_FAILED);
     std::fs::remove_file(&path).expect("it is ours");

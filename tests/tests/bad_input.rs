@@ -256,7 +256,8 @@ fn seccomp_that_denies_bpf() {
     }
 }
 
-/// A unit of systemd with `SystemCallFilter=@system-service` has such a filter.
+/// A unit of systemd with `SystemCallFilter=@system-service` has a filter that ends a process which
+/// calls bpf(2).
 #[test]
 fn seccomp_that_ends_who_calls_bpf() {
     let sandbox = Sandbox::new().deadly(libc::SYS_bpf);
@@ -365,8 +366,8 @@ fn sharing_that_may_not_be_asked() {
     }
 }
 
-/// A socket without an address is in no list of its network namespace, so it is asked itself. If
-/// that is refused, text and JSON both report that something is not known.
+/// A socket without an address is in no list of its network namespace, so the socket itself is
+/// queried. If that is refused, text and JSON both report that something is not known.
 #[test]
 fn sockets_in_no_list() {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

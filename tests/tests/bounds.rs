@@ -1,7 +1,7 @@
 //! An answer has a bound, whatever the processes do. Any user can have hundreds of processes with
 //! megabytes of arguments each, because fork() shares them. No engine and no face uses as much
-//! memory as these have together, the arguments of other users stay complete, and the lengths of
-//! cut arguments are known.
+//! memory as all these arguments together, the arguments of other users stay complete, and the
+//! lengths of cut arguments are known.
 
 use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The crowd of a user who is not the one of the test, if that may be.
+/// A crowd of processes of another user than that of the test, if the test may start it.
 fn crowd(test: &str) -> Option<Mktask> {
     let uid = if is_root() { "54321" } else { "" };
     let (long, count) = (LONG.to_string(), CROWD.to_string());
@@ -153,7 +153,8 @@ fn the_program_says_what_was_cut_and_reads_it_on_request() {
         (args.unwrap_or_else(|| panic!("{ran}")), ran)
     };
     let (cut, ran) = length(&["ps", "-eo", "pid,args", "-ww"]);
-    // Any user may have a process with long arguments, so that is no failure of a list of all.
+    // Any user may have a process with long arguments, so cut arguments are no failure for a list
+    // of all processes.
     assert_eq!((cut, ran.code), (131_072, Some(0)), "{ran}");
     let (_, strict) = length(&["ps", "-eo", "pid,args", "-ww", "--strict"]);
     assert_eq!(strict.code, Some(3), "{strict}");
@@ -230,7 +231,7 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
             assert!(n == 16 || n == 17, "{source}: {n}");
             more += n - 16;
         }
-        // The one byte of room lets one more entry in, of whichever list asks first.
+        // The one byte of room admits one more entry, in whichever list asks first.
         assert!(more <= 1, "{source}: {more}");
     }
 }
@@ -264,7 +265,7 @@ fn lists_with_the_same_long_names_are_whole() {
     }
 }
 
-/// A long list may be asked for in parts, so that only one of them is in memory.
+/// A long list can be requested in parts, so that only one part is in memory at a time.
 #[test]
 fn parts_of_a_list_have_each_process_once() {
     let threads = Mktask::start(&["threads", "20"]).expect("it is allowed");

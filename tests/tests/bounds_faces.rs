@@ -27,7 +27,7 @@ fn run(args: &[&str]) -> (usize, Duration) {
     (peak, begin.elapsed())
 }
 
-/// One crowd at a time.
+/// Lets only one crowd exist at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,7 +88,7 @@ fn is_root() -> bool {
 fn dividing() -> Vec<&'static str> {
     let is_here =
         |name: &&str| engines().iter().any(|s| matches!(s, Source::Engine(e) if e.name() == *name));
-    // /proc takes some 10 ms for each process on a busy machine.
+    // //proc takes some 10 ms for each process on a busy machine.
     let all = if is_long() { &["bpf", "procfs"][..] } else { &["bpf"] };
     all.iter().copied().filter(is_here).collect()
 }
@@ -143,8 +143,8 @@ fn is_long() -> bool {
     std::env::var_os("TASKDIAG_LONG").is_some()
 }
 
-/// The faces that list all processes: the MiB that each may take, and the bytes for each process
-/// beside that. docs/operate/limits.md states both.
+/// The faces that list all processes, with the MiB that each may take, and the additional bytes for
+/// each process. docs/operate/limits.md states both.
 const OF_MANY: &[(usize, usize, &[&str])] = &[
     (64, 2 << 10, &["ps", "aux"]),
     (64, 2 << 10, &["ps", "aux", "--csv", "--sort", "-rss"]),
@@ -251,7 +251,7 @@ fn long_names_and_long_lists_take_what_is_stated() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each named process is a request of its own, but the names are in the answer once.
+/// Each named process is a separate request, but the answer has each name once.
 #[test]
 fn names_that_named_processes_share_take_space_once() {
     let _alone = alone();

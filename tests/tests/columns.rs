@@ -30,8 +30,8 @@ const NOT_THE_SAME: &[(&str, &str, &str)] = &[
     ("maps", "vmflags", "in smaps, which is read for VMA_STAT only"),
 ];
 
-/// The same of some files. No list of the kernel has sockets of these families, only their
-/// protocol's name; and only /proc shows the memory of a BPF map.
+/// Columns of files that may differ between engines. No list of the kernel has sockets of these
+/// families, only their protocol's name; and only /proc shows the memory of a BPF map.
 fn need_not_be_the_same(row: &Cells, column: &str) -> bool {
     let is = |column: &str, start: &str| row.get(column).is_some_and(|v| v.starts_with(start));
     match column {
@@ -51,7 +51,7 @@ fn shown(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Nanos(ns) => Some(format!("{} ticks", ns / 10_000_000)),
         Value::Instant(ns) => Some(format!("at {} ticks", ns / 10_000_000)),
-        // It is made of times, and of the moment of the answer.
+        // A percentage is computed from times and the moment of the answer.
         Value::Percent(_) => None,
         Value::Bytes { data, cut } => {
             Some(format!("{:?}{}", data.escape_ascii().to_string(), if *cut { " cut" } else { "" }))
@@ -385,7 +385,7 @@ fn columns_are_the_same_on_an_overlay_of_one_file_system() {
     });
 }
 
-/// Its files have device numbers of their lower layers.
+/// Files of such an overlay have device numbers of their lower layers.
 #[test]
 fn columns_are_the_same_on_an_overlay_of_several() {
     on("overlay of several", |dir| {

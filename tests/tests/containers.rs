@@ -15,7 +15,7 @@ use taskdiag::{Choice, EngineId, Session};
 use taskdiag_tests::busy::Patience;
 use taskdiag_tests::{Source, cli, engines, needs_root, skip};
 
-/// What no output and no recording may have.
+/// A secret that no output and no recording may contain.
 const TOKEN: &str = "s3cr3t-token-of-a-container";
 const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 const ROOT: &str = "TASKDIAG_HOST_ROOT";
@@ -130,7 +130,7 @@ fn names_of_engines() -> Vec<&'static str> {
     ["bpf", "procfs"].into_iter().filter(has).collect()
 }
 
-/// The output of the command, with what it says on standard error.
+/// The output of the command, including standard error.
 fn taskdiag(root: Option<&Path>, args: &[&str]) -> String {
     let mut command = Command::new(cli::taskdiag());
     command.args(args).stdin(Stdio::null()).env_remove(ROOT);
@@ -279,7 +279,7 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
         let want = "container_name=\"web\",image=\"nginx:1.27\",pod_name=\"\",namespace=\"\"} 1";
         assert!(text.contains(want), "{text}");
 
-        // A recording has the names of then, whatever is on disk now.
+        // A recording has the names from when it was made, whatever is on disk now.
         let place = tempfile::tempdir().expect("a directory");
         let place = place.path().join("recording");
         let at = place.to_str().expect("a plain path");
@@ -420,7 +420,7 @@ fn each_of_fifty_containers_that_come_and_go_has_its_own_name() {
             }
             assert!(live.keys().all(|n| seen.contains(n)), "{engine}: {seen:?} of {live:?}");
         }
-        // Some end, and others begin.
+        // Some containers end, and others begin.
         for _ in 0..10 {
             let (n, (_, dir)) = live.pop_first().expect("there are fifty");
             end_all(&dir);
@@ -451,7 +451,7 @@ fn columns_of_places_ask_for_no_path_that_is_a_root() {
             answer.tasks().map(|t| (t.pid(), t.cgroups().map(text).collect())).collect()
         };
         let (few, all) = (paths(&few), paths(&all));
-        // Others may move meanwhile, but this process stays where it is.
+        // Other processes may move meanwhile, but this process stays where it is.
         let own = std::process::id();
         let want: Vec<_> = all[&own].iter().filter(|p| !is_bare(p)).cloned().collect();
         assert_eq!(few[&own], want, "{engine}");
@@ -562,7 +562,8 @@ fn names_cost_little_in_the_second_answer() {
          {without:.2?} without, {ids:.2?} with ids, {names:.2?} with names",
         containers * each
     );
-    // What the names cost is what the faces add, because ids are as expensive for the engine.
+    // The cost of names is the time that they add in the faces, because ids cost the engine the
+    // same.
     let [own_ids, own_names] = [ids, names].map(|[all, engine]| all - engine);
     assert!(own_names < 2.0 * own_ids + 2.0, "{own_names} ms with names, {own_ids} ms with ids");
 }
@@ -603,7 +604,7 @@ fn containers_of_podman_have_the_names_that_podman_shows() {
         $podman rename db_2 db_3
         echo "== renamed"; TASKDIAG_HOST_ROOT="$1/host" $2 ps --container db_3 -o container_name=
     "#;
-    // It is in the arguments of podman, which other tests may see.
+    // This token is in the arguments of podman, which other tests may see.
     let token = "another-token";
     let dir = tempfile::tempdir().expect("a directory");
     let out = Command::new("timeout")

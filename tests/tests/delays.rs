@@ -181,7 +181,7 @@ fn delays_are_those_that_the_kernel_has_counted() {
             }
         }
     }
-    // What began before has none, and never zeros.
+    // A task that began before has no delays, and never zeros.
     for engine in &engines {
         let a = answer(*engine, &Request::one(before.0.id(), Groups::DELAYS));
         assert_eq!(delays(&a, before.0.id()).err(), Some(Some(Reason::Unsupported)), "{a}");

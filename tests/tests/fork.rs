@@ -19,7 +19,8 @@ fn ask(engine: EngineId) -> bool {
     query_with(&request, Choice::Only(engine)).is_ok_and(|a| a.tasks().len() == 1)
 }
 
-/// Runs `work` in a child, and returns its result. `None`: it did not end in time, and was killed.
+/// Runs `work` in a child, and returns its result. `None`: the child did not end in time, and was
+/// killed.
 fn in_child(work: impl FnOnce() -> bool) -> Option<bool> {
     // SAFETY: the child runs `work`, which is what this test is about, and ends without running
     // anything else of the parent's.
@@ -78,8 +79,8 @@ fn a_child_that_is_forked_in_a_first_request_gets_an_answer() {
         }
         let took = begin.elapsed().min(Duration::from_millis(200));
         for n in 0..times {
-            // They run out of order, so that the load of the machine does not affect only some
-            // offsets.
+            // The offsets are tried out of order, so that the load of the machine affects all of
+            // them.
             let after = took * (n * 7 % times) / times;
             let got = first_request_and_fork(engine, after);
             assert_eq!(got, Some(true), "{}, fork {n}, after {after:?}", engine.name());

@@ -79,7 +79,7 @@ fn proc_inodes() -> Option<i64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The same number after the objects of recently ended processes have gone.
+/// The number of inodes of /proc after the objects of recently ended processes have gone.
 fn settled_proc_inodes() -> i64 {
     let now = || proc_inodes().expect("it was readable");
     let mut last = now();
@@ -106,8 +106,8 @@ fn nothing_is_left_behind() {
     inodes();
 }
 
-/// Other programs load BPF programs, too, and may keep them. Those were begun once, and what
-/// requests of ours leave is left by each round of them.
+/// Other programs load BPF programs, too, and may keep them. Those programs are loaded once, but
+/// leftovers of our requests would appear in each round.
 const ROUNDS: usize = 4;
 
 fn objects(engine: Source, m: &Mktask, threads: usize) {
@@ -174,7 +174,7 @@ fn inodes() {
         return skip(name, "/proc/slabinfo cannot be read");
     }
     let growth = |engine: Source| {
-        // Nobody has looked at these tasks in /proc yet.
+        // No process has looked at these tasks in /proc yet.
         let fresh = Mktask::start(&["family", "200"]).expect("always possible");
         let before = settled_proc_inodes();
         let req = Request::all(Groups::BASE | Groups::STATM | Groups::CMDLINE);
@@ -189,8 +189,8 @@ fn inodes() {
         let why = format!("200 new processes on procfs make {procfs} more: not to be measured");
         return skip(name, &why);
     }
-    // On a busy machine some come from others nearly each time. Those of a request would come each
-    // time.
+    // On a busy machine, other processes cause some growth nearly each time. Growth by a request
+    // would come each time.
     let mut patience = Patience::new(Duration::from_secs(20));
     let mut all = Vec::new();
     loop {

@@ -118,7 +118,7 @@ fn kernel_threads_say_what_they_are() {
                 let reason = t.missing(group);
                 assert_eq!(reason, Some(Reason::Absent), "{a}: {group} of kthread {}", t.pid);
             }
-            // Without rights, an engine cannot know that there is none.
+            // Without rights, an engine cannot know that a task has no program.
             let exe = t.missing("paths.exe").or(t.missing("paths"));
             let reason = if root { Reason::Absent } else { Reason::Denied };
             assert_eq!(exe, Some(reason), "{a}: exe of kthread {}", t.pid);

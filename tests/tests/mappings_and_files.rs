@@ -121,7 +121,6 @@ fn mappings() {
     same_lists::<Vma>(&m, &all, Group::Vma, &[]);
 }
 
-/// They belong to the kernel, and to each thread.
 #[test]
 fn addresses_of_code_and_stack() {
     let (_dir, path) = plain_dir();
@@ -468,7 +467,7 @@ fn sockets() {
         let udp = of("udp_connected");
         assert!(!udp.contains_key("sent_bytes") && udp.contains_key("drops"), "{a}: {udp:?}");
     }
-    // These grow while the engines look.
+    // These counters grow while the engines look.
     same_lists::<Net>(&m, &all, Group::Net, &["since_sent_ns", "since_received_ns"]);
 }
 

@@ -102,7 +102,7 @@ fn every_state_is_reached_and_ends() {
         let Some(m) = Mktask::or_skip(&format!("state {}", args.join(" ")), &args) else {
             continue;
         };
-        // It may still be on its way into the sleep.
+        // The task may still be on its way into the sleep.
         let mut wait = Patience::new(Duration::from_secs(20));
         while state(m.pid()) != Some(letter) {
             assert!(!wait.is_over(), "{args:?} is in state {:?}", state(m.pid()));

@@ -70,7 +70,7 @@ fn steps(query: &Query) -> Plan {
     plan
 }
 
-/// Each engine alone, and the automatic choice.
+/// The choices to test: each engine alone, and the automatic choice.
 fn choices() -> Vec<Choice> {
     let only = |s: &Source| match s {
         Source::Engine(id) => Some(Choice::Only(*id)),

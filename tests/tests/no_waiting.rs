@@ -1,5 +1,5 @@
-//! Tests that nothing waits for a task. The lock of its memory may be held, or its pages may not
-//! come. The rest of the answer is complete in time nevertheless.
+//! Tests that nothing waits for a task. The lock of the task's memory may be held, or its pages may
+//! never arrive. The rest of the answer is complete in time nevertheless.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

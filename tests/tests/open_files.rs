@@ -385,7 +385,7 @@ fn memory_and_files_that_processes_share_count_once() {
             |pid: u32| files.iter().find(|r| r["pid"] == pid).expect("a row")["sharers"].clone();
         assert_eq!(sharers(m.pid()), Value::from(vec![sharer]), "{engine}");
         assert_eq!(sharers(sharer), Value::from(vec![m.pid()]), "{engine}");
-        // Whether a process shares with one that was not selected is not known.
+        // It is not known whether a process shares its table with a process that was not selected.
         for (command, column) in [("files", "sharers"), ("maps", "shared_with")] {
             let (alone, columns) = (list(&[m.pid()]), format!("pid,{column}"));
             let args = [command, "-p", &alone, "-o", &columns, "--json", "--engine", engine];
@@ -408,7 +408,8 @@ fn memory_and_files_that_processes_share_count_once() {
         run("procfs", &["memory", "-p", pids, "--by", "user", "-o", "pss,rss"])[0].clone()
     };
     // A share of a page grows when another process with this program ends, as those of other tests
-    // may between the two looks. What is counted twice is counted twice in each pair of looks.
+    // may between the two looks. But a value that is counted twice is too large in each pair of
+    // looks.
     let pair = || (sum(&list(&[m.pid()])), sum(&both));
     let of = |row: &Value, column: &str| row[column].as_u64().expect("a number");
     let is_once = |(one, two): &(Value, Value)| {

@@ -13,7 +13,7 @@ use taskdiag_tests::{Mktask, engines, read, skip};
 /// How often a comparison is repeated before a difference counts.
 const TRIES: u64 = 10;
 
-/// States that together have a value of each group.
+/// Starts states that together have a value of each group.
 fn states(dir: &str) -> Vec<Mktask> {
     let odd = format!("{dir}/odd");
     std::fs::create_dir(&odd).expect("a new directory");
@@ -84,8 +84,8 @@ fn every_group_has_the_same_values_on_all_engines() {
                 without.insert(*group, format!("{} and {}", pair[0], pair[1]));
             }
             let name = |d| format!("{} and {}: {d}", pair[0], pair[1]);
-            // The series lacks some members of lists, such as the queues of listeners. Values that
-            // both know are compared.
+            // The kernel series lacks some members of lists, such as the queues of listeners.
+            // Values that both engines know are compared.
             let is_gap = |d: &String| d.contains(": one does not know it of ");
             let (gaps, differ): (Vec<_>, Vec<_>) = out
                 .differences

@@ -29,7 +29,7 @@ fn run(program: &str, args: &[&str]) -> Option<String> {
     }
 }
 
-/// The Python that has psutil. The Python in PATH, or the one that Debian's python3-psutil is for.
+/// A Python that has psutil: the Python in PATH, or the Python of Debian's python3-psutil.
 fn python() -> &'static str {
     let has = |p: &&str| {
         let done = Command::new(p).args(["-c", "import psutil"]).output();

@@ -36,7 +36,7 @@ fn the_newest_program_loads_for_every_request() {
     let alone = bpf::GROUPS.iter().map(Groups::from);
     let without = bpf::GROUPS.iter().map(|g| bpf::GROUPS - g.into());
     for groups in alone.chain(without).chain([files, bpf::GROUPS]) {
-        // Two of them look ahead, each in its way, which is more code.
+        // Two requests look ahead, each in its own way, which is more code.
         for (mut engine, req) in [
             (Bpf::untried(), Request::threads(me, groups)),
             (Bpf::untried().looking_ahead(), Request::threads(me, groups)),
@@ -95,8 +95,8 @@ fn a_walk_that_loses_its_place_begins_anew() {
     let (repeats, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let stable = Mktask::start(&["threads", "20"]).expect("a process");
     std::thread::scope(|scope| {
-        // Each of 64 threads is another one after a moment. A walk that rests after them finds that
-        // all tasks it remembers have ended.
+        // Each of 64 threads is replaced by a new one after a moment. So if a walk pauses after
+        // these threads, all tasks that it remembers have ended when it continues.
         for _ in 0..64 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
@@ -178,8 +178,8 @@ fn reads() -> BTreeMap<String, u32> {
     all
 }
 
-/// A read that is wider than the member also returns the bytes next to it. Linux 7.3 made a byte of
-/// the int that tells whether a task runs, and all tasks seemed to run.
+/// A read that is wider than the member also returns the bytes next to it. In Linux 7.3, the int
+/// that says whether a task runs became a byte, and all tasks seemed to run.
 #[test]
 fn reads_by_offset_are_not_wider_than_members() {
     const NAME: &str = "reads_by_offset_are_not_wider_than_members";

@@ -1,5 +1,5 @@
 //! `taskdiag record` under bad conditions: killed at any moment, asked to end, next to another one,
-//! and on a full disk. No frame may be lost but the one that was being written.
+//! and on a full disk. Only the frame that is being written may be lost.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ struct Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The recorder may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -68,7 +68,7 @@ impl Recorder {
         // SAFETY: a signal to our own child, which was not waited for.
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
-    /// Its exit code, and how long the end took.
+    /// Ends the recorder. Returns its exit code, and how long its end took.
     fn end(&mut self) -> (Option<i32>, Duration) {
         let (begin, mut wait) = (Instant::now(), Patience::new(Duration::from_secs(60)));
         loop {

@@ -138,7 +138,7 @@ fn values_are_those_of_proc() {
             ran.stderr.lines().filter_map(|l| l.strip_prefix("taskdiag: ")).collect();
         assert!(said.iter().all(|l| printed.contains(l)), "{said:?} {printed:?}");
         if is_root {
-            // Those who listen: a socket of this test.
+            // A listening socket of this test.
             let here = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let port = here.local_addr().unwrap().port();
             let ran = Sandbox::new().run(&["report", "--engine", engine, "--files"]);
@@ -299,7 +299,7 @@ fn page_of(all: &[Made]) -> (tempfile::TempDir, PathBuf) {
     fs::write(&from, saved(all)).unwrap();
     let (from, to) = (from.to_str().unwrap(), page.to_str().unwrap());
     let ran = Sandbox::new().run(&["report", "--from", from, "-o", to]);
-    // It has no open files, and they were not requested.
+    // The answer has no open files, because they were not requested.
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stderr.contains("does not hold open files"), "{ran}");
     (dir, page)
@@ -443,7 +443,7 @@ fn more_processes_than_rows() {
         Made { args: b"worker\0".to_vec(), ..made }
     };
     let mut all: Vec<Made> = (1..=30_000).map(one).collect();
-    // These have no row, and are many units.
+    // These processes have no row, and belong to many units.
     let small = all.iter_mut().filter(|m| m.pid < 20_000 && m.mib == Some(1));
     small.for_each(|m| m.mib = None);
     let small = all.iter_mut().filter(|m| m.pid < 20_000 && matches!(m.mib, Some(2..=6)));
@@ -455,7 +455,7 @@ fn more_processes_than_rows() {
     let page = Page::new(&fs::read_to_string(&page).unwrap());
     let rows = page.rows("tasks");
     assert!((20_000..24_000).contains(&rows.len()), "{}", rows.len());
-    // Those without a row are in the sums.
+    // Processes without a row are in the sums.
     let others = page.0["others"].as_array().unwrap();
     assert_eq!(others.len(), 1001);
     let sum = |at: usize| others.iter().map(|o| o[at].as_u64().unwrap()).sum::<u64>();

@@ -147,12 +147,12 @@ fn the_brake_of_the_machine_wins() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran}");
         assert!(ran.stderr.contains("/etc/taskdiag.conf"), "{ran}");
     }
-    // There is no message if it works as intended.
+    // There is no message if everything works as intended.
     let ran = pulled.run(&["ps", "-o", "pid"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
-/// Another user who could write the file can turn BPF off with it, but not on.
+/// A user who can write the configuration file can turn BPF off with it, but not on.
 #[test]
 fn a_brake_that_cannot_be_trusted() {
     if !needs_root("a_brake_that_cannot_be_trusted") {
@@ -370,8 +370,8 @@ fn a_proc_of_another_pid_namespace() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
 }
 
-/// Some sandboxes hide process 1 from BPF. If no other engine may be asked about it, the answer
-/// reports that, instead of claiming that the process does not exist.
+/// Some sandboxes hide process 1 from BPF. If no other engine may be asked about process 1, the
+/// answer reports that, instead of claiming that the process does not exist.
 #[test]
 fn a_hidden_first_process() {
     if !has_bpf("a_hidden_first_process") {

@@ -26,12 +26,12 @@ use taskdiag_tests::{Mktask, Source, skip};
 /// The time that a run may take. It ends after a millisecond; the rest is for steps that cannot be
 /// interrupted.
 const LONGEST_US: u128 = 1_500;
-/// So many answers are asked for, and the median of their longest runs counts. A host that takes
-/// the processor away makes some longer, so this is done again up to ROUNDS times.
+/// The number of answers. The median of their longest runs counts. A host that takes the processor
+/// away makes some runs longer, so the measurement is repeated up to ROUNDS times.
 const ANSWERS: usize = 5;
 const ROUNDS: usize = 8;
 
-/// One scene at a time, because several are in this process.
+/// Lets only one scene exist at a time, because several tests run in this process.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     let has_bpf = engines().contains(&Source::Engine(EngineId::Bpf));
@@ -57,7 +57,7 @@ fn ask(engine: &mut Bpf, request: &Request) -> Snapshot {
 /// is not short because something is left out.
 ///
 /// The kernel calls the program for kernels before 6.8 once for each task, and lets others run
-/// between two calls. All of these happen in one read(2), so that program is only measured for
+/// between two calls. All these calls happen in one read(2), so that program is only measured for
 /// requests about one process on a machine with few others.
 fn runs_end_soon(what: &str, request: &Request, holds: impl Fn(&Snapshot)) {
     type Make = fn() -> Bpf;
@@ -210,7 +210,8 @@ impl Drop for Trees {
     }
 }
 
-/// Whether the name of a file that is moved all the time is one that it had, or a reason.
+/// Whether the reported path of a file that is moved all the time is complete: a path that the file
+/// had, or a reason.
 fn is_whole(path: &[u8], dir: &Path) -> bool {
     let rest = path.strip_prefix(dir.as_os_str().as_encoded_bytes());
     rest.is_some_and(|r| r.starts_with(b"/0/") || r.starts_with(b"/1/"))
@@ -373,7 +374,7 @@ fn long_lists_behind_one_descriptor() {
     let dir = dir.expect("a directory");
     let allowed = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches");
     let allowed = allowed.ok().and_then(|n| n.trim().parse().ok()).unwrap_or(0);
-    // Others may have some.
+    // Other processes may have some watches already.
     for i in 0..many(30_000, 200_000).min(allowed * 9 / 10) {
         let path = dir.path().join(i.to_string());
         std::fs::write(&path, "").expect("written");

@@ -24,7 +24,7 @@ fn with_last_word(word: &str, uid: Option<u32>) -> Ended {
     child
 }
 
-/// One test at a time, because each has processes that the conditions of the others are about.
+/// Lets one test run at a time, because its processes would match the conditions of other tests.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -67,7 +67,7 @@ fn a_condition_sees_the_end_of_long_arguments() {
             &["files", "-o", "pid,fd"],
             &["tree", "-p"],
         ];
-        // Each face does the same with the answer of an engine.
+        // All faces treat the answer of an engine in the same way.
         let few = if engine == "bpf" { 2 } else { faces.len() };
         for face in faces.into_iter().take(few) {
             let ran = run(&[face, &["--where", of]].concat(), engine);
@@ -119,7 +119,7 @@ fn many_processes_of_a_user_do_not_keep_those_of_others_from_being_looked_at() {
         assert!(has(&other), "{engine}: {ran}");
         let found = crowd.iter().filter(|c| has(c)).count();
         assert_eq!(found, 31, "{engine}: {ran}");
-        // The rest is stated.
+        // A message reports how many processes were not decided.
         let said = ran.stderr.lines().find(|l| l.contains("left out by --where: args of"));
         let left = said.and_then(|l| l.split_whitespace().find_map(|w| w.parse::<usize>().ok()));
         assert_eq!(left, Some(CROWD as usize - found), "{engine}: {ran}");

@@ -174,8 +174,8 @@ fn newer(kernel: &Path, verb: &str, dir: &Path) -> Result<(), String> {
     Err(String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
-/// The patches for Linux 7.3 in their order, as (name, text), and the names of the ones that differ
-/// from the older ones.
+/// The patches for Linux 7.3 in their order, as (name, text), and the names of the patches that
+/// differ from the older series.
 fn made() -> (Vec<(String, String)>, BTreeSet<String>) {
     let (dir, kernel) = (tempfile::tempdir().expect("a directory"), root().join("kernel"));
     newer(&kernel, "make", dir.path()).unwrap_or_else(|e| panic!("{e}"));

@@ -31,7 +31,7 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -201,14 +201,14 @@ fn a_process_that_execs_from_a_thread_is_there_once() {
     is_there_once_in_execs(Bpf::untried);
 }
 
-/// The same with the kernel's own walk. It takes a task by its number, and an exec may give the
-/// number to another task before the program runs for it.
+/// The same claim for the kernel's own walk. It takes a task by its pid, and an exec may give the
+/// pid to another task before the program runs for it.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once_in_a_walk_of_the_kernel() {
     is_there_once_in_execs(Bpf::legacy);
 }
 
-/// What the engine lists here of a task, in many parts.
+/// The groups that the engine lists here for a task, in many parts.
 fn of_execs() -> Groups {
     let groups = Groups::BASE | Groups::STAT | Groups::PATHS | Groups::VMA | Groups::FD;
     let has_mappings = engines_with(taskdiag::Group::Vma).contains(&Source::KeptBpf);

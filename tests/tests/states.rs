@@ -75,7 +75,7 @@ fn parts(engine: Source, wanted: &[Named]) -> Vec<(Groups, Vec<Named>)> {
         return (0..bits).flat_map(|bit| [half(bit, 0), half(bit, 1)]).collect();
     }
     let alone = wanted.iter().map(|named| (WITH_MEMBERS, vec![*named]));
-    // Through /proc, the file is another one where STATM is asked for alone.
+    // In /proc, STATM is read from another file if it is requested alone.
     let statm = wanted.iter().filter(|named| named.0 == "statm");
     alone.chain(statm.map(|named| (Groups::STATM, vec![*named]))).collect()
 }
@@ -332,8 +332,8 @@ fn engines_agree_on_long_command_lines() {
     }
 }
 
-/// A process can name any range of its memory as its arguments. No reader takes more of it than
-/// execve() allows, and none claims that it is complete.
+/// A process can name any range of its memory as its arguments. No reader takes more of that memory
+/// than execve() allows, and none claims that the arguments are complete.
 #[test]
 fn arguments_beyond_all_memory() {
     for len in [8u64 << 20, 3 << 30] {

@@ -48,7 +48,8 @@ impl Stuck {
             let _ = tell.send(sandbox.run(&args));
         });
         told.recv_timeout(SOON.mul_f64(crowd())).unwrap_or_else(|_| {
-            // Its server ends with it, and then the wait ends, too. SAFETY: our own child.
+            // The server ends with the supervisor, and then the wait ends, too. SAFETY: our own
+            // child.
             unsafe { libc::kill(self.task.supervisor() as libc::pid_t, libc::SIGKILL) };
             panic!("taskdiag {args:?} waits for the file system")
         })
@@ -181,8 +182,8 @@ fn the_mount_itself() {
     assert!(!ran.stderr.contains("does not answer"), "{ran}");
 }
 
-/// A name that ends in the kernel's mark of deleted files has to be looked up. It leads below the
-/// mount, which does not answer.
+/// A name that ends in the kernel's mark of deleted files has to be looked up. The path of this
+/// file is below a mount that does not answer.
 #[test]
 fn names_below_it() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -250,7 +251,7 @@ fn ctrl_c() {
 /// The program, which waits for input that may be slow.
 struct Waits {
     child: Child,
-    /// Its output on standard error.
+    /// The output of the program on standard error.
     says: Lines<BufReader<ChildStderr>>,
 }
 
@@ -271,9 +272,10 @@ impl Waits {
         let says = BufReader::new(child.stderr.take().expect("piped")).lines();
         Waits { child, says }
     }
-    /// Its exit code, its output, and the rest of its standard error.
+    /// Waits for the program. Returns its exit code, its output, and the rest of its standard
+    /// error.
     fn end(mut self) -> (Option<i32>, String, String) {
-        // Its output is short, so it does not wait for a reader.
+        // The output is short, so the program does not wait for a reader.
         let mut out = String::new();
         let stdout = self.child.stdout.as_mut().expect("piped");
         stdout.read_to_string(&mut out).expect("it is text");
@@ -383,7 +385,7 @@ fn a_slow_pipe() {
         drop(writer);
         all.push(slow.end());
         // On a busy machine the helper may take two seconds to begin or to pass on what it has
-        // read. It cannot do so each time.
+        // read. This cannot happen each time.
         if all.last() == Some(&whole) {
             return;
         }

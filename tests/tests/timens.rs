@@ -1,5 +1,5 @@
-//! Tests a time namespace that is younger than its tasks: their start is before its boot time, and
-//! the kernel shows such a number without its sign.
+//! Tests a time namespace that is younger than its tasks: the tasks began before its boot time, and
+//! the kernel shows the negative start time as an unsigned number.
 
 use std::process::{Command, Stdio};
 

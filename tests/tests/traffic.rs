@@ -1,4 +1,4 @@
-//! What has gone over sockets, the group NET: against a transfer of a known size, and against `ss`.
+//! Tests the traffic of sockets (the group NET) with a transfer of a known size, and against `ss`.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -102,7 +102,7 @@ fn of_ss<'t>(line: &'t str, key: &str) -> &'t str {
 #[test]
 fn a_thousand_connections_are_as_ss_has_them() {
     let test = "a_thousand_connections_are_as_ss_has_them";
-    // Other tests of this process have the same limit of open files, so none is used up in vain.
+    // Other tests in this process share the limit of open files, so check for `ss` first.
     if Command::new("ss").arg("-V").output().is_err() {
         return skip(test, "there is no ss(8)");
     }

@@ -83,7 +83,7 @@ fn exporter(group: &Memcg, engine: &str) -> (Ended, String) {
         let mut line = String::new();
         assert!(lines.read_line(&mut line).expect("it says something") > 0, "it has ended");
         if let Some(url) = line.split("listening on http://").nth(1) {
-            // Its later output must not fill the pipe.
+            // The later output of the program must not fill the pipe.
             std::thread::spawn(move || _ = std::io::copy(&mut lines, &mut std::io::sink()));
             return (child, url.split('/').next().expect("an address").to_owned());
         }

@@ -41,7 +41,7 @@ fn young_processes() {
     // after them.
     let crowd = || Mktask::start(&["threads", "3000"]).expect("always possible");
     let mut before = crowd();
-    // It also ends by itself.
+    // The process also ends by itself.
     let spin = "exec timeout 20 sh -c 'while :; do :; done'";
     let end = |mut child: std::process::Child| {
         // SAFETY: a child of ours, which ends its own.
@@ -142,7 +142,8 @@ fn context_switches_with_ended_threads_are_complete_or_said_to_be_unknown() {
     }
 }
 
-/// They are known where no thread has ended, so that a sum that is not known says something.
+/// Sums are known if no thread has ended. So an unknown sum proves that the engine noticed an ended
+/// thread.
 #[test]
 fn context_switches_of_living_threads_are_known_to_all_engines() {
     for state in [&["threads", "4"][..], &["burn", "20"], &["zombie"]] {
@@ -208,7 +209,7 @@ static SWAP_SPACE: Mutex<()> = Mutex::new(());
 #[test]
 fn swap() {
     let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
-    // It is not in /tmp, because a swap file cannot be on a tmpfs.
+    // The directory is not in /tmp, because a swap file cannot be on a tmpfs.
     let dir = match tempfile::tempdir_in(skips::target_dir()) {
         Ok(dir) => dir,
         Err(e) => return skip("swap", &format!("no place for a swap file: {e}")),

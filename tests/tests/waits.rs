@@ -157,7 +157,8 @@ fn frozen_tasks_are_frozen_whatever_they_did_before() {
     }
 }
 
-/// It runs for a thousandth of the time, and /proc has nothing that tells it from one that runs.
+/// The task runs for a thousandth of the time, and nothing in /proc distinguishes it from a running
+/// task.
 #[test]
 fn a_throttled_task_is_told_from_one_that_runs_by_bpf() {
     for version in ["v1", "v2"] {
@@ -165,7 +166,7 @@ fn a_throttled_task_is_told_from_one_that_runs_by_bpf() {
         let Some(m) = Mktask::or_skip(&test, &["throttled", version]) else { continue };
         for engine in engines_with(Group::Wait) {
             let want = if engine.id() == EngineId::Bpf { "throttled" } else { "runnable" };
-            // It is on a CPU for a thousandth of the time.
+            // The task is on a CPU for a thousandth of the time.
             let pid = m.num("throttled");
             let is_so = (0..20).any(|_| kind(wait(&threads(engine, pid), pid)) == want);
             assert!(is_so, "{engine}: it is never {want}");
@@ -240,8 +241,8 @@ fn the_time_of_a_wait_is_when_it_began() {
             let error = error + late;
             assert!(ns + error >= begun, "{first}: {want} {ns} ± {error}, begun {begun}");
             assert!(ns <= asleep + error, "{first}: {want} {ns} ± {error}, asleep at {asleep}");
-            // Each answer looks at the clock of the scheduler, which is set once in a tick. In
-            // /proc, it is one that stops while a hypervisor takes the CPU away.
+            // Each answer looks at the clock of the scheduler, which is set once in a tick. The
+            // clock in /proc stops while a hypervisor takes the CPU away.
             let most = if engine.id() == EngineId::Bpf { 60_000_000 + late } else { error };
             let moved = ns.abs_diff(later);
             assert!(moved < most, "{first}: {want} from {ns} to {later}");
@@ -289,7 +290,7 @@ fn a_lock_with_priority_inheritance_names_its_owner() {
             }
             _ => assert_eq!((owner_how(w), w.owner_tid()), (Some(OwnerHow::NotLookedUp), None)),
         }
-        // Nobody has this one.
+        // No task holds this lock.
         let w = wait(&a, m.num("wait-futex"));
         assert_eq!((owner_how(w), w.owner_tid()), (Some(OwnerHow::NotLookedUp), None), "{a}");
     }

@@ -1,5 +1,5 @@
 //! `taskdiag why` beside the truth: mktask makes tasks that wait for each other, and says who holds
-//! what. A wrong holder is worse than none, so what has none must not get one.
+//! what. A wrong holder is worse than none, so a wait without a holder must not get one.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -48,7 +48,7 @@ fn output(args: &[&str]) -> (i32, String, String) {
 }
 
 /// The report of the whole machine. All looks together may take ten seconds, which are not enough
-/// for each if many tests run at once, so it is asked a few times for what it has to say.
+/// for each if many tests run at once, so the report is repeated a few times until it is right.
 fn machine(is_right: impl Fn(&str) -> bool) -> String {
     let ask = || output(&["--longer=1ms"]).1;
     (0..4).map(|_| ask()).find(|text| is_right(text)).unwrap_or_else(ask)
@@ -64,7 +64,7 @@ fn why(engine: &str, pids: &[u32]) -> (i32, Value) {
     (code, json)
 }
 
-/// What the document says of a thread.
+/// The entry of a thread in the document.
 fn of(json: &Value, tid: u32) -> Value {
     let all = json["threads"].as_array().expect("a list");
     let found = all.iter().find(|t| t["tid"] == tid);
@@ -84,7 +84,7 @@ fn pair(m: &Mktask, key: &str) -> (u32, u32) {
     (waits, holds)
 }
 
-/// Asserts who holds what a thread waits for, and how that is known.
+/// Asserts the holder of what a thread waits for, and how the holder is known.
 fn held(json: &Value, (waits, holds): (u32, u32), how: &str) {
     let wait = of(json, waits);
     assert_eq!((&wait["waits_for"], &wait["how"]), (&holds.into(), &how.into()), "{wait}");
@@ -359,7 +359,7 @@ fn a_saved_answer_says_of_waits_what_was_known_when_it_was_saved() {
             assert_eq!(wait["why_none"], "not_known", "{engine}: {wait}");
         }
         save(engine, "base,wait", locked.pid());
-        // Nobody has looked into the memory of this one.
+        // Nothing has looked into the memory of this process.
         let wait = saved(engine, pair(&locked, "one").0);
         assert_eq!((&wait["waits_on"], &wait["waits_for"]), (&"futex".into(), &Value::Null));
         assert_eq!(wait["why_none"], "not_known", "{engine}: {wait}");
@@ -448,7 +448,7 @@ impl Contained {
         }
         Some(made)
     }
-    /// Its process 1, by its number here.
+    /// The pid of its process 1 in our namespace.
     fn init(&self) -> String {
         let path = format!("/proc/{0}/task/{0}/children", self.0.id());
         std::fs::read_to_string(path).expect("it lives").trim().to_owned()
@@ -457,14 +457,15 @@ impl Contained {
 
 impl Drop for Contained {
     fn drop(&mut self) {
-        // The option --kill-child ends those inside.
+        // The option --kill-child ends the processes inside.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The path of a system call is in the memory of its process, which is read by number. In a /proc
-/// of another pid namespace, the number belongs to another process, with a path of its own there.
+/// The path of a system call is in the memory of its process, which is found by pid. In a /proc of
+/// another pid namespace, the pid belongs to another process, which has a different path in its
+/// memory.
 #[test]
 fn no_memory_of_another_process_is_read_beside_a_foreign_proc() {
     let name = "no_memory_of_another_process_is_read_beside_a_foreign_proc";
@@ -485,7 +486,8 @@ fn no_memory_of_another_process_is_read_beside_a_foreign_proc() {
         let all = json["threads"].as_array().expect("a list").clone();
         all.into_iter().find(|t| t["waits_on"] == "fuse").expect("it waits")
     };
-    // They are so much alike that the memory of one could be taken for that of the other.
+    // The two processes are so much alike that the memory of one could be taken for that of the
+    // other.
     let [one, other] = [waits(&ours, &ours), waits(&theirs, &theirs)];
     assert_eq!((&one["pid"], &one["args"]), (&other["pid"], &other["args"]));
     assert_eq!(one["file"], format!("{}/lost", paths[0]));
@@ -518,7 +520,7 @@ fn a_frozen_holder_is_the_head_of_the_queue() {
         let is = format!("is frozen with its cgroup {}", m.text("cgroup"));
         let head = format!("1 task waits for process {holder} (mktask)");
         let is_head = |l: &str| l.starts_with(&head) && l.contains(&is);
-        // The others are stuck alike.
+        // The other tasks are stuck in the same way.
         let others = format!("2 tasks: each {is}");
         let is_right = |text: &str| text.lines().any(is_head) && text.contains(&others);
         let text = machine(is_right);
@@ -639,7 +641,7 @@ fn a_machine_without_stuck_tasks_is_one_line_and_exit_code_0() {
     assert_eq!(err, "taskdiag: there is no process 2147483646\n");
 }
 
-/// The lines of a program, which is ended when enough have come.
+/// The lines of a program, which is ended when it has written enough of them.
 fn lines_of(args: &[&str], enough: usize) -> Vec<String> {
     let mut child = Command::new(taskdiag());
     child.arg("why").args(args).stdout(Stdio::piped()).stderr(Stdio::null());

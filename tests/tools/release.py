@@ -20,11 +20,11 @@ import unittest
 
 from selftest import ROOT, TARGET, Results
 
-# Answers what `make install` asks the command.
+# A stand-in for the command, for the calls that `make install` makes.
 FAKE = """#!/bin/sh
 case $1 in generate) printf 'ps\\nconvert\\n' ;; *) echo "made by $*" ;; esac
 """
-# What `make install` takes from the tree.
+# The files that `make install` takes from the tree.
 SOURCES = ("Makefile", "contrib", "tools", "Cargo.toml", "crates/taskdiag-c")
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 NOBODY = 65534

@@ -173,7 +173,7 @@ def witness_module():
     sys.path.insert(0, str(ROOT / "tools"))
     loader = importlib.machinery.SourceFileLoader("kernel_witness", str(ROOT / "tools/kernel-witness"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    # Its data classes look themselves up there.
+    # Data classes look up their module there.
     sys.modules[loader.name] = module
     loader.exec_module(module)
     return module

@@ -210,7 +210,8 @@ static void work(uint64_t seed, time_t end, struct counts *c)
 				c->accepted++;
 			} else {
 				c->refused++;
-				/* There is nothing to read then, which needs to be tried only occasionally. */
+				/* A failed request has nothing to read. Try to read only
+				 * occasionally. */
 				if (rnd() % 16)
 					continue;
 			}

@@ -1,4 +1,4 @@
-//! What to ask, and the answer as a table.
+//! A query of a C program, and its answer as a table.
 
 use std::ffi::c_int;
 use std::num::NonZeroU64;
@@ -71,7 +71,7 @@ fn flag(value: u64) -> Result<bool, Failure> {
 }
 
 impl Ask {
-    /// These columns of all rows of a kind.
+    /// A query for these columns of all rows of a kind.
     pub fn new(rows: &str, columns: &str) -> Result<Ask, Failure> {
         let set = set(rows)?;
         let (mut fields, mut specs) = (Vec::new(), Vec::<Spec>::new());
@@ -184,8 +184,8 @@ impl Ask {
         }
         query
     }
-    /// The requests. With rates, those of the tasks that a condition leaves out are made, too: a
-    /// task would otherwise look new when the condition becomes true of it.
+    /// The plan of requests. With rates, tasks that the condition leaves out are requested, too.
+    /// Otherwise a task would look new when the condition becomes true for it.
     fn plan(&self, query: &Query, has_rates: bool) -> Plan {
         let mut plan = match has_rates {
             true => Plan::new(query.groups(), &query.select, query.threads),
@@ -205,7 +205,7 @@ impl Ask {
         Builder::new(self.specs.clone())
             .with_text_limit(usize::try_from(most).unwrap_or(usize::MAX))
     }
-    /// Makes the requests, and a table of the answer. `kept` is what a session has.
+    /// Makes the requests, and a table of the answer. `kept` is the state of a session.
     pub fn answer(&self, kept: Option<&mut Kept>) -> Result<Table, Failure> {
         if self.of_none {
             return Ok(Table::new(self.builder()));
@@ -237,7 +237,7 @@ impl Ask {
     }
 }
 
-/// What a session keeps between two answers.
+/// The state that a session keeps between two answers.
 #[derive(Debug, Default)]
 pub struct Kept {
     cache: SessionCache,
@@ -253,7 +253,7 @@ fn rows(view: &View<'_>, query: &Query, builder: &mut Builder) {
     debug_assert!(done.is_ok(), "taking a row does not fail");
 }
 
-/// The same with the activity of each task.
+/// Makes the rows, with the activity of each task.
 fn rows_with(
     rates: &Rates,
     view: &View<'_>,
@@ -269,7 +269,7 @@ fn rows_with(
     }
 }
 
-/// A session: a query, and what makes its repetition cheap.
+/// A session: a query, and the state that makes its repetition cheap.
 #[derive(Debug)]
 pub struct Session {
     ask: Ask,

@@ -65,7 +65,7 @@ unsafe fn store_bytes(got: Option<&[u8]>, data: *mut *const c_char, len: *mut us
     }
 }
 
-/// A text that the table keeps.
+/// Returns a text that the table keeps.
 ///
 /// # Safety
 /// `table` is NULL or a table.
@@ -209,7 +209,7 @@ export! {
     fn taskdiag_table_remark(table: *const Table, i: usize) -> *const c_char {
         kept(table, |t| t.remarks.get(i).ok_or_else(|| Failure::argument("no such remark")))
     }
-    /// Pids that are nobody's.
+    /// The requested pids that no process has.
     fn taskdiag_table_nobody(table: *const Table, pids: *mut *const u32) -> usize {
         let nobody: &[u32] = value(&[], || Ok(handle(table, "table")?.nobody.as_slice()));
         store(pids, nobody.as_ptr());

@@ -201,8 +201,8 @@ pub fn verdict_of(
     verdict_about(snapshot, snapshot.tasks().len() as u64, empty, lacks, asked)
 }
 
-/// [`verdict_of`] an answer of this many tasks that was made in parts. `summary` is what is true of
-/// the whole.
+/// As [`verdict_of`], for an answer of this many tasks that was made in parts. `summary` has the
+/// totals of the whole.
 pub fn verdict_of_parts(
     summary: &Snapshot,
     tasks: u64,

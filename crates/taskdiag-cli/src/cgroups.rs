@@ -101,8 +101,8 @@ fn list(args: &CgroupsArgs, query: &Query) -> Result<Cgroups, Exit> {
     session.list().map_err(|e| not_there(args, e))
 }
 
-/// A cgroup that was named and is not there matches nothing. People try the name of a service or of
-/// a container, which is not a path.
+/// The error for a named cgroup that does not exist. People try the name of a service or container,
+/// which is not a path.
 fn not_there(args: &CgroupsArgs, e: Error) -> Exit {
     match e {
         Error::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {

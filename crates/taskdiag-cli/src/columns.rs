@@ -83,9 +83,9 @@ const LACKING: &[(&[&str], &str)] = &[
 /// Forms of output, which are no columns.
 const FORMS: &[&str] = &["json", "jsonl", "csv", "arrow", "parquet"];
 
-/// The error about a name that is no column of these rows. It may be one of other rows, one of
-/// procps, or a word for which there is another column. `to_do` says what it was to do, such as
-/// " to sort by".
+/// The error about a name that is no column of these rows. The name may be a column of other rows,
+/// a column of procps, or a word for which there is another column. `to_do` says what the column
+/// was for, such as " to sort by".
 pub fn unknown(set: &Set, name: &str, to_do: &str) -> Exit {
     let lower = name.to_lowercase();
     let lacking = LACKING.iter().find(|(names, _)| names.contains(&name));
@@ -200,7 +200,7 @@ pub fn parse_of(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     exactly(set, &tidied(set, spec))
 }
 
-/// The same for names as they are.
+/// The columns of a list whose names are taken as they are.
 fn exactly(set: &Set, spec: &str) -> Result<Vec<Column>, Exit> {
     let mut out = Vec::new();
     for item in spec.split([',', ' ', '\t', '\n']).filter(|s| !s.is_empty()) {

@@ -12,7 +12,7 @@ use crate::exit::{say, shown};
 
 /// The file of the machine.
 pub const OF_MACHINE: &str = "/etc/taskdiag.toml";
-/// The largest accepted size of such a file in bytes.
+/// The largest accepted size of a configuration file in bytes.
 const MOST: u64 = 64 << 10;
 
 /// The user's directory for such files, from the environment: `$XDG_CONFIG_HOME` or `~/.config`.
@@ -24,9 +24,9 @@ fn absolute(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute())
 }
 
-/// The bytes of a file. A file that is not there or may not be read has none. The home of a user
-/// may be on a file system that does not answer. So a file of a user is opened here only if all of
-/// its path is in memory, and else by a child that is not waited for long.
+/// The bytes of a file, or `None` if it does not exist or may not be read. The home of a user may
+/// be on a file system that does not answer. So a file of a user is opened here only if all of its
+/// path is in memory, and else by a child that is not waited for long.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -87,7 +87,7 @@ fn opened(path: &Path) -> std::io::Result<File> {
 
 /// Why a file is not used.
 enum Refused {
-    /// It is another user's.
+    /// The file or directory belongs to another user.
     Foreign(u32),
     Wrong(String),
 }
@@ -211,7 +211,7 @@ fn put(base: &Path, below: &[&str], name: &str, bytes: &[u8]) -> Result<(), Stri
         renameat(&dir, &part, &dir, name)?;
         Ok(())
     };
-    // One that a process with the same id left when it was killed.
+    // Remove a part file that a killed process with the same id has left.
     let _ = unlinkat(&dir, &part, AtFlags::empty());
     write().map_err(|e| {
         let _ = unlinkat(&dir, &part, AtFlags::empty());

@@ -45,7 +45,7 @@ use taskdiag_face::{aside, exit, interrupt, limits, nearest, replace, sink};
 /// shown.
 pub use interrupt::catch as catch_interrupts;
 
-/// Messages are those of this program.
+/// Makes messages begin with the name of this program.
 fn name() {
     let wrong = Some(argument_errors::sentence as fn(&clap::Error) -> String);
     exit::is_program(exit::Program { name: "taskdiag", wrong, has_lines: false });

@@ -203,7 +203,7 @@ fn screen(args: &PsArgs) -> usize {
 /// A width larger than any line. Arguments may have megabytes.
 const UNLIMITED: usize = 1 << 40;
 
-/// What is printed instead of processes.
+/// Prints information that was requested instead of processes.
 fn print(what: Instead) -> Result<(), Exit> {
     let mut out = Vec::new();
     match what {

@@ -185,7 +185,7 @@ pub fn parse(argv: &[OsString]) -> Result<Job, Exit> {
         };
         return parse(rest);
     }
-    // A link with such a name is meant to be that tool.
+    // A link with the name of a tool stands for that tool.
     if let Some(tool) = name.filter(|n| args::LINKED.contains(n)) {
         return Err(args::no_stand_in(tool, tool, &others()));
     }
@@ -205,7 +205,7 @@ pub fn parse(argv: &[OsString]) -> Result<Job, Exit> {
     if let Some(instead) = word.and_then(args::of_another_tool) {
         return Err(Exit::Usage(instead));
     }
-    // It is no subcommand, so clap prints the help or an error.
+    // The word is no subcommand, so clap prints the help or an error.
     let matches = command().try_get_matches_from(argv)?;
     unreachable!("no subcommand, and no error: {matches:?}")
 }

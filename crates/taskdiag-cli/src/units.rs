@@ -18,7 +18,7 @@ pub enum Units {
     /// The usual form of the command.
     #[default]
     Auto,
-    /// With a letter, such as 1.5G.
+    /// A number with a letter, such as 1.5G.
     Human,
     /// Whole KiB.
     Kib,
@@ -113,7 +113,7 @@ pub fn from_matches(m: &ArgMatches) -> Result<Units, Exit> {
     }
 }
 
-/// The name of a user's file in the directory for such files.
+/// The name of a user's file in the configuration directory.
 const OF_USER: &str = "taskdiag.toml";
 
 /// The choice in the user's file, or else in the file of the machine.
@@ -132,7 +132,7 @@ fn said_in(path: &Path) -> Result<Option<Units>, Exit> {
     parse(&text).map_err(|why| wrong(&why))
 }
 
-/// What such a text says of units. Its only key is `units`, and any other one is an error.
+/// Parses the text of a units file. Its only key is `units`; any other key is an error.
 fn parse(text: &str) -> Result<Option<Units>, String> {
     let mut units = None;
     for (line, key, value) in config::pairs(text, "units = \"human\"")? {

@@ -76,7 +76,8 @@ const PROCESSES: &[&str] = &[
     "vsz",
 ];
 
-/// The rows: processes of one answer, and threads of another one that was made right after it.
+/// The rows: processes of one answer, and threads of a second answer that was made right after the
+/// first.
 pub struct WithThreads<'a> {
     columns: &'a [Column],
     cx: &'a Context,

@@ -13,7 +13,7 @@ fn joined(name: &str, more: &str) -> String {
     }
 }
 
-/// The first one of these labels, which is the name of the group.
+/// The first label, which is the name of the group.
 fn name_of(labels: &str) -> &str {
     let begin = labels.find('"').map_or(labels.len(), |at| at + 1);
     let mut is_escaped = false;

@@ -20,7 +20,7 @@ const LISTEN: &str = "127.0.0.1:9256";
 pub enum To {
     /// Standard output.
     Output,
-    /// A file, which is replaced at each interval.
+    /// Write to a file, which is replaced at each interval.
     File {
         /// Its path.
         path: PathBuf,
@@ -322,7 +322,7 @@ impl ExportArgs {
     /// From parsed options.
     ///
     /// # Errors
-    /// What makes no sense.
+    /// The arguments contradict each other or cannot be used.
     pub fn from_matches(m: &ArgMatches) -> Result<ExportArgs, Exit> {
         let path = |id: &str| m.get_one::<PathBuf>(id).cloned();
         let time = |id: &str| m.get_one::<Duration>(id).copied().expect("it has a default");

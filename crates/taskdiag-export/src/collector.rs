@@ -58,8 +58,8 @@ fn shown(url: &str) -> Option<String> {
     Some(format!("{scheme}{host}{path}"))
 }
 
-/// The URL for metrics of an endpoint. `is_base`: each signal has its path below that of the
-/// endpoint. Otherwise, the path is added if there is none.
+/// The URL for metrics of an endpoint. `is_base`: the path for metrics is added to the path of the
+/// endpoint. Otherwise it is added only if the endpoint has no path.
 fn url(endpoint: &str, is_base: bool) -> Result<String, String> {
     let uri: Uri = endpoint.parse().map_err(|e| format!("{e}"))?;
     match uri.scheme_str() {
@@ -92,7 +92,7 @@ impl Collector {
     /// From the option, if it has a value, and the variables.
     ///
     /// # Errors
-    /// What makes no sense.
+    /// The settings contradict each other or cannot be used.
     pub fn new(option: Option<&str>) -> Result<Collector, Exit> {
         let (metrics, all) = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT");
         let (from, endpoint, is_base) = if let Some(url) = option {

@@ -1,8 +1,8 @@
 //! The rules that put processes into named groups: the configuration file of process-exporter
 //! (`process_names`).
 //!
-//! Its README describes the rules. A rule matches if all of its matchers do. The first rule
-//! that matches wins. This file makes no requests.
+//! The README of process-exporter describes the rules. A rule matches if all of its matchers do.
+//! The first rule that matches wins. This file makes no requests.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
@@ -229,7 +229,7 @@ impl Rule {
 /// The kernel keeps this many bytes of a command name.
 const COMM: usize = 15;
 
-/// Is a command name too long? Those of kworkers may be longer.
+/// Is a command name too long to match any process? Names of kworkers may be longer.
 fn never_matches(name: &str) -> bool {
     name.len() > COMM && !name.starts_with("kworker/")
 }
@@ -259,7 +259,7 @@ fn text(node: &Node) -> Result<Option<String>, String> {
     }
 }
 
-/// A list of texts. `None`: the key is there without a value.
+/// A list of texts. `None`: the key has no value.
 fn list(key: &str, node: &Node) -> Result<Option<Vec<String>>, String> {
     match &node.kind {
         NodeKind::Null => Ok(None),

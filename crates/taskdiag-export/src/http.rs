@@ -1,7 +1,7 @@
 //! A server for one kind of request: GET of a page. The connection is closed after the reply.
 //!
-//! It is written by hand because little of HTTP is needed, and because its limits matter most. It
-//! limits the time and the size of a request, the time to read the reply, and the number of
+//! It is written by hand because little of HTTP is needed, and because its limits matter most. The
+//! server limits the time and the size of a request, the time to read the reply, and the number of
 //! connections. One thread waits for all connections at once, so that a slow client does not hold
 //! up others. If there are too many, the oldest one that has not yet sent its request is closed.
 
@@ -80,7 +80,7 @@ impl Server {
     /// A server on the first of these addresses that works.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn new(addresses: &[SocketAddr]) -> io::Result<Server> {
         let listener = TcpListener::bind(addresses)?;
         listener.set_nonblocking(true)?;
@@ -434,7 +434,8 @@ fn answer(request: &Request, page: &mut Page<'_>, served: &Served) -> Reply {
             body: INDEX.as_bytes().into(),
             head_only: false,
         },
-        // As Prometheus' own programs have them, for probes of systems that restart what is ill.
+        // The same paths as in Prometheus' own programs, for systems that restart a program if such
+        // a probe fails.
         "/-/healthy" | "/-/ready" => Reply {
             code: 200,
             content_type: "text/plain; charset=utf-8".into(),

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What is counted, in the order of [`Counts`].
+/// The counters, as indices of [`Counts`].
 pub const USER: usize = 0;
 /// CPU time in the kernel, ns.
 pub const SYSTEM: usize = 1;
@@ -105,7 +105,7 @@ pub struct Now {
 /// One account.
 #[derive(Debug)]
 pub struct Account {
-    /// Its labels as text.
+    /// The labels of the account as text.
     pub labels: String,
     total: Counts,
     known: [bool; COUNTERS],

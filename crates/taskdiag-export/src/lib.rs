@@ -47,7 +47,7 @@ use self::tracker::{Options, Tracker};
 use crate::exit::{Exit, Partial, say, shown};
 use crate::replace::replace;
 
-/// Makes the text of the metrics, and keeps it for those who ask soon after.
+/// Makes the text of the metrics, and keeps it for clients who ask soon after.
 struct Exporter {
     tracker: Tracker,
     server: families::Server,
@@ -124,7 +124,7 @@ fn unix_ns(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
 }
 
-/// The attributes of this host, which those of `more` replace.
+/// The attributes of this host. Attributes in `more` replace them.
 fn resource(more: &Attributes) -> Vec<(String, String)> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();

@@ -17,9 +17,9 @@ use super::text::{MetricType, Sink, Value, pairs};
 enum Type {
     /// It only grows.
     Counter,
-    /// It goes up and down, and sums over attributes are meaningful.
+    /// The value goes up and down, and sums over attributes are meaningful.
     UpDown,
-    /// It goes up and down, and sums are meaningless.
+    /// The value goes up and down, and sums are meaningless.
     Gauge,
 }
 use Type::{Counter, Gauge, UpDown};
@@ -119,9 +119,9 @@ const OF_ONE: &[Metric] = &[
     metric("process_resident_memory_bytes", "process.memory.usage", "By", UpDown),
 ];
 
-/// Families that are left out: the resource has the version, the host and the start, there is no
-/// HTTP server, those with names of process-exporter repeat others, and a collector has names of
-/// containers itself.
+/// Families that are left out: the resource already has the version, the host and the start; there
+/// is no HTTP server; families with names of process-exporter repeat others; and a collector knows
+/// the names of containers itself.
 const LEFT_OUT: [&str; 8] = [
     "taskdiag_build_info",
     "taskdiag_container_info",
@@ -275,7 +275,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// One for the values of this time, in ns since 1970.
+    /// A request for the values of this time, in ns since 1970.
     pub fn new(starts: &mut Starts, now_ns: u64) -> Request<'_> {
         starts.reach(now_ns);
         let (seen, scopes) = (HashMap::new(), BTreeMap::new());

@@ -23,7 +23,7 @@ pub struct Push {
 }
 
 impl Push {
-    /// One that is opened by the first push.
+    /// A connection that is opened by the first push.
     pub fn new(collector: Collector) -> Push {
         let config = Agent::config_builder()
             .timeout_global(Some(LIMIT))

@@ -49,7 +49,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The part of the template that is wrong.
     pub fn parse(text: &str) -> Result<Template, String> {
         let (mut parts, mut rest) = (Vec::new(), text);
         let mut trim_next = false;

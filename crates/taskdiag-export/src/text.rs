@@ -29,7 +29,7 @@ impl Format {
 pub enum MetricType {
     /// It grows. Its name ends in `_total`.
     Counter,
-    /// It goes up and down.
+    /// The value goes up and down.
     Gauge,
     /// process-exporter has counters without `_total`, which OpenMetrics does not allow.
     Unknown,
@@ -142,8 +142,8 @@ pub fn label(name: &str, value: &[u8]) -> String {
                     let mut bytes = [0; 4];
                     c.encode_utf8(&mut bytes).bytes().for_each(|b| hex(&mut out, b));
                 }
-                // Such characters are escaped as in all other outputs, because a dashboard would
-                // show a different name.
+                // Invisible and control characters are escaped as in all other outputs, because a
+                // dashboard would show a different name.
                 c if taskdiag::field::is_odd(c) => {
                     let _ = write!(out, "\\\\{}", &c.escape_unicode().to_string()[1..]);
                 }

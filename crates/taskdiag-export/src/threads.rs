@@ -29,7 +29,7 @@ struct TrackedThread {
     seen: u64,
     /// The membership of its process in a group when it joined its account.
     membership: u64,
-    /// `None`: the last answer lacked it, so it has left its account.
+    /// `None`: the last answer lacked the thread, so it has left its account.
     account: Option<Id>,
     last: Counts,
 }
@@ -56,11 +56,11 @@ pub struct OfProcess {
 pub struct Deadlocks {
     /// How many cycles of waits there are.
     pub cycles: u64,
-    /// How many waits could not be looked at, so that there may be more cycles.
+    /// The number of waits that could not be looked up. They may be part of further cycles.
     pub unseen: u64,
 }
 
-/// How long one look at a holder may take, and all of a scrape.
+/// The time limit for one look at a holder, and for all looks of a scrape.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: Duration = Duration::from_secs(1);
 
@@ -81,9 +81,9 @@ pub struct Threads {
     /// How many threads wait for a kind of thing, by the labels of their group. The kinds are a
     /// closed list.
     pub kinds: BTreeMap<(String, &'static str), u64>,
-    /// Threads that wait for each other. `None`: they were not looked for.
+    /// Threads that wait for each other. `None`: deadlocks were not searched for.
     pub deadlocks: Option<Deadlocks>,
-    /// All threads by state letter. `None`: they were not walked.
+    /// All threads by state letter. `None`: threads were not walked.
     pub states: Option<HashMap<u8, u64>>,
 }
 
@@ -257,8 +257,8 @@ impl Threads {
                 (known, by)
             }
             known => {
-                // It began after the last walk, or its process was not followed then. If it is
-                // older, it was counted before.
+                // All its counts are new: the thread began after the last walk, or its process was
+                // not followed then. The counts of an older thread were added before.
                 let counts_all =
                     process.counts_from_ns == 0 || id.may_have_begun_since(process.counts_from_ns);
                 let by = new.map(|n| if counts_all || n == NONE { n } else { 0 });

@@ -96,7 +96,7 @@ struct TrackedProcess {
     asked: u8,
     group: Member,
     place: Where,
-    /// Its counters. `None`: they were never read.
+    /// The last counters of the process. `None`: they were never read.
     last: Option<Counts>,
     /// The bytes that it has sent and received over the connections that were seen.
     network: [u64; 2],
@@ -238,7 +238,8 @@ impl Tracker {
         let now_ns = info.boottime_ns;
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         if self.health.scrapes == 0 {
-            // It is computed once, because start times must not move when the clock is set.
+            // The boot time is computed once, because start times must not move when the clock is
+            // set.
             let boot_ns = i128::from(info.realtime_ns) - i128::from(info.boottime_ns);
             self.health.boot_unix_s = boot_ns.div_euclid(1_000_000_000) as i64;
         }
@@ -262,7 +263,7 @@ impl Tracker {
             note_gaps(&row, &mut self.health.gaps);
             let letter = row.state().unwrap_or(b'?');
             *self.states.entry(letter).or_default() += 1;
-            // Who shares its memory with a process of its group is not counted again.
+            // A process that shares its memory with a process of its group is not counted again.
             let counted_in = task
                 .shared(Group::Rollup)
                 .and_then(|pid| self.known.get(&pid))
@@ -499,8 +500,8 @@ impl Tracker {
         }
     }
     /// Puts processes into groups: first those that fit a rule, then those with an ancestor in a
-    /// group. If a process moves, those that had its group as descendants move with it. `now_ns` is
-    /// the time since boot.
+    /// group. If a process moves, its descendants that had inherited its group move with it.
+    /// `now_ns` is the time since boot.
     fn decide(&mut self, new: &[(u32, Process)], now_ns: u64) {
         // Accounts are left at the end, so that their numbers are not in use again before.
         let mut before: HashMap<u32, Member> = HashMap::new();

@@ -36,13 +36,14 @@ pub struct Gauges {
 impl Gauges {
     /// From a row of an answer.
     pub fn of(row: &Row<'_>, start_ns: u64, threads: Option<u32>) -> Gauges {
-        // A kernel thread and a zombie have none, so the value is known to be 0.
+        // A kernel thread and a zombie have no memory, so the value is known to be 0.
         let none = |group| is_without(row, group).then_some(0);
         let memory = |get: fn(Record<'_, Statm>) -> Option<u64>| match row.statm {
             Some(statm) => get(statm),
             None => none(Group::Statm),
         };
-        // Of processes that share their memory or their table of files, one has the values.
+        // If processes share their memory or their table of files, the values count for one of
+        // them.
         let pages = |get: fn(Record<'_, Rollup>) -> Option<u64>| match of_owner::<Rollup>(
             row,
             Group::Rollup,

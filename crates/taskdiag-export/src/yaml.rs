@@ -13,7 +13,7 @@ const DEPTH: usize = 32;
 /// A part of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its line, from 1.
+    /// The line of the node, from 1.
     pub line: usize,
     /// What it is.
     pub kind: NodeKind,

@@ -28,15 +28,16 @@ pub const SCHEMA: &str = "1";
 /// Text that usually differs in each row.
 const DISTINCT: &[&str] = &["kstack", "name"];
 
-/// What the arrays are for.
+/// The purpose of the arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Files and streams for others. Text columns with few different values are dictionaries,
-    /// because consumers then store and compare numbers. Fields say where values come from.
+    /// Arrays for files and for streams to other programs. Text columns with few different values
+    /// are dictionaries, because consumers then store and compare numbers. Fields say where values
+    /// come from.
     Stored,
-    /// One query. A dictionary would cost more than it saves for an answer that is looked at once.
-    /// Fields have no metadata, because in a union DataFusion 54 treats columns that only differ in
-    /// metadata as different.
+    /// Arrays for one query. A dictionary would cost more than it saves for an answer that is read
+    /// once. Fields have no metadata, because in a union DataFusion 54 treats columns that only
+    /// differ in metadata as different.
     Queried,
 }
 
@@ -104,7 +105,7 @@ pub fn schema(cx: &Context, specs: &[Spec]) -> Schema {
         ("taskdiag.kernel", text(host.kernel)),
         ("taskdiag.arch", text(host.arch)),
     ];
-    // What is not known has no key.
+    // Unknown properties have no key.
     let known = of_host.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     metadata.extend(known);
     Schema::new_with_metadata(fields, metadata)
@@ -166,7 +167,7 @@ fn dictionary(t: &Text, nulls: Option<&NullBuffer>) -> ArrayRef {
     let t = t.utf8();
     let mut out = StringDictionaryBuilder::<Int32Type>::new();
     for i in 0..t.len() {
-        // These texts are UTF-8, so no character of them is lost here.
+        // The texts in a dictionary are UTF-8, so no character is lost here.
         match nulls.is_none_or(|n| n.is_valid(i)) {
             true => out.append_value(String::from_utf8_lossy(t.get(i))),
             false => out.append_null(),

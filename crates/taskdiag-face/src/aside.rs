@@ -22,7 +22,7 @@ use crate::exit::say;
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest wait for a child that waits for a processor.
 const STARVED: Duration = Duration::from_secs(30);
-/// The number of entries of a directory that are looked at.
+/// The largest number of entries of a directory that are read.
 const ENTRIES_MAX: usize = 10_000;
 /// How often the child gives a sign of life.
 const PULSE: Duration = Duration::from_millis(200);
@@ -35,7 +35,7 @@ const BUSY: i32 = 0;
 const SLOW: i32 = 1;
 const FAILED: i32 = 2;
 
-/// The side of the one that does the work, which usually is a child process.
+/// The side that does the work, usually in a child process.
 #[derive(Debug)]
 pub struct Child {
     last_pulse: Instant,
@@ -143,7 +143,7 @@ pub fn start(work: impl FnOnce(&mut Child) -> io::Result<()>) -> io::Result<Asid
     start_with(None, work)
 }
 
-/// The same with this descriptor of ours as the standard input of the child.
+/// Starts a child, with this descriptor as its standard input.
 fn start_with(
     input: Option<RawFd>,
     work: impl FnOnce(&mut Child) -> io::Result<()>,
@@ -186,7 +186,7 @@ fn settle(input: Option<RawFd>, data: &OwnedFd, status: &OwnedFd) {
         for signal in [libc::SIGINT, libc::SIGPIPE] {
             libc::signal(signal, libc::SIG_DFL);
         }
-        // It may be 1 or 2, so this comes first.
+        // The descriptor may be 1 or 2, so it is moved first.
         if let Some(input) = input {
             libc::dup2(input, 0);
         }
@@ -501,7 +501,7 @@ mod tests {
         let is_stuck =
             |why: &Option<String>| why.as_ref().is_some_and(|w| w.contains("file system"));
         assert!(is_stuck(&look(&[false])[0]));
-        // It may have begun to wait just now.
+        // The child may have begun to wait just now.
         let begun = look(&[true, false, false]);
         assert!(begun[..2].iter().all(Option::is_none) && is_stuck(&begun[2]), "{begun:?}");
         let often = look(&[true; 15]);

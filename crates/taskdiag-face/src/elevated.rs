@@ -1,6 +1,6 @@
 //! Does the program have more rights than the user who starts it, because it is setuid, setgid, or
-//! has file capabilities? Then it does nothing, because everyone could read environments, open
-//! files and kernel memory through it.
+//! has file capabilities? Then the program refuses to work, because every user could read
+//! environments, open files and kernel memory through it.
 
 use rustix::thread::{CapabilitySet, capabilities, capability_is_in_ambient_set};
 

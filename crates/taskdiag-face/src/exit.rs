@@ -9,12 +9,12 @@ use taskdiag::field::escape;
 use crate::interrupt;
 use crate::sink;
 
-/// The program whose messages these are.
+/// The program that writes messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name, which begins each message.
+    /// The name of the program, which begins each message.
     pub name: &'static str,
-    /// Its words for an error that clap found; `None`: those of clap.
+    /// How the program words an error that clap found; `None`: in the words of clap.
     pub wrong: Option<fn(&clap::Error) -> String>,
     /// Does each line of a message become a line? Otherwise the ends of lines are escaped.
     pub has_lines: bool,
@@ -53,7 +53,7 @@ pub enum Exit {
     Code(u8),
     /// Nothing matches the selection. Nothing is printed but the header.
     NoMatch,
-    /// There are tasks that wait for each other, and that is shown.
+    /// There are tasks that wait for each other, and the output shows them.
     Deadlock,
     /// The output could not be written.
     Output(std::io::Error),
@@ -70,15 +70,15 @@ pub enum Exit {
 /// How exactly the caller named the subject of the answer. Missing data is a failure only for a
 /// caller who asked at least as exactly as the lack demands.
 ///
-/// Without this rule any user could make the scripts of others fail, by a process that nobody may
-/// read or that takes all the room, and a script of an ordinary user would fail wherever there are
-/// processes of others.
+/// Without this rule, any user could make scripts of other users fail, with a process that may not
+/// be read or that takes all the room. And a script of an ordinary user would fail on each machine
+/// that has processes of other users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
-    /// About what there is.
+    /// The answer is about everything that exists.
     #[default]
     All,
-    /// Named by a property that others can choose, too: users, commands, files.
+    /// The subject is named by a property that other users can choose, too: users, commands, files.
     Named,
     /// About these very processes.
     Pids,
@@ -147,7 +147,8 @@ impl Partial {
 }
 
 impl Exit {
-    /// The same for calls by the name of another tool: wrong arguments have that tool's exit code.
+    /// Converts the error for a call by the name of another tool: wrong arguments have that tool's
+    /// exit code.
     pub fn into_refused(self) -> Exit {
         match self {
             Exit::Usage(text) => Exit::Refused(text),

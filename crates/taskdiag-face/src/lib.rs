@@ -1,7 +1,7 @@
-//! What the faces of taskdiag share. A face is a program or package over the library `taskdiag`:
-//! the command, `taskdiag-sql`, the extension of osquery.
+//! Code that the faces of taskdiag share. A face is a program or package on top of the library
+//! `taskdiag`: the command, `taskdiag-sql`, the extension of osquery.
 //!
-//! No version keeps this interface; a program of others uses the library.
+//! This interface may change in each version. Programs of other projects should use the library.
 
 #[cfg(feature = "arrow")]
 pub mod arrow;

@@ -57,7 +57,7 @@ impl PageLimits {
             list_bytes: None,
         }
     }
-    /// The same limits, with little text of each process, and shorter lists.
+    /// These limits, with little text for each process, and shorter lists.
     #[must_use]
     pub fn for_many_answers(self) -> PageLimits {
         let (text_bytes, list_bytes) = (Some(ByteLimits::SHORT_TEXT), Some(FEWER_LISTS));

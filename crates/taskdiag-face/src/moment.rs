@@ -35,7 +35,7 @@ impl FromStr for At {
     }
 }
 
-/// `None`: it is not a time. A time that the local clock shows twice or never is an error.
+/// `None`: the text is not a time. A time that the local clock shows twice or never is an error.
 fn parse(text: &str) -> Option<Result<At, String>> {
     if let Some(ago) = text.strip_prefix('-') {
         return Some(Ok(At::Ago(limits::duration(ago).ok()?)));
@@ -87,9 +87,9 @@ fn unix(time: SystemTime) -> i64 {
 }
 
 impl At {
-    /// The moment that is meant. `newest` is the time of the last answer in the recording, and
-    /// `every` the interval. A time of the day is the last such time before the end of the interval
-    /// after `newest`.
+    /// The moment that the user means. `newest` is the time of the last answer in the recording,
+    /// and `every` the interval. A time of the day is the last such time before the end of the
+    /// interval after `newest`.
     ///
     /// # Errors
     /// On the day that is meant, the local clock showed the time twice or never.
@@ -120,7 +120,7 @@ fn last_in_utc(time: (i64, i64, i64), last: i64) -> i64 {
     if on(0) <= last { on(0) } else { on(1) }
 }
 
-/// The same with the local clock.
+/// As `last_in_utc`, with the local clock.
 fn last_in_local(time: (i64, i64, i64), last: i64) -> Result<i64, String> {
     let end = DateTime::in_local(last);
     let mut days_before = 0;
@@ -144,8 +144,8 @@ pub fn shown(time: SystemTime) -> String {
     DateTime::in_local(unix(time)).to_string()
 }
 
-/// The same with the name of the time zone: `2026-11-22 03:10:00 CET`. Without the name, a user who
-/// gave a time in UTC would read it as UTC.
+/// A local time with the name of the time zone: `2026-11-22 03:10:00 CET`. Without the name, a user
+/// who gave a time in UTC would read it as UTC.
 pub fn zoned(time: SystemTime) -> String {
     // SAFETY: a struct of integers and a pointer that may be null.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };

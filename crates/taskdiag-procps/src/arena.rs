@@ -1,5 +1,5 @@
 //! Memory for the strings of one fetch. The caller never frees a string, and all of them become
-//! invalid at the next fetch. So they are stored one after the other and freed together.
+//! invalid at the next fetch. So strings are stored one after the other and freed together.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::{CStr, c_char};
@@ -59,7 +59,7 @@ impl Arena {
         Some(&mut self.pieces[self.piece][at..at + n])
     }
 
-    /// The same, or a shared word of zeroes if there is no memory.
+    /// As [`words`](Self::words), but returns a shared word of zeroes if there is no memory.
     fn words_or_none(&mut self, n: usize) -> *mut u64 {
         if let Some(words) = self.words(n) {
             return words.as_mut_ptr();

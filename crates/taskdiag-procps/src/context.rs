@@ -159,8 +159,8 @@ impl Context {
         self.reaped.retire();
         self.old = None;
         self.whole = None;
-        // The rest of a walk has the new items, as with the real library. It starts again if there
-        // are more of them.
+        // The rest of a walk has the new items, as with the real library. The walk starts again if
+        // there are more items than before.
         self.got.retire();
         let walk = self.walk.take();
         if grows {
@@ -303,7 +303,7 @@ impl Context {
         }
     }
 
-    /// The row of one task of a walk. `None`: it has ended.
+    /// The row of one task of a walk. `None`: the task has ended.
     fn one(&mut self, fetch: &Fetch, id: u32) -> Result<Option<*mut PidsStack>, Refused> {
         let plan = self.plan.as_ref().expect("the caller has looked");
         let (snapshot, processes) = self.walk_sources.answers(fetch.threads)?;
@@ -478,7 +478,7 @@ struct Made {
 }
 
 impl Maker<'_> {
-    /// Makes the next row, of this task. `None`: it has none.
+    /// Makes the next row, which is about this task. `None`: the task has no row.
     fn row(
         &mut self,
         view: TaskView<'_>,
@@ -495,7 +495,7 @@ impl Maker<'_> {
         let is_first = id == view.tgid();
         let is_process = !threads || (is_first && self.version.shows_sums_in_first_threads());
         let task = match processes.map(|p| p.task(view.tgid())) {
-            // It has begun between the two answers.
+            // The task began between the two answers.
             Some(None) => None,
             Some(process) => Some(Task::new(view, process, is_process)),
             None => Some(Task::new(view, None, is_process)),
@@ -566,11 +566,11 @@ impl Maker<'_> {
 /// The source of an item's value.
 #[derive(Clone, Copy)]
 enum Origin {
-    /// It stays as it is.
+    /// The value is used as it is.
     Nowhere,
-    /// It is the difference to the last fetch.
+    /// The value is the difference to the last fetch.
     Difference,
-    /// The real library has it, at this index of its requested items.
+    /// The real library has the item, at this index of its requested items.
     Real(usize),
     /// The records of the task.
     Task,

@@ -286,7 +286,7 @@ pub unsafe extern "C" fn procps_pids_select(
     unsafe { (real.select)(theirs(info), these, len, which) }
 }
 
-/// Sorts rows. It only looks at the rows, which have the layout of the real library.
+/// Sorts rows. This function only reads the rows, which have the layout of the real library.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.

@@ -19,18 +19,18 @@ use crate::tty::{self, Ttys};
 #[derive(Debug)]
 pub struct Task<'a> {
     row: Row<'a>,
-    /// The task that has the texts, which is its process.
+    /// The task that has the texts: the process of the task.
     texts: TaskView<'a>,
     /// The values of the whole process. They exist for a thread if the real library shows sums of
     /// its process.
     stat: Option<Record<'a, Stat>>,
     io: Option<Record<'a, Io>>,
-    /// Is it read from the files of a process, and not from those of a thread?
+    /// Is the task read from the files of a process, instead of from the files of a thread?
     is_process: bool,
     /// Is it the calling thread? It counts as running, even if it waits for the threads of an
     /// engine.
     is_caller: bool,
-    /// The number of its threads, if those of an engine are among them.
+    /// The number of threads of the process, if threads of an engine are among them.
     threads: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Task<'a> {
             _ => None,
         }
     }
-    /// The same task, which belongs to this process.
+    /// Sets the process that the task belongs to.
     #[must_use]
     pub fn own(self, own: &Own) -> Task<'a> {
         let is_caller = own.caller == Some(self.row.view.pid());

@@ -66,7 +66,7 @@ pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resu
     loop {
         if let Some(done) = place.lock().unwrap_or_else(PoisonError::into_inner).take() {
             drop(held);
-            // It ends at once, and leaves nothing behind.
+            // The thread ends at once, and leaves nothing behind.
             let _ = thread.join();
             GUARDED.fetch_sub(1, Ordering::AcqRel);
             return Ok(done.unwrap_or_else(|panic| resume_unwind(panic)));

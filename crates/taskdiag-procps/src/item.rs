@@ -23,7 +23,7 @@ pub enum File {
     Status,
     /// `stat`, if neither of the two is read anyway.
     Either,
-    /// Another one, or none.
+    /// Another file, or no file.
     Other,
 }
 
@@ -45,7 +45,7 @@ pub struct Need {
     pub groups: Groups,
     /// Members of these.
     pub members: Members,
-    /// What the real library reads.
+    /// The file that the real library reads for the item.
     pub file: File,
     /// Its stored form.
     pub kind: ValueKind,
@@ -159,7 +159,7 @@ macro_rules! items {
                 match self { $(Item::$name => const { $need },)* }
             }
 
-            /// Its name in the header, without `PIDS_`.
+            /// The name of the item in the header, without `PIDS_`.
             pub const fn name(self) -> &'static str {
                 match self { $(Item::$name => stringify!($name),)* }
             }

@@ -2,9 +2,9 @@
 //! and others get their processes from taskdiag: `taskdiag run -- ps aux`, or for a whole machine
 //! `taskdiag dropin install`.
 //!
-//! It has the functions about processes of libproc2, and passes the rest to the real library: calls
-//! for single processes, items without a source here, everything if the version is not known, and
-//! any call that fails here. `docs/use/dropin.md` explains it.
+//! It implements the functions of libproc2 about processes, and passes the rest to the real
+//! library: calls for single processes, items without a source here, everything if the version is
+//! not known, and any call that fails here. `docs/use/dropin.md` explains it.
 
 mod abi;
 mod arena;

@@ -219,7 +219,7 @@ unsafe fn release(at: *mut u8, layout: Layout) {
     // SAFETY: the caller promises it.
     unsafe {
         if has_pages(layout) {
-            // It is kept if the process has too many mappings to divide one.
+            // The memory is kept if the process has too many mappings to divide one.
             libc::munmap(at.cast(), layout.size());
         } else {
             System.dealloc(at, layout);
@@ -227,8 +227,7 @@ unsafe fn release(at: *mut u8, layout: Layout) {
     }
 }
 
-/// Gives memory another size, which is large if it was large before. Null: it could not, and the
-/// memory is as it was.
+/// Resizes memory. Large memory stays large. Null: that failed, and the memory is unchanged.
 ///
 /// # Safety
 /// It was [taken](take) with this layout.

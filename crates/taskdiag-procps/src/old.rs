@@ -47,8 +47,8 @@ impl Old {
         (made == 0 && !info.is_null()).then(|| Old { real, info, items })
     }
 
-    /// The values of all tasks, by their ids: those of processes, or of threads. Strings are copied
-    /// to the arena.
+    /// The values of all processes, or of all threads, by their ids. Strings are copied to the
+    /// arena.
     pub fn all(&mut self, threads: bool, arena: &mut Arena) -> Result<Values, Failed> {
         let which = if threads { THREADS_TOO } else { TASKS_ONLY };
         // SAFETY: the context is ours.
@@ -56,7 +56,7 @@ impl Old {
         self.values(fetched, arena)
     }
 
-    /// The same of one process, or of its threads. Nothing if it has ended.
+    /// The values of one process, or of its threads. No values if the process has ended.
     pub fn one(&mut self, pid: u32, threads: bool, arena: &mut Arena) -> Result<Values, Failed> {
         let which = if threads { SELECT_PID_THREADS } else { SELECT_PID };
         let ids: [c_uint; 1] = [pid];

@@ -10,7 +10,7 @@ use crate::real::Version;
 const TEXT_BYTES: u32 = 4 << 10;
 /// The limit for all texts in requests.
 const ALL_TEXT_BYTES: u64 = 2 << 20;
-/// The same for a part of a long list.
+/// The longest total of texts that an engine is asked for in a part of a long list.
 const PART_TEXT_BYTES: u64 = 512 << 10;
 
 /// The requests for a set of items.
@@ -103,7 +103,7 @@ impl Plan {
     }
 }
 
-/// The same request about a part of the processes.
+/// Limits a request to a part of the processes.
 pub fn part(request: Request, part: Processes) -> Request {
     match part.is_all() {
         true => request,

@@ -12,8 +12,8 @@ use crate::memory::grow;
 /// How much is read at first. Most of these texts are not much longer than the limit of an engine.
 const FIRST: usize = 16 << 10;
 
-/// Reads a file of a process that began at this clock tick, up to `most` bytes. `None`: it has
-/// ended, or has no such text any more, or there is no memory.
+/// Reads a file of a process that began at this clock tick, up to `most` bytes. `None`: the process
+/// has ended, or no longer has such a text, or there is no memory.
 pub fn read(text: &mut Vec<u8>, pid: u32, start: u64, name: &CStr, most: usize) -> Option<()> {
     text.clear();
     // Both files belong to the same process, even if another one has got its id since.

@@ -74,7 +74,8 @@ impl Version {
         self < Version::V404
     }
 
-    /// Does it read `stat` of each task for all items? Then it always knows name and state.
+    /// Does this version read `stat` of each task for all items? Then it always knows name and
+    /// state.
     pub fn always_reads_stat(self) -> bool {
         self >= Version::V406
     }

@@ -15,7 +15,7 @@ const LEAST: usize = 64;
 struct Extent {
     results: *mut PidsResult,
     layout: Layout,
-    /// Their heads, which the caller gets pointers to.
+    /// The heads of the rows, to which the caller gets pointers.
     stacks: Box<[PidsStack]>,
 }
 
@@ -116,7 +116,7 @@ impl Rows {
         Ok((unsafe { &mut *row }, &mut self.arena))
     }
 
-    /// Counts the next row, which is that of this task.
+    /// Counts the next row, which is about this task.
     pub fn keep(&mut self, id: u32) {
         self.ids.push(id);
         self.len += 1;

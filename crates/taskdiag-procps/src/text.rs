@@ -187,7 +187,8 @@ pub fn in_parts(file: &mut Vec<u8>) {
     }
 }
 
-/// The same with odd bytes replaced, and with each part cut where the real library's buffer ends.
+/// Appends the parts of a file with odd bytes replaced, and with each part cut where the real
+/// library's buffer ends.
 pub fn in_escaped_parts(out: &mut Vec<u8>, file: &[u8], escape: Escape) {
     out.clear();
     for part in file.strip_suffix(&[0]).unwrap_or(file).split(|b| matches!(*b, 0 | b'\n')) {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(of(PLAIN, "a\tü".as_bytes()), b"a.??");
         // The tests run in the locale C.
         assert_eq!(of(PLAIN_STRICT, "a\tü".as_bytes()), b"a???");
-        // The rest counts as ASCII from the odd byte on, and what stood before stays.
+        // From the odd byte on, the rest counts as ASCII. The text before it stays.
         assert_eq!(of(OLD, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? ??.");
         assert_eq!(of(NEW, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");
         assert_eq!(of(STRICT, b"\xc3\xbc \xff \xc3\xbc\t"), b"\xc3\xbc ? \xc3\xbc?");

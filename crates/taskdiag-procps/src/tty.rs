@@ -26,8 +26,7 @@ pub struct Ttys {
 }
 
 impl Ttys {
-    /// The path of a terminal. `None`: it is not in the table. 0 means no terminal, and has no
-    /// path.
+    /// The path of a terminal. `None`: it is not in the table. 0 means that there is no terminal.
     pub fn path(&mut self, dev: u32) -> Option<&str> {
         let drivers = self.drivers.get_or_insert_with(|| {
             parse(&String::from_utf8_lossy(&fs::read("/proc/tty/drivers").unwrap_or_default()))
@@ -57,7 +56,7 @@ fn line(line: &str) -> Option<Driver> {
         Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
         None => (minors.parse().ok()?, minors.parse().ok()?),
     };
-    // Its buffer has 16 bytes.
+    // The buffer of the real library has 16 bytes.
     let name = name.get(..15).unwrap_or(name).to_owned();
     Some(Driver { name, is_devfs, major, first, last })
 }

@@ -92,7 +92,8 @@ pub fn decode_request(bytes: &[u8], supported: Groups) -> Result<Command, Error>
         CMD_FEATURES if payload.iter().all(|b| *b == 0) => Ok(Command::Features),
         CMD_FEATURES => Err(Error::BadRequest("unknown trailing bytes are not zero")),
         CMD_GET => {
-            // Members that a shorter request lacks are zero. The rest of a longer one must be zero.
+            // Members that a shorter request lacks are zero. The rest of a longer request must be
+            // zero.
             let (known, rest) = payload.split_at(payload.len().min(size_of::<Req>()));
             if known.len() < Req::C.least {
                 return Err(Error::BadRequest("shorter than task_diag_req"));

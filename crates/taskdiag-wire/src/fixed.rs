@@ -28,7 +28,7 @@ impl<const N: usize> Fixed<N> {
         }
         Fixed(bytes)
     }
-    /// The text, which may be of any bytes but NUL. `None`: it is not known.
+    /// The text, which may have any bytes but NUL. `None`: it is not known.
     pub fn get(&self) -> Option<&[u8]> {
         let len = self.0.iter().position(|b| *b == 0).unwrap_or(N);
         (len > 0).then(|| &self.0[..len])
@@ -85,12 +85,11 @@ impl BootId {
         }
         digits.next().is_none().then_some(BootId(bytes))
     }
-    /// Its bytes. `None`: it is not known.
+    /// The bytes of the id. `None`: it is not known.
     pub fn get(&self) -> Option<[u8; 16]> {
         (self.0 != [0; 16]).then_some(self.0)
     }
-    /// Whether an answer with this id is of the boot of one with the other id. `None`: one of them
-    /// is not known.
+    /// Whether both ids are of the same boot. `None`: one of them is not known.
     pub fn is_same(&self, other: &BootId) -> Option<bool> {
         Some(self.get()? == other.get()?)
     }

@@ -152,13 +152,13 @@ pub const DELETED: &[u8] = b" (deleted)";
 pub const TASK_KTHREAD: u32 = 1;
 /// In `do_exit()`, or a zombie.
 pub const TASK_EXITING: u32 = 2;
-/// It has pages locked into memory.
+/// The task has pages locked into memory.
 pub const STAT_LOCKED: u32 = 1;
 /// Threads that have ended are not in the sums of SCHED.
 pub const SCHED_LIVE_ONLY: u32 = 1;
-/// Signals do not end its wait, except those that kill, which may.
+/// Signals do not end the wait, except fatal ones, which may.
 pub const WAIT_UNINTERRUPTIBLE: u32 = 1;
-/// Its system call is one of a 32-bit program.
+/// The system call is one of a 32-bit program.
 pub const WAIT_COMPAT: u32 = 2;
 
 /// A mapping that can be read.

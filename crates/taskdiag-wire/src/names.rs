@@ -113,7 +113,7 @@ named! {
         Vanished = 3 "vanished",
         /// Reading would have waited for the task.
         Blocked = 4 "blocked",
-        /// It did not fit.
+        /// The value did not fit.
         Truncated = 5 "truncated",
         /// The task does not have it.
         Absent = 6 "absent",
@@ -280,7 +280,7 @@ named! {
     /// What a task waits for.
     #[non_exhaustive]
     WaitKind: u32 {
-        /// What the kernel's function says: none of the others.
+        /// A wait of none of the other kinds.
         Other = 0 "other",
         /// On a CPU, or ready: /proc cannot tell.
         Runnable = 1 "runnable",
@@ -296,7 +296,7 @@ named! {
         Mutex = 6 "mutex",
         /// A semaphore of the kernel for readers and writers, to read.
         RwsemRead = 7 "rwsem-read",
-        /// The same, to write.
+        /// A semaphore of the kernel for readers and writers, to write.
         RwsemWrite = 8 "rwsem-write",
         /// A semaphore of the kernel.
         Semaphore = 9 "semaphore",
@@ -380,9 +380,9 @@ named! {
         Seccomp = 48 "seccomp",
         /// Frozen with its cgroup.
         Frozen = 49 "frozen",
-        /// Its cgroup has used up its CPU time.
+        /// The cgroup of the task has used up its CPU time.
         Throttled = 50 "throttled",
-        /// Its cgroup is above memory.high.
+        /// The cgroup of the task is above memory.high.
         MemoryHigh = 51 "memory-high",
         /// Memory to be freed.
         Reclaim = 52 "reclaim",
@@ -421,22 +421,22 @@ named! {
 }
 
 named! {
-    /// How the owner of what a task waits for is known.
+    /// How the owner of the object that a task waits for is known.
     #[non_exhaustive]
     OwnerHow: u32 {
         /// Nobody looked.
         NotLookedUp = 0 "not-looked-up",
-        /// Nobody keeps an owner, as of a condition.
+        /// Nothing records an owner, as for a condition variable.
         NotKept = 1 "not-kept",
-        /// Nobody has it at this moment.
+        /// No task owns the object at this moment.
         None = 2 "none",
-        /// Readers have it, and nobody keeps which.
+        /// Readers have the lock, and nothing records which.
         Readers = 3 "readers",
         /// The kernel's lock names the owner.
         Lock = 4 "lock",
-        /// It is the tracer.
+        /// The owner is the tracer.
         Tracer = 5 "tracer",
-        /// It is a child.
+        /// The owner is a child.
         Child = 6 "child",
         /// The futex has its thread id.
         FutexWord = 7 "futex-word",
@@ -557,7 +557,7 @@ impl Groups {
     pub const fn intersects(self, other: Groups) -> bool {
         self.0 & other.0 != 0
     }
-    /// Both sets; `|` for constants.
+    /// The union of both sets; like `|`, but usable in constants.
     pub const fn union(self, other: Groups) -> Groups {
         Groups(self.0 | other.0)
     }

@@ -39,7 +39,7 @@ pub enum Owner {
     Directories,
 }
 
-/// How much of an address space must be looked at for one value.
+/// The part of an address space that must be read for one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Walk {
@@ -56,7 +56,7 @@ pub enum Walk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guard {
-    /// Everyone who sees the process.
+    /// Every user who sees the process may read it.
     Nothing,
     /// Readers that `ptrace_may_access()` or a capability lets in.
     Ptrace,
@@ -66,13 +66,13 @@ pub enum Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Program {
-    /// In none: BPF does not answer it.
+    /// No program: BPF does not answer the group.
     Nowhere,
-    /// The one that loads fastest.
+    /// The program that loads fastest.
     Lite,
-    /// The one that reads members by offset as well.
+    /// The program that reads members by offset as well.
     More,
-    /// The one that names kernel types which take long to find.
+    /// The program that names kernel types which take long to find.
     Rare,
 }
 
@@ -148,8 +148,8 @@ pub struct Price {
 
 /// Time to open, read and close one file of /proc, in ns.
 pub const FILE: u64 = 4_500;
-/// The same for `status`, for which the kernel collects more. Measured was `ps --engine procfs -o
-/// pid,comm` of 5,000 processes, with and without sizes from each of them.
+/// The cost of reading `status`, for which the kernel collects more. Measured was `ps --engine
+/// procfs -o pid,comm` of 5,000 processes, with and without sizes from each of them.
 pub const STATUS_FILE: u64 = 7_000;
 /// The cost of verifying the code of a group with text or paths.
 const LOAD_TEXT: u64 = 1_000_000;

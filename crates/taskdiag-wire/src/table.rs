@@ -8,7 +8,7 @@ use crate::plain::Plain;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Member {
-    /// Its name in the C header.
+    /// The name of the struct in the C header.
     pub name: &'static str,
     /// `offsetof`, in bytes.
     pub offset: usize,
@@ -214,7 +214,7 @@ macro_rules! entry {
         plain!(@struct $(#[$m])* #[non_exhaustive] $name { $($(#[$fm])* $f: $t,)* } $($p: $pt)?);
         known!($name, $c, $least; $($f: $t,)*);
         impl $name {
-            /// What the C compiler must agree with.
+            /// The layout that the C compiler must agree with.
             pub const C: CStruct = CStruct {
                 name: $c,
                 size: size_of::<$name>(),
@@ -244,7 +244,7 @@ macro_rules! entry {
 pub trait Attribute: Plain {
     /// Type of the attribute.
     const TYPE: u16;
-    /// Its members and sizes.
+    /// The members and sizes of the struct.
     const TABLE: &'static CStruct;
 }
 

@@ -159,7 +159,7 @@ impl<'a> TaskView<'a> {
     pub fn wchan(&self) -> Option<Blob<'a>> {
         self.blob(Group::Wchan as u16, 0)
     }
-    /// Its kernel stack, one line for each frame.
+    /// The kernel stack of the task, one line for each frame.
     pub fn kstack(&self) -> Option<Blob<'a>> {
         self.blob(Group::Kstack as u16, 0)
     }
@@ -167,7 +167,7 @@ impl<'a> TaskView<'a> {
     pub fn cmdline(&self) -> Option<Blob<'a>> {
         self.blob(Group::Cmdline as u16, 0)
     }
-    /// One of its paths.
+    /// A path of the task.
     pub fn path(&self, kind: PathKind) -> Option<Blob<'a>> {
         self.blob(Group::Paths as u16, kind as u32)
     }
@@ -176,11 +176,11 @@ impl<'a> TaskView<'a> {
         let none = || self.record::<Cred>()?.ngroups().filter(|n| *n == 0).map(|_| Vec::new());
         self.blob(A_GROUPS, 0).map(|b| b.ids()).or_else(none)
     }
-    /// Its id in each pid namespace, the reader's first.
+    /// The id of the task in each pid namespace, the reader's namespace first.
     pub fn nspid(&self) -> Option<Vec<u32>> {
         self.blob(A_NSPID, 0).map(|b| b.ids())
     }
-    /// Its cgroups: the id of the hierarchy (0 is v2) and `controllers:path`.
+    /// The cgroups of the task: the id of the hierarchy (0 is v2) and `controllers:path`.
     pub fn cgroups(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         self.blobs(A_CGROUP_PATH).map(|(h, d)| (h.kind, d))
     }
@@ -191,7 +191,7 @@ impl<'a> TaskView<'a> {
 pub struct ContainerView<'a>(pub(crate) &'a [u8]);
 
 impl<'a> ContainerView<'a> {
-    /// One of its values, or why there is none. `None`: the stream does not have it.
+    /// A value of the container, or the reason why there is none. `None`: the stream has neither.
     pub fn part(self, part: ContainerPart) -> Option<Result<&'a [u8], Reason>> {
         let mut rest = self.0;
         while let Some((nla, _)) = NlAttr::read_from_prefix(rest) {
@@ -222,7 +222,7 @@ pub struct Blob<'a> {
     pub flags: u16,
     /// Length of the whole value in bytes.
     pub total: usize,
-    /// Why there is no value, if there is none.
+    /// The reason for a missing value.
     pub reason: Option<Reason>,
 }
 

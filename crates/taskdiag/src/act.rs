@@ -60,7 +60,7 @@ pub enum NotDone {
     OutOfReach,
     /// The system refused it.
     Refused(io::Error),
-    /// It was refused for one thread, after it had succeeded for others.
+    /// The action was refused for one thread, after it had succeeded for others.
     #[non_exhaustive]
     Partly {
         /// The number of threads for which it succeeded.
@@ -186,10 +186,10 @@ impl Held {
         stat(self.dir.as_fd()).ok().map(|s| s.comm)
     }
 
-    /// How a zombie ended, as in wait(2). To callers who may not trace it, the kernel shows 0, so
-    /// `None` is returned.
+    /// How a zombie ended, as in wait(2). The kernel shows 0 to callers who may not trace it, so
+    /// they get `None`.
     pub(crate) fn exit_code(&self) -> Option<i32> {
-        // The same right is needed to see its user namespace, which zombies have.
+        // Reading the user namespace of a process, which zombies also have, needs the same right.
         rustix::fs::readlinkat(&self.dir, "ns/user", Vec::new()).ok()?;
         stat(self.dir.as_fd()).ok().filter(|s| s.state == b'Z')?.exit_code
     }
@@ -211,8 +211,8 @@ impl Held {
         })
     }
 
-    /// Gives all threads of the process, or the one with this id that started then, this nice
-    /// value.
+    /// Sets the nice value of all threads of the process, or of the thread with this id and start
+    /// time.
     ///
     /// # Errors
     /// Any [`NotDone`].
@@ -220,8 +220,8 @@ impl Held {
         self.each(thread, |tid| rustix::process::setpriority_process(Some(tid), value))
     }
 
-    /// Lets all threads of the process, or the one with this id that started then, run on these
-    /// CPUs only. Numbers of CPUs from 1024 on are refused.
+    /// Restricts all threads of the process, or the thread with this id and start time, to these
+    /// CPUs. CPU numbers of 1024 and more are refused.
     ///
     /// # Errors
     /// Any [`NotDone`].
@@ -347,7 +347,7 @@ fn started(dir: BorrowedFd<'_>) -> Result<u64, NotDone> {
 
 /// Did the task with this directory start at this time, in ns since boot?
 fn is_task(dir: BorrowedFd<'_>, start_ns: u64) -> Result<bool, NotDone> {
-    // A directory stands for one task for ever, so the number proves nothing more.
+    // The directory belongs to one task for ever, so only the start time needs to be compared.
     let id = |start_ns| TaskId::new(0, start_ns, Tick::here());
     Ok(id(started(dir)?).is_same(&id(start_ns)))
 }

@@ -30,7 +30,7 @@ pub(crate) fn advise<T>(memory: &mut [T], advice: libc::c_int) {
     let page = rustix::param::page_size();
     let begin = memory.as_mut_ptr() as usize & !(page - 1);
     let end = memory.as_mut_ptr_range().end as usize;
-    // SAFETY: all pages have a byte of `memory`, so they are mapped, and what is in them is not
+    // SAFETY: each page contains a byte of `memory`, so it is mapped, and its content is not
     // changed.
     unsafe { libc::madvise(begin as *mut _, end - begin, advice) };
 }

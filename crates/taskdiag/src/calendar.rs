@@ -1,9 +1,9 @@
-//! Moments: those that people write as a date and a time of the day, and those that the kernel
+//! Converts between dates and times of the day as people write them and the seconds that the kernel
 //! counts.
 //!
-//! When a clock is set back, it shows the times of an hour twice, and when it is set forward, it
-//! skips those of an hour. In both cases, mktime(3) silently chooses a moment, which may not be the
-//! one that the user means.
+//! When a clock is set back, it shows an hour twice, and when it is set forward, it skips an hour.
+//! In both cases, mktime(3) silently chooses a moment, which may not be the one that the user
+//! means.
 
 use std::fmt;
 

@@ -123,9 +123,9 @@ pub fn machine(path: &[u8]) -> Option<Cow<'_, [u8]>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Container<'a> {
-    /// Its id, or its name if the runtime only has names.
+    /// The id of the container, or its name if the runtime only has names.
     pub id: Cow<'a, [u8]>,
-    /// Its runtime. `None`: the path does not show it.
+    /// The runtime of the container. `None`: the path does not show it.
     pub runtime: Option<&'static str>,
 }
 
@@ -318,7 +318,7 @@ fn is_fargate(text: &[u8]) -> bool {
         .is_some_and(|(task, n)| is_task(task) && n.strip_prefix(b"-").is_some_and(is_number))
 }
 
-/// A UUID, or what Garden makes of one, which has a shorter last part.
+/// Is it a UUID, or an id of Garden, which is a UUID with a shorter last part?
 fn is_guid(text: &[u8]) -> bool {
     let mut parts = text.split(|b| *b == b'-');
     let is_part = |len: usize, part: Option<&[u8]>| {

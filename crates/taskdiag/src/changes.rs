@@ -153,7 +153,7 @@ mod tests {
         answer(at, tasks, 0)
     }
 
-    /// The same of an answer that ended with this error.
+    /// An answer with these tasks that ended early with this error.
     fn answer(at: u64, tasks: &[(u32, Option<u64>, u64)], error: i32) -> Snapshot {
         const SECOND: u64 = 1_000_000_000;
         let mut w = StreamWriter::new();

@@ -14,7 +14,8 @@ use crate::field::{Context, DataType, Field, Missing, TextForm as Form, Value};
 /// A batch ends when a column of it has this much text, so that programs that take one batch after
 /// the other never hold much.
 const BATCH_TEXT: usize = 16 << 20;
-/// What a text has at least if there is a limit for all of them: most paths are shorter.
+/// The bytes that each text may have even if the limit for all texts is reached. Most paths are
+/// shorter.
 const TEXT_LEAST: usize = 128;
 
 /// Type of a column.
@@ -82,7 +83,7 @@ pub struct Spec {
     pub name: String,
     /// Its type.
     pub kind: Type,
-    /// The unit of the values; empty if they have none.
+    /// The unit of the values; empty if there is none.
     pub unit: &'static str,
     /// The kernel field or file.
     pub source: &'static str,
@@ -176,7 +177,7 @@ impl Texts {
         self.bytes.truncate(at.unwrap_or(begin + most));
         true
     }
-    /// The same texts with U+FFFD for invalid bytes. `None`: all are valid UTF-8.
+    /// A copy of the texts with U+FFFD for invalid bytes. `None`: all texts are valid UTF-8.
     fn lossy(&self) -> Option<Texts> {
         if self.bytes.is_ascii() {
             return None;
@@ -536,10 +537,10 @@ impl Builder {
         let (text_limit, text) = (usize::MAX, 0);
         Builder { specs, columns, batches: Vec::new(), rows: 0, done: 0, lacks, text_limit, text }
     }
-    /// The same with a limit for the text of all rows that are pushed, in bytes. A mapping has its
-    /// name once in an answer, but a table of mappings has a copy in each row, so a small answer
-    /// can be a large table. Texts beyond the limit are cut after 128 bytes, and those beyond twice
-    /// the limit are null. Both are [`Reason::Truncated`].
+    /// Sets a limit for the text of all rows together, in bytes. A mapping has its name once in an
+    /// answer, but a table of mappings has a copy in each row, so a small answer can be a large
+    /// table. Texts beyond the limit are cut after 128 bytes, and those beyond twice the limit are
+    /// null. Both are [`Reason::Truncated`].
     #[must_use]
     pub fn with_text_limit(self, text_limit: usize) -> Builder {
         Builder { text_limit, ..self }

@@ -40,7 +40,7 @@ pub enum Error {
         engine: EngineId,
         /// The groups it cannot answer.
         groups: Groups,
-        /// Empty, or a clause after them: what they need.
+        /// A clause that says what the groups need, or empty text.
         why: String,
     },
     /// The system refused something.

@@ -28,14 +28,14 @@ pub struct Host {
     pub name: Option<Vec<u8>>,
     /// The release of its kernel.
     pub kernel: Option<Vec<u8>>,
-    /// Its architecture, as `uname -m` prints it.
+    /// The architecture of the host, as `uname -m` prints it.
     pub arch: Option<Vec<u8>>,
     /// The boot, which the kernel gives another id each time.
     pub boot_id: Option<BootId>,
 }
 
 impl Host {
-    /// What the head of an answer says.
+    /// The host that the head of an answer names.
     pub fn of(info: &Info) -> Host {
         Host {
             name: info.nodename.get().map(<[u8]>::to_vec),
@@ -54,13 +54,13 @@ impl Host {
     pub fn is_unknown(&self) -> bool {
         *self == Host::default()
     }
-    /// Whether both are of the same boot of one machine. `None`: one of them does not say.
+    /// Whether both are of the same boot of one machine. `None`: one of the hosts has no boot id.
     pub fn is_same_boot(&self, other: &Host) -> Option<bool> {
         Some(self.boot_id? == other.boot_id?)
     }
 }
 
-/// For people: `web1 (Linux 6.12.9 x86_64)`, with what is not printable escaped.
+/// Text for people, such as `web1 (Linux 6.12.9 x86_64)`. Unprintable characters are escaped.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |text: &[u8]| {

@@ -48,8 +48,9 @@ fn free() -> Option<usize> {
     parse(&buf[..n])
 }
 
-/// Counts them in the text of /proc/buddyinfo, which has the number of free blocks of each order
-/// for each zone of each node. If the text was cut, the count of the last node may be too low.
+/// Counts free large pages in the text of /proc/buddyinfo, which has the number of free blocks of
+/// each order for each zone of each node. If the text was cut, the count of the last node may be
+/// too low.
 fn parse(buddyinfo: &[u8]) -> Option<usize> {
     let mut nodes: Vec<(&str, usize)> = Vec::new();
     for line in std::str::from_utf8(buddyinfo).ok()?.lines() {

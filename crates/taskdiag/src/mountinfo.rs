@@ -7,13 +7,14 @@ pub struct Line<'a> {
     pub id: &'a [u8],
     /// Device number of the file system, as `major:minor`.
     pub dev: &'a [u8],
-    /// What of the file system is mounted. Like the next one, it must be unescaped.
+    /// The directory of the file system that is mounted. Like the mount point, it must be
+    /// unescaped.
     pub root: &'a [u8],
     /// Where it is mounted.
     pub point: &'a [u8],
     /// The type of the file system.
     pub kind: &'a [u8],
-    /// What is mounted, which must be unescaped.
+    /// The source of the mount, such as a device, which must be unescaped.
     pub source: &'a [u8],
     /// The options of the file system.
     pub options: &'a [u8],

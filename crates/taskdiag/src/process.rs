@@ -22,7 +22,7 @@ use crate::host::Host;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 
-/// What [`ProcessList::read`] asks for.
+/// The groups that [`ProcessList::read`] requests.
 fn usual() -> Groups {
     Groups::BASE | Groups::CRED | Groups::STAT | Groups::STATM | Groups::CMDLINE
 }
@@ -42,7 +42,7 @@ fn usual() -> Groups {
 pub struct ProcessList {
     snapshot: Snapshot,
     cx: Context,
-    /// Whether the names of users of this machine are those of the answer.
+    /// Whether this machine's names of users apply to the answer.
     has_names: bool,
 }
 
@@ -55,8 +55,9 @@ impl ProcessList {
     pub fn read() -> Result<ProcessList, Error> {
         ProcessList::read_with(Groups::NONE)
     }
-    /// The same, and these groups: [`Groups::PATHS`] for [`Process::exe`] and [`Process::cwd`],
-    /// [`Groups::FD`] for [`Process::sockets`], others for [`Process::task`].
+    /// As [`ProcessList::read`], with these additional groups: [`Groups::PATHS`] for
+    /// [`Process::exe`] and [`Process::cwd`], [`Groups::FD`] for [`Process::sockets`], others for
+    /// [`Process::task`].
     ///
     /// # Errors
     /// As [`query`].
@@ -79,7 +80,7 @@ impl ProcessList {
         let cx = Context::of(&snapshot, threads);
         ProcessList { snapshot, cx, has_names }
     }
-    /// Each process, in the order of the answer.
+    /// Iterates over the processes, in the order of the answer.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Process<'_>> {
         self.snapshot.tasks().map(|task| Process { task, list: self })
     }
@@ -130,7 +131,8 @@ impl<'a> Process<'a> {
     pub fn state(&self) -> Option<char> {
         self.task.record::<Base>()?.state().map(char::from)
     }
-    /// Its arguments, of which the first is its name for itself. A long command line may be cut.
+    /// The arguments of the process. The first one is the name that it was started with. A long
+    /// command line may be cut.
     pub fn args(&self) -> Option<Vec<Cow<'a, OsStr>>> {
         let text = self.task.cmdline().filter(|text| text.reason.is_none())?.data;
         let mut all: Vec<Cow<'a, OsStr>> = match text {
@@ -166,7 +168,7 @@ impl<'a> Process<'a> {
         let ns = u64::try_from(self.list.cx.unix_ns(start)).ok()?;
         Some(UNIX_EPOCH + Duration::from_nanos(ns))
     }
-    /// The CPU time of all its threads, those that have ended, too.
+    /// The CPU time of all its threads, including ended ones.
     pub fn cpu_time(&self) -> Option<Duration> {
         let stat = self.task.record::<Stat>()?;
         Some(Duration::from_nanos(stat.utime_ns()?.saturating_add(stat.stime_ns()?)))
@@ -175,7 +177,7 @@ impl<'a> Process<'a> {
     pub fn threads(&self) -> Option<u32> {
         self.task.record::<Stat>()?.num_threads()
     }
-    /// Its resident memory in bytes. Pages that it shares with others count as a whole.
+    /// Its resident memory in bytes. Pages that are shared with other processes count in full.
     pub fn memory(&self) -> Option<u64> {
         self.task.record::<Statm>()?.rss_bytes()
     }
@@ -188,7 +190,7 @@ impl<'a> Process<'a> {
         let sockets = owner.list::<Socket>().into_iter().flatten();
         Some(sockets.map(|entry| OpenSocket { entry, task: owner }).collect())
     }
-    /// Why a group of values is missing. `None`: it is there.
+    /// Why a group of values is missing. `None`: the group is in the answer.
     ///
     /// ```
     /// # fn main() -> Result<(), taskdiag::Error> {
@@ -211,7 +213,7 @@ impl<'a> Process<'a> {
         let reason = owner.reason(group).or_else(|| self.blob_reason(group));
         reason.map(Missing::Reason)
     }
-    /// Of a group that is a text, the reason may be in the text.
+    /// The reason in the text of a group that is a text.
     fn blob_reason(&self, group: Group) -> Option<Reason> {
         match group {
             Group::Cmdline => self.task.cmdline()?.reason,
@@ -246,7 +248,7 @@ impl<'a> OpenSocket<'a> {
     pub fn state(&self) -> Option<&'static str> {
         files::state(&self.entry)
     }
-    /// Its own address and port, of an internet socket.
+    /// The local address and port of an internet socket.
     pub fn local(&self) -> Option<SocketAddr> {
         self.address(Side::Local)
     }

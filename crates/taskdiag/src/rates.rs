@@ -47,7 +47,7 @@ struct CpuTimes {
     has_net: Vec<bool>,
     /// The bytes sent and received over each socket, by inode.
     sockets: HashMap<u64, [u64; 2]>,
-    /// The same of its clients of graphics processors, and their counters.
+    /// Whether the counters of each task's GPU clients are known, and the counters by key.
     has_gpu: Vec<bool>,
     gpu: HashMap<u64, [u64; 3]>,
 }
@@ -96,7 +96,7 @@ impl Rates {
     pub fn update(&mut self, snapshot: &Snapshot) {
         let info = snapshot.stream().info();
         if self.now.boot_id.is_same(&info.boot_id) == Some(false) {
-            // Each task of another boot is another one, and no counter has grown.
+            // After a reboot, all tasks are new, and no counter has a growth.
             *self = Rates::new();
         }
         std::mem::swap(&mut self.now, &mut self.old);
@@ -211,7 +211,7 @@ impl Rates {
             }
         }
     }
-    /// The same of engines of graphics processors.
+    /// Keeps the GPU counters of the row, as `keep_sockets` does for sockets.
     fn keep_gpu(&mut self, row: &Row<'_>, place: Option<usize>, is_new: bool) {
         let list = row.view.owner(Group::Gpu).and_then(|t| t.list::<Gpu>());
         self.now.has_gpu.push(list.is_some());
@@ -284,7 +284,7 @@ mod tests {
         answer(at, tasks, 0)
     }
 
-    /// The same of an answer that ended with this error.
+    /// An answer about these tasks that ended early with this error.
     fn answer(at: u64, tasks: &[(u32, u64, u64, u8)], error: i32) -> Snapshot {
         let mut w = StreamWriter::new();
         let head = StreamWriter::blank_info();
@@ -417,7 +417,7 @@ mod tests {
             rates.update(&snapshot(at, &[(7, 0, cpu, state)]));
         }
         assert_eq!(rates.get(0).expect("it is there").still_ns(), 4 * SECOND);
-        // It ran, though it is in the same state again.
+        // The task is in the same state as before, but has run in between.
         rates.update(&snapshot(16, &[(7, 0, 2, b'D')]));
         assert_eq!(rates.get(0).expect("it is there").still_ns(), 0);
     }

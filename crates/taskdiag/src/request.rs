@@ -9,7 +9,7 @@ use taskdiag_wire::{Base, Cred, Group, Groups, Stat, Statm, Strategy};
 
 use crate::watch::Watch;
 
-/// The tasks, and the groups of attributes to read of each.
+/// A request names the tasks, and the groups of attributes to read of each.
 ///
 /// A request is made with [`Request::all`], [`Request::one`] and so on. The `with_*` methods give
 /// one that differs in one respect, and members can be set. Later versions may have more members,
@@ -99,7 +99,7 @@ impl ByteLimits {
     /// The limit for one text in programs that keep or repeat answers, such as recorders.
     pub const SHORT_TEXT: u32 = 4096;
 
-    /// The same limits with this much of each text, for a user who asks for it. If that is more
+    /// These limits with another limit for each text, for a user who asks for it. If that is more
     /// than [`ByteLimits::LIST`] has, all texts of the answer may have 1 GiB.
     #[must_use]
     pub const fn with_texts_of(self, text_bytes: u32) -> ByteLimits {
@@ -109,8 +109,8 @@ impl ByteLimits {
     }
 }
 
-/// A range of process ids. A long list can be asked for in parts, so that no more than one of them
-/// is in memory.
+/// A range of process ids. A long list can be requested in parts, so that only one part is in
+/// memory at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processes {
     /// The smallest id.
@@ -188,7 +188,7 @@ impl Members {
 
     /// Members of one group by name, or all of the group if there are no names. Groups other than
     /// BASE, CRED, STAT and STATM have no member sets, because they are always read as a whole.
-    /// The only name of CGROUP is `below_root`, for what it has without the paths of
+    /// The only name of CGROUP is `below_root`: the group without the paths of
     /// [`cgroup_roots`](Self::cgroup_roots).
     ///
     /// # Panics

@@ -102,12 +102,12 @@ pub struct Snapshot {
     decided: Option<Arc<Decided>>,
 }
 
-/// What a look at the machine has found after the answer, for columns that need one. All copies of
-/// an answer share it, so a condition and a column have the same. The module that looks knows its
-/// type.
+/// Data that is looked up on the machine after the answer, for columns that need it. All copies of
+/// an answer share the data, so conditions and columns see the same. The module that looks it up
+/// knows its type.
 pub(crate) type Later = Arc<OnceLock<Box<dyn Any + Send + Sync>>>;
 
-/// What a second look at the text of some tasks has found.
+/// The results of a second look at the text of some tasks.
 #[cfg(feature = "view")]
 #[derive(Debug)]
 pub(crate) struct Decided {
@@ -164,9 +164,9 @@ impl Snapshot {
             }
         }
     }
-    /// The same answer, with the names of the containers and pods in it, so that a reader elsewhere
-    /// has them. `None`: there are none to add, because the answer has no control groups of
-    /// containers, was read from a file, or already has the names.
+    /// A copy of this answer that contains the names of its containers and pods, so that a reader
+    /// elsewhere has them. `None`: there are none to add, because the answer has no control groups
+    /// of containers, was read from a file, or already has the names.
     pub fn with_container_names(&self) -> Option<Snapshot> {
         if self.served.is_empty() || self.stream.containers().len() > 0 {
             return None;
@@ -186,7 +186,7 @@ impl Snapshot {
             parts.extend(names.parts());
             out.container(&parts);
         }
-        // It was a stream before, and what was added is well formed.
+        // The stream was valid before the names were added, and they are well formed.
         Snapshot::with_served(out.finish(done), self.served.clone()).ok()
     }
     /// Save the stream.
@@ -254,8 +254,8 @@ impl Snapshot {
 /// The most containers whose names are kept with an answer.
 const KEPT: usize = 16_384;
 
-/// At most this many paths, of each user in turn, so that one with many groups does not take the
-/// place of the others. What is in no slice of a user belongs to root.
+/// At most this many paths, taken from each user in turn, so that a user with many groups does not
+/// displace the groups of others. A path outside the slices of users counts as root's.
 fn by_turns(paths: Vec<&[u8]>, most: usize) -> Vec<&[u8]> {
     if paths.len() <= most {
         return paths;

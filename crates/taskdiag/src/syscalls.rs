@@ -3,7 +3,7 @@
 
 use syscalls::{aarch64, arm, x86, x86_64};
 
-/// A machine whose system calls have names here.
+/// An architecture whose system calls have names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// x86-64, with 32-bit programs of i386.

@@ -3,7 +3,7 @@
 //!
 //! A task is identified by its pid and its start time. /proc rounds start times down to a clock
 //! tick and BPF does not, so two start times that differ by at most a tick are the same: no pid is
-//! used twice within a tick. How long a tick is stands in the head of each stream.
+//! used twice within a tick. The head of each stream has the length of a tick.
 
 use taskdiag_wire::{Base, Info, TaskView};
 
@@ -26,7 +26,7 @@ impl Tick {
         // More ticks than nanoseconds are nonsense, and 0 would divide by itself.
         Tick((1_000_000_000 / per_second.clamp(1, 1_000_000_000)) as u32)
     }
-    /// Its length in ns, at least 1.
+    /// The length of the tick in ns, at least 1.
     pub fn ns(self) -> u64 {
         u64::from(self.0)
     }
@@ -127,7 +127,7 @@ mod tests {
         // With ticks of a millisecond, start times that are 5 ms apart belong to different tasks.
         let id = |start_ns, hz| TaskId::new(7, start_ns, tick(hz));
         assert!(!id(SECOND, 1000).is_same(&id(SECOND + 5_000_000, 1000)));
-        // Of two streams, the one with the longer tick has rounded more.
+        // Of two streams with different ticks, the longer tick has rounded more.
         assert!(id(SECOND, 1000).is_same(&id(SECOND + 5_000_000, 100)));
         assert_eq!([tick(0).ns(), tick(1000).ns(), tick(u32::MAX).ns()], [SECOND, 1_000_000, 1]);
         assert_eq!(tick(100).floor(SECOND + 19_999_999), SECOND + 10_000_000);

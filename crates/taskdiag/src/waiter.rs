@@ -24,7 +24,7 @@ const AT_ONCE: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ended {
-    /// Its pid, which another process may have by now.
+    /// The pid of the process, which another process may have by now.
     pub pid: u32,
     /// How it ended, or `None` if that is not available. The parent always gets it. Other callers
     /// get it from Linux 6.15 on (`PIDFD_GET_INFO`); before that, only while the process is a
@@ -170,9 +170,9 @@ impl Waiter {
         }
         let Some(&Token { pid, at }) = self.ready.front() else { return Ok(None) };
         let Some((_, process)) = &self.watched[at as usize] else { return Ok(None) };
-        // It is watched until it is returned, so that the epoll instance stays readable for an
-        // event loop. Closing the pidfd would not be enough if another process has a copy, as a
-        // child has between its fork and exec.
+        // The process is watched until it is returned, so that the epoll instance stays readable
+        // for an event loop. Closing the pidfd would not be enough if another process has a copy,
+        // as a child has between its fork and exec.
         epoll::delete(&self.epoll, process).map_err(|e| Error::io("waiting for processes", e))?;
         // This comes first, because status() needs another way if the process is reaped in between.
         let looked = look(process.as_fd());
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(seen[&all[0].id()].code(), Some(7));
         assert_eq!(seen[&all[1].id()].signal(), Some(9));
         assert!(seen[&all[2].id()].success());
-        // None of them was reaped.
+        // None of the children was reaped.
         for c in &mut all {
             let status = c.wait().expect("it is mine");
             assert_eq!(seen[&c.id()], status);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The progress of an answer, and a request to stop it.
 ///
-/// It is shared as an `Arc` between the thread that makes the request and its observers, see
+/// A watch is shared as an `Arc` between the thread that makes the request and its observers, see
 /// [`Request`](crate::Request).
 #[derive(Debug, Default)]
 pub struct Watch {

@@ -3,8 +3,8 @@
 //! account.
 //!
 //! The file is in the unit's `RuntimeDirectory=`, which only the service can write to, or next to
-//! the socket of a service that was started by hand. It is replaced by rename, so it is always
-//! complete. A file of another user, or one that cannot be parsed, is ignored. Times are
+//! the socket of a service that was started by hand. The file is replaced by rename, so it is
+//! always complete. A file of another user, or one that cannot be parsed, is ignored. Times are
 //! CLOCK_BOOTTIME, which continues while no service runs; the directory does not survive a reboot.
 
 use std::fs::{File, OpenOptions};
@@ -178,7 +178,7 @@ mod tests {
     fn a_user_who_ends_the_service_is_charged_each_time() {
         let dir = tempfile::tempdir().expect("a directory");
         let now = Instant::now();
-        // Each time the service ends within the walk.
+        // The service ends within the walk each time.
         for _ in 0..5 {
             let mut accounts = kept(&dir);
             let mut fair = accounts.load(now);
@@ -211,7 +211,7 @@ mod tests {
             good.replace("accounts 1", "accounts 2"),
             good.replace("1000 ", "1000"),
             format!("{good}x\n"),
-            // Its time would be in the future.
+            // The time of the file would be in the future.
             text(&[(1000, -9.0)], boottime_ms() + 1_000_000),
             text(&many, boottime_ms()),
         ] {

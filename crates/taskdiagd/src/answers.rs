@@ -112,7 +112,7 @@ fn sets(strategy: Strategy) -> [Groups; 4] {
 #[derive(Debug)]
 pub struct Answers {
     engines: HashMap<(u64, u64), Bpf>,
-    /// How long the streams of each program were.
+    /// The lengths of the last streams of each program.
     streams: Sizes,
     /// How long the answers to each request were.
     told: Sizes,
@@ -155,7 +155,7 @@ impl Answers {
         self.made.iter().rposition(fits)
     }
 
-    /// An answer whose walk began at `not_before` or later. It is made if there is none.
+    /// An answer whose walk began at `not_before` or later. The answer is made if there is none.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -208,7 +208,8 @@ impl Answers {
         let key = (strategy as u64, req.groups.bits());
         let told_key = (strategy as u64, groups.bits());
         let tasks = tasks(strategy);
-        // What would not fit is refused before the walk, which takes long if there are many tasks.
+        // An answer that would not fit is refused before the walk, which takes long if there are
+        // many tasks.
         if self.streams.expect(key, tasks, now) > STREAM_MAX as u64 {
             return Err(Refusal::TooLarge);
         }

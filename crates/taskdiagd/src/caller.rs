@@ -65,9 +65,10 @@ pub struct Own {
     offsets: Option<Vec<u8>>,
     /// The label files of the security modules of this machine. Modules are loaded at boot.
     labels: Vec<&'static str>,
-    /// May it look into the directories of others, even if `hidepid` denies that to most?
+    /// May the caller look into directories of other users' processes, even if `hidepid` denies
+    /// that to most users?
     is_trusted: bool,
-    /// When it last looked at its table of mounts.
+    /// The time of the last look at the caller's table of mounts.
     looked: Cell<Instant>,
     /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold
     /// them.
@@ -89,8 +90,8 @@ pub struct Peer {
 /// The open files of a caller that was checked.
 #[derive(Debug)]
 struct Held {
-    /// Its directory in /proc. It and all files below belong to this process, even if another one
-    /// gets its number.
+    /// The directory of the caller in /proc. It and all files below belong to this process, even if
+    /// another process gets its pid.
     dir: OwnedFd,
     status: OwnedFd,
     /// `None`: the kernel has no time namespaces.
@@ -102,8 +103,8 @@ struct Held {
 #[derive(Debug)]
 struct Mounts {
     table: OwnedFd,
-    /// Its start. `None`: the start proves too little, so this table is not shared, and it is read
-    /// again for the next question.
+    /// The start of the table. `None`: the start proves too little, so this table is not shared,
+    /// and it is read again for the next question.
     first: Option<First>,
     /// Has a mount changed? The kernel reports this once for each open table.
     has_changed: AtomicBool,

@@ -45,7 +45,7 @@ const LISTENER: u64 = 0;
 struct Connection {
     fd: OwnedFd,
     peer: Peer,
-    /// When it last asked.
+    /// The time of the client's last question.
     last: Instant,
     /// Until then, the account of its user is empty, and nothing is read.
     parked: Option<Instant>,
@@ -638,7 +638,7 @@ mod tests {
         let mut here = Here::new();
         let mut client = here.connect();
         ask(&client);
-        // It never ends, and the process of the tests ends without it.
+        // The server thread never ends, and the process of the tests does not wait for it.
         std::thread::spawn(move || here.server.run(Some(Duration::MAX)));
         let mut head = [0; Reply::LEN];
         client.read_exact(&mut head).expect("it runs");

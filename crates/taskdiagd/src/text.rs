@@ -42,7 +42,7 @@ type TextsByPid = HashMap<u32, Text>;
 struct Text {
     /// When the process began, in whole ticks.
     start_ns: u64,
-    /// Its length, and the hash of all of it, if all of it was read.
+    /// The length of the text, and the hash of the whole text if all of it was read.
     len: usize,
     hash: Option<u128>,
     /// The hashes of its beginnings of these lengths, as far as it was read.
@@ -152,7 +152,7 @@ impl Texts {
     pub fn end(&mut self, now: Instant) {
         let wanted = std::mem::take(&mut self.wanted);
         let pids = wanted.iter().map(|w| w.0).collect::<Vec<_>>();
-        // If it is still reading, the rest is queued the next time.
+        // If the reader is still busy, the pids are queued the next time.
         if !pids.is_empty() && self.reader.try_send(pids).is_ok() {
             for (pid, start_ns) in wanted {
                 let before = self.asked.get(&pid).filter(|asked| asked.start_ns == start_ns);

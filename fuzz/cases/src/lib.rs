@@ -111,8 +111,8 @@ thread_local! {
         .collect();
 }
 
-/// Any text as an expression about each kind of rows: refused with a mark under the text, or it can
-/// be evaluated, and its opposite is the opposite.
+/// Takes any text as an expression about each kind of rows. It must be refused with a mark under
+/// the text, or be evaluated, and its negation must give the opposite result.
 pub fn filter(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for set in taskdiag::field::SETS {

@@ -119,7 +119,8 @@ def counts_delays():
         with open("/proc/sys/kernel/task_delayacct", "rb") as f:
             return f.read().strip() != b"0"
     except OSError:
-        # Before Linux 5.14, a boot parameter decides it, which is on by default.
+        # Before Linux 5.14, a boot parameter decides whether delays are counted, which is on by
+        # default.
         return True
 
 
@@ -133,7 +134,7 @@ def _io_wait(here, pid):
     try:
         return int(stat(here, pid)[39]) / TICKS
     except OSError:
-        # The process ended after it was asked for its times. psutil would have had none of them.
+        # The process ended after it was asked for its times. psutil would not have got the times.
         return t.NoSuchProcess(pid)
 
 
@@ -185,7 +186,8 @@ def _environ(text):
 
 
 def _context_switches(here, pids):
-    # psutil has those of the first thread. The column of taskdiag is the sum of all threads.
+    # psutil has the context switches of the first thread. The column of taskdiag is the sum over
+    # all threads.
     return [_switches_of(here, pid) for pid in pids]
 
 
@@ -242,7 +244,7 @@ def cut(table, attr):
 
 
 def _has_environ(here, pid):
-    # Of a zombie, psutil has an empty environment before Linux 6.16. Since then, the kernel does
+    # For a zombie, psutil has an empty environment before Linux 6.16. Since then, the kernel does
     # not open the file.
     try:
         open(f"{here.proc}/{pid}/environ", "rb").close()
@@ -271,8 +273,8 @@ def values(here, table, attr):
     pids = table["pid"]
     for column in a.columns:
         got = table[column]
-        # Without an entry in `absent`, a process that has none has 0 or None, and that is for
-        # `make`.
+        # Without an entry in `absent`, a process that cannot have the value has 0 or None, which
+        # `make` handles.
         for row, why in table.lacks(column, column in a.absent).items():
             odd.setdefault(row, {})[column] = why
             if got[row] is None:

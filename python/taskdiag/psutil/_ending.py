@@ -117,8 +117,8 @@ class Ending:
 
     def _wait(self, timeout):
         end = math.inf if timeout is None else time.monotonic() + timeout
-        # This one was seen to be gone. What has its pid now may be a child of this process, and
-        # keeps its exit code.
+        # This process was seen to be gone. The process that has its pid now may be a child of ours,
+        # so its exit code must not be taken.
         if self._pid_reused or (self._gone and os.path.exists(f"{self._here.proc}/{self._pid}")):
             return None
         fd = None

@@ -23,8 +23,8 @@ from taskdiag.psutil._process import Process
 SPARE = 16
 # The objects of the last process_iter(). They are the same as long as their processes are.
 pmap: dict = {}
-# The objects that have given out long texts, as long as somebody has them. Those in pmap share
-# their state with these, and do not have the texts.
+# The objects that have given out long texts, as long as other code holds them. Objects in pmap
+# share their state with these, but do not have the texts.
 heavy: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
@@ -67,7 +67,7 @@ def process_iter(attrs=None, ad_value=None):
         return
     for row in order:
         proc, info = procs[row], infos[row]
-        # They last only as long as somebody else has them.
+        # These objects last only as long as other code holds them.
         procs[row] = infos[row] = None
         # A list has the beginning of long texts. Each is read when its process is wanted.
         for name in short.get(row, ()):
@@ -181,9 +181,9 @@ def _values(here, table, name, ids, procs, asked):
         return values(here, table, name)
     if name in LISTS:
         found = LISTS[name](here)
-        # One that is not in this answer ended between the two.
+        # A process that is not in this answer ended between the two answers.
         return [found[pid] if pid in found else _absent(here, pid) for pid in ids]
-    # What a system call says, or what is large: one process after the other.
+    # Values from system calls, and large values, are read one process after the other.
     return [_one(proc, name) for proc in procs]
 
 

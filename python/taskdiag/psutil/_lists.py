@@ -64,7 +64,7 @@ def maps(here, pid):
     lacks = table.lacks("address", True) or table.lacks("rss", True)
     for row, (_, begin, end, perms, path, *sums) in enumerate(table.rows()):
         if row in lacks:
-            # Kernel threads and zombies have none.
+            # Kernel threads and zombies have no such list.
             return [] if lacks[row] == "absent" else lacking(pid, None, lacks[row])
         found.append(t.pmmap_ext(f"{begin:08x}-{end:08x}", perms, alive(path), *sums))
     if not found and stat(here, pid)[0] == b"Z":
@@ -116,7 +116,7 @@ def _open_file(here, pid, fd, path):
             position = int(f.readline().split()[1])
             flags = int(f.readline().split()[1], 8)
     except (FileNotFoundError, ProcessLookupError, IndexError):
-        # It was closed meanwhile.
+        # The file was closed meanwhile.
         return None
     return t.popenfile(path, fd, position, mode(flags), flags)
 
@@ -146,7 +146,7 @@ def _connection(fd, family, protocol, state, laddr, lport, raddr, rport, path):
     if family == "unix":
         return t.pconn(fd, FAMILIES[family], kind, path or "", "", "NONE")
     if not lport or (protocol == "TCP" and state == "CLOSE"):
-        # Neither connected nor listening: /proc/net, which psutil reads, does not have it.
+        # A socket that neither is connected nor listens is not in /proc/net, which psutil reads.
         return None
     # psutil leaves out the interface of a link-local address.
     local = t.addr(laddr.partition("%")[0], lport)

@@ -505,7 +505,7 @@ class Process(Shown, Ending):
     def _by_number(self, function):
         """Calls a function that only takes a pid for this process, and returns its result."""
         if self._pid == 0:
-            # It means the caller to such calls.
+            # For such calls, pid 0 means the calling process.
             raise t.AccessDenied(0, self._name, "there is no process 0")
         with self._errors():
             return self._held().by_number(function)

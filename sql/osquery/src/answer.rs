@@ -85,7 +85,7 @@ impl Asked {
         let (mut without, mut cut_lists) = (0, 0);
         let done = view.rows(true, &mut |_, _, _| {}).each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
-                // It is not a row, but the reason why there is none, or no more.
+                // This is not a row, but the reason for missing rows.
                 match row.view.reason(list).unwrap_or(Reason::Truncated) {
                     Reason::Truncated => cut_lists += 1,
                     why => without += u64::from(Missing::Reason(why).is_amiss()),

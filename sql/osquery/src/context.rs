@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(of("uid", "2", "0").as_deref(), Some("uid == 0"));
         assert_eq!(of("uid", r#""32""#, "1000").as_deref(), Some("uid >= 1000"));
         assert_eq!(of("ni", "16", "-5").as_deref(), Some("ni < -5"));
-        // A condition on two processes at once matches none, which osquery finds out.
+        // A condition that demands two pids at once matches no process, which osquery finds out.
         let two =
             r#"{"constraints":[{"name":"pid","list":[{"op":2,"expr":"1"},{"op":2,"expr":"2"}]}]}"#;
         assert_eq!(context(two).0.pid, Some(1));

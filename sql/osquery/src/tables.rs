@@ -10,7 +10,7 @@ use taskdiag_face::tables::Kind;
 /// A table.
 #[derive(Debug)]
 pub struct Table {
-    /// Its name in osquery, which reserves names such as `processes` for itself.
+    /// The name of the table in osquery, which reserves names such as `processes` for itself.
     pub name: &'static str,
     /// The kind of the rows.
     pub kind: Kind,

@@ -68,7 +68,7 @@ def test_all_processes_are_there(osqueryd):
         found = dict(osqueryd.sql("select pid, comm from taskdiag_processes"))
         assert found[child.pid] in ("sleep", "python", Path(sys.executable).name[:15]) and os.getpid() in found
         [(count,)] = osqueryd.sql("select count(*) from taskdiag_processes")
-        # Others come and go.
+        # Other processes come and go.
         assert abs(count - len(found)) <= len(found) / 2 + 10
         mine = osqueryd.sql(f"select pid from taskdiag_processes where ppid = {os.getpid()}")
         assert (child.pid,) in mine
@@ -85,7 +85,7 @@ def test_unknown_values_are_null(osqueryd):
     try:
         until(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
         row = osqueryd.sql(f"select s, exe, cwd, rss, wchan is null or wchan = '' from taskdiag_processes where pid = {child.pid}")
-        # A zombie has no memory, so that is 0, and no program either.
+        # A zombie has no program, and no memory, so its memory is 0.
         assert [r[:4] for r in row] == [("Z", None, None, 0)]
         # A condition on an amount counts it as SQLite does.
         same = f"select pid from taskdiag_processes where rss = 0 and pid = {child.pid}"
@@ -114,7 +114,7 @@ import os, sys
 reader, writer = os.pipe()
 for _ in range({MANY}):
     if os.fork() == 0:
-        # It ends with its parent, which has the other end.
+        # The child ends with its parent, which has the other end of the pipe.
         os.close(writer)
         os.read(reader, 1)
         os._exit(0)
@@ -137,7 +137,7 @@ def test_a_crowd_with_long_arguments_takes_little_memory(osqueryd):
         rows = osqueryd.sql(f"select length(args), pid from taskdiag_processes where ppid = {crowd.pid}")
         assert len(rows) == MANY
         assert all(args <= 128 << 10 for args, _ in rows)
-        # All others are read, too.
+        # All other processes are read, too.
         assert len(osqueryd.sql("select pid, args from taskdiag_processes")) > MANY
         [(whole,)] = osqueryd.sql(f"select length(args) from taskdiag_processes where pid = {crowd.pid}")
         assert whole >= 50 * 120_000
@@ -184,7 +184,7 @@ def test_lists_that_are_cut_are_said_to_be(osqueryd, tmp_path):
         [(named, _)] = osqueryd.sql(of_list.replace("pid + 0", "pid"))
         assert 16 <= named < NAMES
         said = osqueryd.said()
-        # It may be of more processes, as others could have long lists.
+        # The message may be about more processes, because other processes could have long lists.
         assert "taskdiag_memory_map: not all rows of " in said, said
         assert "because a list was cut: 'taskdiag maps -p PID' reads more of it" in said and "has all of it" not in said, said
     finally:

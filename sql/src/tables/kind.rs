@@ -48,8 +48,8 @@ const OF_SOCKETS: &[&str] = &[
 /// The column that identifies sockets, and its value for them.
 pub const IS_SOCKET: (&str, &str) = ("kind", "socket");
 
-/// The columns: those of the rows, and then those of the process. One whose name the rows have,
-/// too, is `task_NAME`.
+/// The columns: those of the rows, and then those of the process. If the rows have a column of the
+/// same name, the column of the process is `task_NAME`.
 pub fn columns(kind: Kind) -> Vec<Column> {
     let set = kind.set();
     let is_task = |f: &Field| TASKS.own().any(|t| std::ptr::eq(t, f));
@@ -107,7 +107,7 @@ pub const HOST: &str = "host";
 /// A column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its name in SQL.
+    /// The name of the column in SQL.
     pub name: String,
     /// What it has.
     pub what: What,
@@ -120,7 +120,7 @@ pub enum What {
     Field {
         /// Which.
         field: &'static Field,
-        /// Its name in expressions of the library.
+        /// The name of the column in expressions of the library.
         name: String,
     },
     /// The moment of a frame of a recording.

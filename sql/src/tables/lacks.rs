@@ -23,7 +23,7 @@ enum Why {
 }
 
 impl Why {
-    /// `None`: it is not a gap.
+    /// `None`: the missing value is not a gap.
     fn of(missing: Missing) -> Option<Why> {
         Some(match missing {
             Missing::NotAsked => Why::NotAsked,
@@ -188,7 +188,7 @@ impl Lacks {
         for ((why, is_live, table), n) in &self.lists {
             let processes = if *n == 1 { "process has" } else { "processes have" };
             let line = match why {
-                // What came before the end of a list that was cut is there.
+                // The table has the entries before the end of a cut list.
                 Why::Truncated => {
                     format!("{n} {processes} not all rows in {table}: a list was cut")
                 }

@@ -22,7 +22,7 @@ impl Recorded {
     /// Opens a recording. Also returns remarks for users.
     ///
     /// # Errors
-    /// It cannot be read, or has no such frame. The reason is for users.
+    /// The recording cannot be read, or has no such frame. The reason is for users.
     pub fn open(
         path: &Path,
         at: Option<At>,

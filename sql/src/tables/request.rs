@@ -83,8 +83,8 @@ impl Statement {
     pub fn names_pids(&self) {
         self.names_pids.store(true, Ordering::Relaxed);
     }
-    /// How exactly it names what it is about. A condition is not a name, as in `--where` of the
-    /// command.
+    /// How exactly the statement names its subject. A condition is not a name, as in `--where` of
+    /// the command.
     pub fn asked(&self) -> Asked {
         match self.names_pids.load(Ordering::Relaxed) {
             true => Asked::Pids,
@@ -138,7 +138,7 @@ impl Ask {
         }
         let queries = self.queries.lock().unwrap_or_else(PoisonError::into_inner);
         if let [one] = &queries[..] {
-            // It knows its conditions, and may ask in two steps.
+            // The query of the library knows its conditions, and may ask in two steps.
             return Some(one.plan());
         }
         let groups = queries.iter().fold(Groups::NONE, |all, q| all | q.groups());

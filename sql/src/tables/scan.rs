@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables as DataFusion sees them: what of a query is left to the library, and how rows are made of
-//! an answer.
+//! Tables as DataFusion sees them: which parts of a query the library handles, and how an answer
+//! becomes rows.
 
 use std::fmt;
 use std::io;
@@ -356,7 +356,7 @@ impl Work {
         let mut sent = Ok(true);
         let done = rows.each(&mut |item| {
             if let Some(row) = item.row().filter(|row| matches!(row.part, Part::Without)) {
-                // It is not a row, but the reason why there is none.
+                // This is not a row, but the reason for missing rows.
                 let reason =
                     kind.list().and_then(|list| row.view.reason(list)).unwrap_or(Reason::Truncated);
                 lacks.list(table, is_live, Missing::Reason(reason), 1);

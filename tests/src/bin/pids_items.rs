@@ -1,7 +1,7 @@
 //! Calls the functions of libproc2 about processes and prints every item of every task, for the
 //! test `dropin`.
 //!
-//! The programs of procps ask for a part of the items only, and show many of them rounded. The
+//! The programs of procps request only some of the items, and show many of them rounded. The
 //! library, and the drop-in in front of it, are in LD_PRELOAD, so that this program is the same for
 //! both binary interfaces.
 //!
@@ -33,8 +33,8 @@ const ITEMS: &str = "\
     UTILIZATION_C VM_DATA VM_EXE VM_LIB VM_RSS VM_RSS_ANON VM_RSS_FILE VM_RSS_LOCKED VM_RSS_SHARED VM_SIZE VM_STACK \
     VM_SWAP VM_USED VSIZE_BYTES WCHAN_NAME/s";
 
-/// They change from moment to moment, or with the pages of the C library that this program itself
-/// has in use. `RSS` comes from `stat`. Newer kernels count it less exactly there than in `statm`,
+/// Values that change from moment to moment, or with the pages of the C library that this program
+/// itself uses. `RSS` comes from `stat`. Newer kernels count it less exactly there than in `statm`,
 /// which the drop-in uses. No program of procps prints it.
 const MOVING: [&str; 14] = [
     "RSS",

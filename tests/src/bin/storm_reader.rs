@@ -151,7 +151,7 @@ fn whom(truth: &Truth, rnd: &mut Random) -> (Strategy, u32, Vec<u32>) {
         0..=2 => (Strategy::All, 0, all),
         3 => (Strategy::AllThread, 0, all),
         4 => (Strategy::Children, truth.parent(), all),
-        // One of the many tasks that come and go. It may not exist.
+        // A task among the many that come and go. It may not exist.
         5 => (Strategy::One, one + 20 + rnd.below(200) as u32, Vec::new()),
         6 => (Strategy::One, one, vec![one]),
         _ => (Strategy::Thread, one, vec![one]),
@@ -163,7 +163,7 @@ struct Asker {
     engine: Bpf,
     source: Source,
     req: Request,
-    /// How often the program is asked.
+    /// The number of requests.
     times: u32,
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What main.rs tests of the library for C, by the name of a case. The program ends with 1, and a
+ * The cases that main.rs tests of the library for C, by name. The program ends with 1, and a
  * line that says which claim did not hold.
  */
 #include <inttypes.h>
@@ -369,7 +369,7 @@ static void threads(void)
 	HOLDS(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* What another user may not see has its reason, and is no 0. */
+/* A value that another user may not see has a reason, and is not 0. */
 static void denied(void)
 {
 	taskdiag_error *error = NULL;

@@ -1,5 +1,5 @@
 //! The library for C: its functions are those of its header, C and C++ compilers take the header,
-//! the example shows what /proc has, and what `checks.c` claims holds for each engine.
+//! the example shows what /proc has, and the claims of `checks.c` hold for each engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -41,7 +41,7 @@ struct Limit {
 /// How a program ended.
 #[derive(Debug, PartialEq, Eq)]
 struct Ended {
-    /// Its exit code, or minus the signal.
+    /// The exit code of the program, or minus the signal.
     code: i32,
     /// How many lines it printed.
     lines: usize,
@@ -101,7 +101,7 @@ fn engines() -> Vec<&'static str> {
     if has_bpf { vec!["procfs", "bpf"] } else { vec!["procfs"] }
 }
 
-/// One test at a time, because the programs of one see the processes of another.
+/// Lets one test run at a time, because its programs see the processes of other tests.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -136,8 +136,9 @@ fn memory_is_that_of_procps_beside_a_crowd_with_long_arguments() {
     }
 }
 
-/// So many processes with arguments of a page each. `TASKDIAG_LONG=1` uses the number of processes
-/// measured for docs/use/dropin.md, which is half of the ids of a machine with default settings.
+/// The number of processes, whose arguments have a page each. `TASKDIAG_LONG=1` uses the number of
+/// processes measured for docs/use/dropin.md, which is half of the ids of a machine with default
+/// settings.
 fn many() -> usize {
     if std::env::var_os("TASKDIAG_LONG").is_some() { 20_000 } else { 5_000 }
 }
@@ -197,7 +198,7 @@ fn programs_end_in_the_same_way_where_memory_is_short() {
     let sizes = [from, from + 8, 64, 96, 160, 224, 256, 320, 600];
     let mut wrong = Vec::new();
     for (n, program) in PROGRAMS.iter().enumerate() {
-        // Each program runs with a third of the sizes, and neighbours in the list with others.
+        // Each program runs with a third of the sizes, and the next program with another third.
         for size in sizes.iter().skip(n % 3).step_by(3) {
             let most = size * MIB;
             for which in [libc::RLIMIT_AS, libc::RLIMIT_DATA] {
@@ -285,7 +286,7 @@ fn programs_live_in_a_control_group_of_64_mib() {
             out.status
         };
         let without = run(None);
-        // One that fails by itself would show nothing. 1: no process has the name.
+        // A program that fails by itself would prove nothing. 1: no process has the name.
         let works = if program.contains("no-such-name") { 1 } else { 0 };
         assert_eq!(without.code(), Some(works), "{program} by itself");
         for engine in engines() {

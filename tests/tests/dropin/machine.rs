@@ -74,7 +74,7 @@ fn install_status_remove() {
     let Some(soname) = ["libproc2.so.1", "libproc2.so.0"].into_iter().find(is_listed) else {
         return skip(NAME, "neither libproc2.so.0 nor libproc2.so.1 is installed");
     };
-    // It is in /var/tmp, as all above it must belong to root.
+    // The directory is in /var/tmp, because all directories above it must belong to root.
     let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
     // All users must be able to read the library.
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");

@@ -32,8 +32,9 @@ use world::{Ran, World};
 
 /// How often a pair that differs is run again.
 const TRIES: usize = 4;
-/// How often, a second apart, it is run again after all others. BPF has CPU time in nanoseconds,
-/// and the share of the CPU that a young process used differs from that in clock ticks.
+/// The number of times that a differing case is run again after all others, a second apart. BPF has
+/// CPU time in nanoseconds, and the share of the CPU that a young process used differs from that in
+/// clock ticks.
 const LATER: usize = 6;
 
 /// By how much Pss may differ.
@@ -52,8 +53,8 @@ for i in $(seq 600); do run pgrep -xf '.*7040' >/dev/null && break; sleep 0.1; d
 /// Lines with clocks, loads, and the memory of the whole machine.
 const MOVING: &[&str] = &["top - ", "%Cpu", "MiB Mem", "MiB Swap", "KiB Mem", " load average: "];
 
-/// The lines that are compared: not those of the program itself, and not those that never stand
-/// still.
+/// The lines to compare, without lines about the program itself and about values that always
+/// change.
 fn compared(ran: &Ran) -> (i32, String, String) {
     let own = world::OWN_PID.to_string();
     let is_own = |l: &str| l.split(|c: char| !c.is_ascii_digit()).any(|w| w == own);
@@ -65,8 +66,8 @@ fn compared(ran: &Ran) -> (i32, String, String) {
 }
 
 /// Whether both outputs are the same. Pss may differ a little: the program that prints it maps
-/// pages of the C library itself, and more of them with the drop-in, so that each mapping of such a
-/// page has another share of it.
+/// pages of the C library itself, and more of them with the drop-in, so that the share of each
+/// mapping of such a page differs.
 fn is_same(command: &str, without: &Ran, with: &Ran) -> bool {
     let (a, b) = (compared(without), compared(with));
     if !command.contains("pss") {
@@ -198,7 +199,8 @@ fn compare(name: &str, engine: &str, commands: &[String]) {
 /// The invocations of ps that the test `peers` has, as the shell runs them.
 fn ps() -> Vec<String> {
     let all = cases::of("ps").into_iter().map(|c| c.peer.replace("PATH=/usr/bin:/bin ", ""));
-    // It ends with a segmentation fault, with and without, and the kernel's log fills.
+    // `ps axlm` ends with a segmentation fault, with the drop-in and without it, which fills the
+    // kernel's log.
     all.filter(|c| !c.contains("axlm")).collect()
 }
 

@@ -201,7 +201,7 @@ pub const OTHERS: &[&str] = &[
     "run ps -eLo pid,lwp,pss,uss,exe,wchan",
 ];
 
-/// Run by a user who may not read the processes of others.
+/// Invocations by a user who may not read processes of other users.
 pub const BY_ANOTHER_USER: &[&str] = &[
     "run ps",
     "run ps aux",

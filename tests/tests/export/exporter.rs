@@ -39,7 +39,7 @@ impl Exporter {
             }
             said.push_str(&line);
         }
-        // Its later output must not fill the pipe.
+        // The later output of the program must not fill the pipe.
         std::thread::spawn(move || _ = std::io::copy(&mut lines, &mut std::io::sink()));
         exporter
     }
@@ -56,10 +56,10 @@ impl Exporter {
     pub fn get(&self, path: &str, headers: &str) -> (u16, String, String) {
         self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes())
     }
-    /// The reply to any bytes. 0: there was none.
+    /// The reply to any bytes. Status 0: there was no reply.
     pub fn ask(&self, request: &[u8]) -> (u16, String, String) {
         let mut stream = self.connect();
-        // It may have seen enough before it has read everything.
+        // The exporter may reply and close before it has read everything.
         let _ = stream.write_all(request);
         let mut reply = Vec::new();
         let _ = stream.read_to_end(&mut reply);

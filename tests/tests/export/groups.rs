@@ -70,7 +70,7 @@ fn threads_of_a_process_that_has_several_now_and_then_count_once() {
          while True:\n t = threading.Thread(target=step, args=('two',))\n t.start()\n t.join()\n step('one')\n"
     );
     for engine in ENGINES {
-        // Of its two processes, one keeps the account alive.
+        // The second process keeps the account alive.
         for has_mate in [false, true] {
             let exporter = Exporter::start(&[&["--config", &path][..], engine].concat());
             let mate = "open('/proc/self/comm', 'w').write('flap')\n\

@@ -8,7 +8,7 @@ use taskdiag_tests::busy::{crowd, worth};
 
 use crate::exporter::Exporter;
 
-/// A scrape takes this long at most, although others do their worst.
+/// The longest time of a scrape while hostile clients do their worst.
 const SOON: Duration = Duration::from_secs(4);
 /// The most connections of the server, and its other descriptors.
 const DESCRIPTORS: usize = 64 + 60;

@@ -52,7 +52,7 @@ fn promtool_accepts_the_metrics() {
         let rest: Vec<&str> = said.lines().filter(|l| *l != of_peer && !l.is_empty()).collect();
         // The exit code 3 is for remarks, and 1 for text that it cannot read.
         assert!(rest.is_empty() && matches!(out.status.code(), Some(0 | 3)), "{said}");
-        // It does report an error.
+        // The tool does report an error.
         let wrong = metrics.replacen("# TYPE", "# TYPO", 1) + "taskdiag_odd{x=} 1\n";
         let out = judged(Command::new(&promtool).args(["check", "metrics"]), &wrong);
         assert_eq!(out.status.code(), Some(1));
@@ -100,7 +100,7 @@ fn python_reads_both_formats() {
         let samples: usize = text(&out.stdout).trim().parse().expect("a number");
         let lines = metrics.lines().filter(|l| !l.starts_with('#')).count();
         assert!(samples == lines && samples > 100, "{module}: {samples} of {lines}");
-        // It refuses incomplete text.
+        // The parser refuses incomplete text.
         let cut = metrics.trim_end_matches("# EOF\n").to_owned() + "namedprocess_x{a=\"b\" 1\n";
         assert!(!python(&code, &cut).status.success(), "{module}");
     }
@@ -201,7 +201,8 @@ fn once_and_as_a_file() {
     assert!(ran.code == Some(2) && ran.stderr.contains("not a regular file"), "{ran}");
     let ran = Sandbox::new().run(&["export", "--once", "--textfile", "/proc/x.prom"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("/proc/x.prom"), "{ran}");
-    // If not even the first text can be written, it ends. Nobody would see its errors.
+    // If not even the first text can be written, the program ends, because its errors would not be
+    // seen.
     let ran = Sandbox::new().run(&["export", "--textfile", "/proc/x.prom"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("--textfile /proc/x.prom"), "{ran}");
 }

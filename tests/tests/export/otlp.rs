@@ -206,7 +206,7 @@ fn variables_of_opentelemetry() {
     let bad = export(&options, &[("OTEL_EXPORTER_OTLP_HEADERS", "hunter2")]);
     let said = String::from_utf8_lossy(&bad.stderr);
     assert!(bad.status.code() == Some(2) && !said.contains("hunter2"), "{said}");
-    // Neither is a password in the URL.
+    // A password in the URL is not shown either.
     for (url, code) in [("http://u:hunter2@127.0.0.1:1/x?hunter2", 1), ("https://u:hunter2@h", 2)] {
         let ran = export(&["--once", "--families", "states", "--otlp", url], &[]);
         let said = String::from_utf8_lossy(&ran.stderr);
@@ -262,14 +262,14 @@ fn closed_port() -> (OwnedFd, SocketAddr) {
         assert_eq!(libc::bind(fd, (&raw const any).cast(), len), 0, "a port");
         OwnedFd::from_raw_fd(fd)
     };
-    // It does not listen yet, but has the address.
+    // The socket has the address, but does not listen yet.
     let named = TcpListener::from(socket);
     let address = named.local_addr().expect("it has one");
     (named.into(), address)
 }
 
-/// It may start before the collector, and continues after the collector was away. Its counters
-/// continue, too.
+/// The exporter may start before the collector, and continues after the collector was away. Its
+/// counters continue, too.
 #[test]
 fn a_collector_that_comes_later() {
     let (port, address) = closed_port();

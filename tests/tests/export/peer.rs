@@ -68,7 +68,8 @@ impl Worker {
         let mut line = String::new();
         self.said.read_line(&mut line).expect("it says something");
         assert_eq!(line, "done\n");
-        // It waits for its next line when its stat file shows that.
+        // Wait until the stat file of the child shows that it sleeps, because then it waits for its
+        // next line.
         let stat = format!("/proc/{}/stat", self.child.id());
         wait("its sleep", || std::fs::read_to_string(&stat).ok().filter(|s| s.contains(") S ")));
     }
@@ -86,8 +87,8 @@ fn process_exporter_has_the_same_names_and_values() {
     let Some(peer) = program(test, "prometheus-process-exporter") else { return };
     let (_file, path) = config(EACH);
     let dir = tempfile::tempdir().expect("a directory");
-    // They start before both exporters, because versions of process-exporter count new processes
-    // differently.
+    // The tasks start before both exporters, because versions of process-exporter count new
+    // processes differently.
     let tasks: Vec<Mktask> =
         STATES.iter().map(|s| Mktask::start(s).expect("any machine has it")).collect();
     let mut worker = Worker::start(dir.path());

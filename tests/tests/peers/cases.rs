@@ -1,5 +1,5 @@
-//! How each invocation is run with either tool, and which of them differ on purpose. `typed.rs` has
-//! the invocations.
+//! Says how each invocation is run with either tool, and which invocations differ on purpose.
+//! `typed.rs` has the invocations.
 
 use super::typed::*;
 
@@ -12,7 +12,7 @@ pub struct Case {
     pub without: Option<&'static str>,
 }
 
-/// In the arguments of a process, whose odd bytes `taskdiag ps` shows and procps does not.
+/// A word in the arguments of a process whose odd bytes `taskdiag ps` shows and procps does not.
 const ODD: &str = "elszcjqxahov";
 
 /// Differs on purpose, and why.
@@ -86,7 +86,7 @@ pub fn of(tool: &str) -> Vec<Case> {
             without: None,
         }
     };
-    // The same arguments for both.
+    // A case with the same arguments for both tools.
     let same = |tool: &str, ours: &str, typed: &'static str| Case {
         typed,
         peer: format!("PATH=/usr/sbin:/usr/bin:/sbin:/bin run {tool} {typed}"),
@@ -128,7 +128,7 @@ pub fn of(tool: &str) -> Vec<Case> {
         "lsof" => LSOF.iter().map(|c| same("lsof -w", "taskdiag files --paths --mem", c)).collect(),
         // The table, from a link with this name.
         "lsof table" => {
-            // lsof has a child, which is listed, too.
+            // lsof has a child process, which is listed, too.
             let table = |c| Case { without: Some("lsof "), ..same("lsof -w", "lsof -w", c) };
             LSOF_TABLE.iter().map(|c| table(c)).collect()
         }

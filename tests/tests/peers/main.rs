@@ -22,9 +22,9 @@ use world::{Ran, World};
 /// How often a pair that differs is run again: someone else may have mapped the same library, which
 /// changes Pss.
 const TRIES: usize = 4;
-/// How often a case is run again after all others, a second apart. procps counts CPU time in clock
-/// ticks and taskdiag in nanoseconds, so the shares of young processes differ, and no longer when
-/// they are older.
+/// The number of times that a case is run again after all others, a second apart. procps counts CPU
+/// time in clock ticks and taskdiag in nanoseconds, so the CPU shares of young processes differ,
+/// but no longer when the processes are older.
 const LATER: usize = 12;
 
 /// Rows of the tool itself are not compared: it is another program.
@@ -76,7 +76,7 @@ fn compared(case: &cases::Case, ran: &Ran) -> (i32, bool, String) {
     (ran.code, ran.stderr.is_empty(), others_rows(case, &ran.stdout))
 }
 
-/// `None`: the same; else what each says.
+/// `None`: both tools print the same. Otherwise, both outputs.
 fn difference(world: &mut World, case: &cases::Case, tries: usize) -> Option<String> {
     let mut theirs = world.run(&case.peer);
     let mut last = None;
@@ -95,7 +95,7 @@ fn difference(world: &mut World, case: &cases::Case, tries: usize) -> Option<Str
     last
 }
 
-/// The same for a case that differed when all processes were younger.
+/// The difference in a case that differed when all processes were younger.
 fn later(world: &mut World, case: &cases::Case) -> Option<String> {
     let mut last = None;
     for _ in 0..LATER {
@@ -127,8 +127,8 @@ fn show(case: &cases::Case, theirs: &Ran, own: &Ran) -> String {
     out
 }
 
-/// Does a reason speak of another version of procps than is installed? The behaviour of one version
-/// need not differ in others.
+/// Is a reason for a difference about another version of procps than the installed one? Other
+/// versions need not differ in the same way.
 fn is_of_another_version(why: &str) -> bool {
     let Some(version) = why.split("procps ").nth(1).and_then(|w| w.split(' ').next()) else {
         return false;
@@ -146,8 +146,8 @@ fn compare(tool: &str) {
     compare_in(tool, |_| Ok(()));
 }
 
-/// The same after an addition to the processes; `Err` gives the reason if that is not possible
-/// here.
+/// Compares a tool after an addition to the processes; `Err` gives the reason if that is not
+/// possible here.
 fn compare_in(tool: &str, prepare: impl FnOnce(&mut World) -> Result<(), String>) {
     let made = World::new().and_then(|mut world| prepare(&mut world).map(|()| world));
     let mut world = match made {

@@ -4,8 +4,8 @@
 //! before ours and after it. If the peer itself prints a value differently in the two runs, our
 //! value may be equal to one of them, or lie between. All else is compared to the byte.
 
-/// A number, a percentage, or a duration: values that can lie between two others. Thousandths, or
-/// of seconds.
+/// A number, a percentage, or a duration, in thousandths (of a second). Such a value can lie
+/// between two others.
 fn measure(word: &str) -> Option<i64> {
     let digits = |w: &str| w.parse::<i64>().ok().filter(|_| w.bytes().all(|b| b.is_ascii_digit()));
     let (whole, fraction) = match word.split_once('.') {
@@ -74,7 +74,7 @@ fn only_what_moves_in_the_peer_may_differ() {
     assert!(is("1 00:59  0.0 x\n", "1 01:00  0.0 x\n", "1 01:02  0.0 x\n"));
     assert!(is("1 9  0.7\n", "1 10  0.6\n", "1 11  0.5\n"));
     assert!(is("1  59 x\n2 59 y\n", "1  60 x\n2 59 y\n", "1  60 x\n2 60 y\n"));
-    // One second too many or too few, and something steady.
+    // A value that is one second too large or too small, and a value that may not change.
     assert!(!is("1 00:59 0.0\n", "1 01:03 0.0\n", "1 01:02 0.0\n"));
     assert!(!is("1 00:59 0.0\n", "1 00:58 0.0\n", "1 01:02 0.0\n"));
     assert!(!is("1 00:59 0.0 S\n", "1 01:00 0.1 S\n", "1 01:01 0.0 S\n"));

@@ -108,8 +108,8 @@ impl World {
             .env("MKTASK", Mktask::PATH)
             .env("OTHER_TTY", other_path)
             .env("OWN_TTY", own_path.trim_start_matches("/dev/"));
-        // Invocations name descriptors by their numbers, which those that the test was started with
-        // would move. So only the first three are kept.
+        // Invocations name descriptors by their numbers. Descriptors that the test was started with
+        // would shift these, so only the first three are kept.
         let at_exec = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
         // SAFETY: between fork and exec only system calls, on descriptors that are open here.
         unsafe {
@@ -153,8 +153,8 @@ impl World {
         self.answers.read_line(&mut line).expect("the shell says something");
         line.trim_end().to_owned()
     }
-    /// Start one more process with this state of mktask, whose id is then in PID_`name`. Is it
-    /// ready?
+    /// Starts one more process with this state of mktask. Its id is then in PID_`name`. Returns
+    /// whether it is ready.
     pub fn add(&mut self, state: &str, name: &str) -> bool {
         self.write(&format!(
             "nsenter -t $ns -p -m -n -i sh -c 'cd $SCRATCH; (sleep 100000 | $MKTASK {state} >facts.{name}) \

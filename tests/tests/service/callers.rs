@@ -30,7 +30,7 @@ fn callers_with_a_plain_proc_are_answered() {
         &["setpriv", "--reuid=0", "--regid=4242", "--clear-groups", "--bounding-set=-all"],
         &["setpriv", "--reuid=65534", "--regid=0", "--groups=4,27"],
         &["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"],
-        // Its clocks show the same.
+        // A new time namespace whose clocks show the same.
         &["unshare", "--time", "--fork"],
     ];
     for before in kinds {
@@ -53,7 +53,7 @@ fn others_read_their_own_proc() {
         refused(&words.iter().map(String::as_str).collect::<Vec<_>>(), why);
     };
     refused(&["unshare", "--pid", "--fork", "--mount-proc"], "PidNamespace");
-    // Its /proc belongs to the outer namespace.
+    // The /proc of this caller belongs to the outer pid namespace.
     refused(&["unshare", "--pid", "--fork"], "PidNamespace");
     let user = &["unshare", "--user", "--map-root-user"][..];
     refused(&[NOBODY, user].concat(), "UserNamespace");
@@ -98,15 +98,15 @@ fn callers_in_a_chroot() {
     assert!(said.starts_with("Here(") || said.starts_with("File("), "it is the same /proc: {said}");
 }
 
-/// A caller may change its view after it was answered once. The cached checks of it must not hide
-/// that, and neither must those of another caller with the same mounts.
+/// A caller may change its view after it was answered once. Cached checks of this caller, or of
+/// another caller with the same mounts, must not hide the change.
 #[test]
 fn callers_that_change() {
     let Some(daemon) = Daemon::start("callers_that_change") else { return };
     let new = tempfile::tempdir().expect("a directory");
     let new = new.path().to_str().expect("text");
     let changed = |before: &[&str], what: &str| {
-        // Its mounts are its own, and a second root is prepared.
+        // The caller has a separate mount namespace, and a second root is prepared.
         let prepared = mounts(&format!("mount --bind / {new} && mount --bind /proc {new}/proc"));
         let words: Vec<&str> =
             prepared.iter().map(String::as_str).chain(before.iter().copied()).collect();
@@ -123,7 +123,7 @@ fn callers_that_change() {
         let (after, again) = (line("after: "), line("again: "));
         match is_answer(&after) {
             true => assert!(is_answer(&again), "{what}: {said}"),
-            // It would be refused again, so it is disconnected.
+            // The caller would be refused again, so it is disconnected.
             false => assert_eq!(again, "closed", "{what}: {said}"),
         }
         let told = |reply: String| if is_answer(&reply) { String::from("answer") } else { reply };

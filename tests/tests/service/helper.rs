@@ -12,7 +12,7 @@ use taskdiag::wire::{Req, Strategy, encode_request};
 use taskdiag::{Choice, EngineId, Groups, Request};
 use taskdiag_tests::busy::crowd;
 
-/// The variable that names what to do, and how to be started for it.
+/// The variable that tells the helper what to do, and how it is started for that.
 pub const WHAT: &str = "TASKDIAG_TEST_HELPER";
 pub const ARGS: &[&str] = &["--exact", "helper::run", "--nocapture", "--test-threads=1"];
 
@@ -126,8 +126,8 @@ fn reply_on(mut stream: &UnixStream) -> String {
     }
 }
 
-/// Starts a process that sees what this one sees, and asks. It asks once more when the socket that
-/// is returned reports that, prints the reply, and closes the socket.
+/// Starts a process that sees what this one sees, and asks. When the parent requests that through
+/// the returned socket, the process asks once more, prints the reply, and closes the socket.
 fn other() -> UnixStream {
     let (mut ours, mut its) = UnixStream::pair().expect("a pair");
     // SAFETY: this process has one thread.
@@ -310,9 +310,9 @@ fn hostile() {
             }
             let _ = (&stream).write_all(&bytes);
             match random(&mut state) % 4 {
-                // It closes in the middle.
+                // The client closes in the middle of a question.
                 0 => {}
-                // It sends questions repeatedly and never reads.
+                // The client sends questions repeatedly and never reads.
                 1 => {
                     for _ in 0..20 {
                         let _ = (&stream).write_all(&good);

@@ -118,7 +118,8 @@ fn arguments_that_are_cut_in_a_crowd_are_shown() {
         }
         let err = text(&out.stderr);
         assert!(!patience.is_over(), "{} shown, {whole} whole, {cut} cut\n{err}", shown.len());
-        // The account of this user fills, and the service asks again about what it has not read.
+        // Wait until the account of this user is full, and the service retries texts that it could
+        // not read.
         std::thread::sleep(Duration::from_millis(2200));
     }
     let memory = peak(daemon.pid());
@@ -191,11 +192,11 @@ fn the_brake_and_the_environment_apply() {
     assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
 }
 
-/// With 200 processes with 6 MB of arguments each, of a user other than the one that asks.
+/// The caller gets an answer although another user has 200 processes with 6 MB of arguments each.
 #[test]
 fn the_service_lives_in_the_memory_of_its_unit() {
     let test = "the_service_lives_in_the_memory_of_its_unit";
-    // It can go away when the service has ended, so it comes first.
+    // The group can be removed only when the service has ended, so it is declared first.
     let group = match Memcg::new(memory_max("taskdiagd.service")) {
         Ok(group) => group,
         Err(why) => return skip(test, &why),

@@ -1,5 +1,5 @@
-//! Compares what the commands show: with each engine the same keys and values, and what two
-//! commands both show of a process alike.
+//! Compares the output of the commands: each engine must give the same keys and values, and two
+//! commands must show the same values of a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -38,7 +38,8 @@ const NOT: &[&str] = &[
     "securebits",
     "kstack",
     "wchan",
-    // Their error is in the answer, and tests of waits compare them with it.
+    // The answer has the possible error of these times, and tests of waits compare the times within
+    // it.
     "last_ran",
     "waited",
     "referenced",
@@ -99,7 +100,7 @@ struct Face {
     like: Option<&'static str>,
 }
 
-/// The first ones are compared with those that come after them.
+/// Later faces are compared with the first ones.
 const FACES: &[Face] = &[
     Face {
         name: "ps",
@@ -163,7 +164,8 @@ const FACES: &[Face] = &[
     },
 ];
 
-/// Metrics of a group of one process, what follows its name in the labels, and the column of `ps`.
+/// Metrics of a group of one process: the name, the further labels, and the column of `ps` with the
+/// same value.
 const METRICS: &[(&str, &str, &str)] = &[
     ("num_threads", "", "nlwp"),
     ("memory_bytes", ",memtype=\"resident\"", "rss"),
@@ -181,9 +183,9 @@ const METRICS: &[(&str, &str, &str)] = &[
 /// A group for each process, whose name is the pid.
 const CONFIG: &str = "process_names:\n- name: '{{.PID}}'\n  cmdline: ['.*']\n";
 
-/// Rows by what tells them apart.
+/// Rows by the key that identifies them.
 pub type Rows = BTreeMap<String, Row>;
-/// One of them, by column.
+/// The values of a row, by column.
 pub type Row = BTreeMap<String, Value>;
 
 /// The rows of one command with one engine.
@@ -263,7 +265,7 @@ fn from_csv(text: &str, into: &mut Rows) -> Result<(), String> {
     Ok(())
 }
 
-/// What a program reads from a cell (docs/reference/csv.md).
+/// The value that a program reads from a cell (docs/reference/csv.md).
 fn unescaped(cell: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = cell.chars();
@@ -289,7 +291,7 @@ fn unescaped(cell: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether a cell is what JSON has in this place.
+/// Whether a cell has the same value as JSON.
 fn is_cell(cell: &str, json: Option<&Value>) -> bool {
     match json {
         None | Some(Value::Null) => cell.is_empty(),
@@ -324,7 +326,7 @@ fn from_metrics(text: &str, into: &mut Rows, pids: &[u32]) {
     }
 }
 
-/// What a face shows of these processes, or `None` if the engine cannot know it.
+/// The rows of a face about these processes, or `None` if the engine cannot know them.
 fn rows(engine: &str, face: &Face, pids: &[u32], found: &mut Found) -> Option<Rows> {
     static COLUMNS: OnceLock<[String; 3]> = OnceLock::new();
     let [tasks, maps, files] = COLUMNS.get_or_init(|| {
@@ -365,7 +367,7 @@ fn rows(engine: &str, face: &Face, pids: &[u32], found: &mut Found) -> Option<Ro
     if let Err(why) = read {
         found.insert((0, format!("{}: {why} of {ran}", face.name)));
     }
-    // A tree has those below, too.
+    // A tree has descendants, too.
     all.retain(|_, row| pids.contains(&pid_of(row)));
     Some(all)
 }
@@ -386,7 +388,7 @@ fn unsupported(row: &Row) -> impl Iterator<Item = &String> {
     missing.filter(|(_, why)| *why == "unsupported").map(|(column, _)| column)
 }
 
-/// Adds what differs between two engines; the second one was asked before and after the first.
+/// Adds the differences between two engines, one of which was asked before and after the other.
 fn engines_differ(face: &str, names: [&str; 2], [a1, b, a2]: [&Rows; 3], found: &mut Found) {
     let [one, other] = names;
     let keys: BTreeSet<&String> = a1.keys().chain(b.keys()).collect();
@@ -398,7 +400,7 @@ fn engines_differ(face: &str, names: [&str; 2], [a1, b, a2]: [&Rows; 3], found: 
             continue;
         };
         let columns: BTreeSet<&String> = x1.keys().chain(y.keys()).collect();
-        // What an engine says that it cannot know is compared by parity, member by member.
+        // Values that an engine reports as unknown are compared by parity, member by member.
         let gaps: BTreeSet<&String> = [x1, y].into_iter().flat_map(unsupported).collect();
         let is_gap = |c: &&String| {
             gaps.contains(*c) || !gaps.is_empty() && matches!(c.as_str(), "missing" | "name")
@@ -412,12 +414,13 @@ fn engines_differ(face: &str, names: [&str; 2], [a1, b, a2]: [&Rows; 3], found: 
     }
 }
 
-/// Whether two faces mean the same. Python and the metrics have numbers for what JSON has in words.
+/// Whether two faces mean the same value. Python and the metrics have numbers for some words of
+/// JSON.
 fn means(form: Form, shown: &Value, like: Option<&Value>) -> bool {
     match (shown, like) {
         (Value::String(cell), like) if form == Form::Csv => is_cell(cell, like),
         (Value::Null, None) => true,
-        // A sum over a process that can have none.
+        // A metric is a sum, so it is 0 for a process that cannot have the value.
         (Value::Number(n), None) if form == Form::Metrics => n.as_u64() == Some(0),
         (Value::Number(n), Some(Value::String(text))) => {
             let number =
@@ -428,7 +431,7 @@ fn means(form: Form, shown: &Value, like: Option<&Value>) -> bool {
     }
 }
 
-/// Adds what differs between a face and the one that it is like.
+/// Adds the differences between a face and the face that it is compared with.
 fn faces_differ(of: &Shown, form: Form, like: &Shown, found: &mut Found) {
     let Shown { engine, face, .. } = of;
     for (key, row) in &of.rows {
@@ -439,7 +442,7 @@ fn faces_differ(of: &Shown, form: Form, like: &Shown, found: &mut Found) {
             same.next().map(|(_, row)| row).filter(|_| same.next().is_none())
         });
         let Some(other) = other else {
-            // It may have ended, or just begun.
+            // The process may have ended, or just begun.
             found.insert((pid_of(row), format!("{face} {engine}: {key}: not in {}", like.face)));
             continue;
         };
@@ -475,7 +478,7 @@ fn faces_differ(of: &Shown, form: Form, like: &Shown, found: &mut Found) {
     }
 }
 
-/// Adds what differs between the engines and between the faces, and returns what each shows.
+/// Adds the differences between the engines and between the faces, and returns the rows of each.
 pub fn differ(family: &[u32], how: &How, found: &mut Found) -> Vec<Shown> {
     let mut shown: Vec<Shown> = Vec::new();
     let names = names();
@@ -489,9 +492,10 @@ pub fn differ(family: &[u32], how: &How, found: &mut Found) -> Vec<Shown> {
         let mut ask = |engine| rows(engine, face, family, found);
         let first: Vec<_> = names.iter().filter_map(|e| Some((*e, ask(e)?))).collect();
         let now = match &first[..] {
-            // What is compared with another face of the same engine need not be compared again.
+            // A face that is compared with another face of the same engine need not be compared
+            // between engines.
             [(one, b), (other, a1)] if face.like.is_none() => {
-                // The engine that is asked twice shows what has changed meanwhile.
+                // Asking one engine twice shows which values have changed meanwhile.
                 let again = if a1 == b { None } else { ask(one).zip(ask(other)) };
                 let (b, a2) = again.as_ref().map_or((b, a1), |(b, a2)| (b, a2));
                 engines_differ(face.name, [one, other], [a1, b, a2], found);

@@ -13,7 +13,7 @@ use taskdiag_tests::Mktask;
 use crate::Found;
 use crate::faces::{Row, Shown};
 
-/// What one row says, beside what is true. `None` is not known here.
+/// Compares one row with the true values. `None`: the true value is not known here.
 struct Check<'a> {
     pid: u32,
     who: String,
@@ -36,7 +36,7 @@ fn number(row: &Row, column: &str) -> Option<i32> {
     row.get(column).and_then(Value::as_i64).map(|n| n as i32)
 }
 
-/// Adds what differs from the kernel's own word.
+/// Adds the differences from the kernel's own values.
 pub fn differs(subjects: &[&Mktask], shown: &[Shown], found: &mut Found) {
     for Shown { engine, face, rows } in shown {
         for row in rows.values() {
@@ -88,7 +88,7 @@ fn namespace(tid: i32, file: &str) -> Option<Value> {
 }
 
 fn of_thread(tid: i32, check: &mut Check<'_>) {
-    // A task that has ended has no places and limits, and shows those of others.
+    // An ended thread has no places and limits of its own, and shows those of other threads.
     let lives = check.row.get("s").is_some_and(|s| s != "Z" && s != "X");
     for (i, name) in LIMITS.iter().enumerate() {
         // SAFETY: the struct is ours.
@@ -139,7 +139,7 @@ fn of_thread(tid: i32, check: &mut Check<'_>) {
     }
 }
 
-/// What the task itself said about itself.
+/// Checks the facts that the task reported about itself.
 fn of_subject(m: &Mktask, check: &mut Check<'_>) {
     let offset = |key| if m.has(key) { m.num::<i64>(key) } else { 0 };
     for (fact, key, names) in [
@@ -148,7 +148,7 @@ fn of_subject(m: &Mktask, check: &mut Check<'_>) {
     ] {
         let offset = offset(key);
         for (name, id) in names.iter().zip(m.list(fact)) {
-            // One that is not mapped is the overflow id in its namespace.
+            // An id that is not mapped is the overflow id in the namespace.
             let known = offset == 0 || offset > 0 && id != 65534;
             check.is(name, known.then(|| json!(i64::from(id) + offset)));
         }
@@ -165,7 +165,7 @@ fn is_of_process(row: &Row) -> bool {
     row.get("task").is_none_or(|task| task.is_null() || task == "")
 }
 
-/// The same open file as that of another process.
+/// Duplicates an open file of another process.
 fn duplicate(pid: i32, fd: i32) -> Option<OwnedFd> {
     // SAFETY: each descriptor is new, and only ours.
     unsafe {

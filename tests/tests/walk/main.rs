@@ -3,9 +3,9 @@
 //! seed and the smallest list of properties that still has it.
 //!
 //! It runs for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
-//! seeds and then a new one. Without one of them only the scenes that differed once are looked at,
-//! because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9 end=3"`
-//! looks at one scene only.
+//! seeds and then a new one. Without these variables, only the scenes that differed once are looked
+//! at, because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9
+//! end=3"` looks at one scene only.
 
 mod faces;
 mod kernel;
@@ -26,7 +26,7 @@ use taskdiag_tests::{Mktask, Source, engines, read, skip};
 /// The seeds of the scenes that each run of the tests looks at, and a longer walk begins with.
 const FIXED: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-/// After so many differences, the walk ends, because most of the others would be the same.
+/// The walk ends after this number of differences, because most further ones would be repetitions.
 const MOST_REPORTS: usize = 20;
 
 /// The state of a listener, of include/net/tcp_states.h.
@@ -35,10 +35,11 @@ const TCP_LISTEN: i32 = 10;
 /// How long a smaller scene is looked for.
 const SHRINK: Duration = Duration::from_secs(90);
 
-/// So many scenes are looked at together, because each look costs the start of some 20 programs.
+/// The number of scenes that are looked at together, because each look costs the start of some 20
+/// programs.
 const TOGETHER: usize = 16;
 
-/// What differs, and the process that it is about.
+/// The differences, each with the pid of its process.
 pub type Found = BTreeSet<(u32, String)>;
 
 /// Numbers from a seed (splitmix64).
@@ -165,12 +166,12 @@ fn arrive(m: &Mktask) {
     }
 }
 
-/// What of a scene is looked at.
+/// The parts of a scene that are looked at.
 #[derive(Clone, Debug, Default)]
 pub struct How {
     /// The BPF program for older kernels, too.
     legacy: bool,
-    /// Only what these differences are about, or everything if there are none.
+    /// Look only at the subjects of these differences, or at everything if there are none.
     about: Vec<String>,
 }
 
@@ -207,7 +208,7 @@ fn make(scene: &Scene) -> Result<Made, String> {
     Ok(Made { family: family(&m), m, _dir: dir })
 }
 
-/// Makes these scenes together, and returns what differs in each.
+/// Makes these scenes together, and returns the differences in each.
 fn look_at(scenes: &[Scene], attempts: u64, how: &How) -> Vec<Result<Vec<String>, String>> {
     let made: Vec<_> = scenes.iter().map(make).collect();
     let all: Vec<&Made> = made.iter().flatten().collect();
@@ -226,14 +227,14 @@ fn look_at(scenes: &[Scene], attempts: u64, how: &How) -> Vec<Result<Vec<String>
             kernel::differs(&subjects, &shown, &mut found);
         }
         found.retain(|(_, d)| !is_explained(d));
-        // What is there twice is no accident.
+        // A difference that occurs twice is no accident.
         last = if attempt == 0 { found } else { last.intersection(&found).cloned().collect() };
         if last.is_empty() {
             break;
         }
         how.about = last.iter().map(|(_, d)| d.clone()).collect();
     }
-    // What is about none of them is reported with the first that was made.
+    // A difference that is about none of these processes is reported with the first one.
     let first = all.first().map_or(0, |one| one.m.pid());
     let of = |one: &Made| {
         let is =
@@ -243,7 +244,7 @@ fn look_at(scenes: &[Scene], attempts: u64, how: &How) -> Vec<Result<Vec<String>
     made.iter().map(|one| one.as_ref().map(of).map_err(String::clone)).collect()
 }
 
-/// Makes one scene and returns what differs.
+/// Makes one scene and returns the differences.
 fn look_at_one(scene: &Scene, attempts: u64, how: &How) -> Result<Vec<String>, String> {
     look_at(std::slice::from_ref(scene), attempts, how).remove(0)
 }
@@ -293,7 +294,7 @@ fn engines_differ(families: &[u32], pair: [Source; 2], found: &mut Found) {
                 let (Some(a1), Some(b), Some(a2)) = (a1.get(tid), b.get(tid), a2.get(tid)) else {
                     continue;
                 };
-                // A mapped file has its entry with any process of an answer that maps it.
+                // An answer has the entry of a mapped file once, in any process that maps it.
                 let elsewhere =
                     |d: &str| !request.strategy.takes_pid() && d.contains(" task_diag_file_stat: ");
                 let gap = |d: &String| {
@@ -329,7 +330,7 @@ fn is_explained(d: &str) -> bool {
     let has_less = is("ifindex") || is("send_queue_bytes") && of("state") == TCP_LISTEN;
     let unlisted = of_local && !kernel::lists_sockets(libc::AF_UNIX, 0)
         || of_inet && has_less && !kernel::lists_sockets(of("family"), in_list)
-        // The socket itself does not tell more about its connection.
+        // Asking the socket itself does not give more data about its connection.
         || of_mptcp && is("state") && !kernel::lists_sockets(of("family"), of("protocol"));
     // Before Linux 6.9, there is no descriptor of a thread, and that of a process has none of its
     // files once the first thread has ended. So a socket in no list cannot be asked.
@@ -348,7 +349,7 @@ fn names() -> Vec<String> {
     m.text("properties").split(',').map(str::to_owned).collect()
 }
 
-/// What a difference is about, without ids and values.
+/// The kind of a difference: its text without ids and values.
 fn kind(difference: &str) -> String {
     let end = [": Some(", ": None", ": bpf ", ", the kernel", ": one does"]
         .iter()
@@ -358,7 +359,7 @@ fn kind(difference: &str) -> String {
     head.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// What differs, in words for people.
+/// A report of differences for people.
 fn report(seed: u64, scene: &Scene, found: &[String]) -> String {
     let (small, left) = scene.shrunk(found);
     let text = left.join("\n");
@@ -450,7 +451,7 @@ fn engines_faces_and_kernel_agree_about_processes_with_random_properties() {
     }
 }
 
-/// Looks at a scene that differed once.
+/// Looks at one scene that differed in an earlier walk.
 fn agrees(scene: &str) {
     match look_at_one(&Scene::parse(scene), 4, &How { legacy: true, about: Vec::new() }) {
         Ok(found) => assert!(found.is_empty(), "{scene}:\n{}", found.join("\n")),

@@ -1,4 +1,5 @@
-//! What the Python package says: its tables, and `taskdiag.psutil` beside psutil (`python.py`).
+//! Compares the Python package: its tables with the commands, and `taskdiag.psutil` with psutil
+//! (`python.py`).
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -34,7 +35,7 @@ fn python() -> Option<&'static PathBuf> {
     PYTHON.get_or_init(find).as_ref()
 }
 
-/// The tables of both engines. What `taskdiag.psutil` says otherwise than psutil is added to
+/// The tables of both engines. Differences between `taskdiag.psutil` and psutil are added to
 /// `found`.
 pub fn shown(pids: &[u32], found: &mut Found) -> Vec<Shown> {
     let Some(python) = python() else { return Vec::new() };

@@ -56,7 +56,7 @@
 
 #define MAX_N 100000
 #define TURNS 20
-/* At the start of each turn, not counted. */
+/* Operations at the start of each turn that are not counted. */
 #define WARM_UP 3
 
 static pid_t clone_child(int exit_signal)

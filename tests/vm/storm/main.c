@@ -114,7 +114,7 @@ static int gone(const char *path, const struct stat *st, int type, struct FTW *a
 	return remove(path);
 }
 
-/* Whether this part was asked for. */
+/* Whether this part was requested. */
 static int wanted(const char *name, int series, int n, char **names)
 {
 	for (int i = 0; i < n; i++)
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 	if (wanted("sentinels", 0, argc - 3, argv + 3)) {
 		sentinels = start_sentinels(make_tree());
 		leave_first_processor();
-		/* It took a while. */
+		/* Starting the parts took a while. */
 		end = time(NULL) + seconds;
 	}
 	for (unsigned int i = 0; i < PARTS; i++) {

@@ -51,8 +51,8 @@ long proc(void)
 	return rounds;
 }
 
-/* The same with directories that tasks share as links. It returns -2 on a kernel without that
- * option. */
+/* Reads a mount on which directories that tasks share
+ * are links. Returns -2 on a kernel without that option. */
 long links(void)
 {
 	char dir[] = "/tmp/storm-XXXXXX";

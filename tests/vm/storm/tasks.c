@@ -215,7 +215,7 @@ long traces(void)
 		}
 		for (int i = 0; i < 16; i++)
 			kill(kids[i], SIGKILL);
-		/* A killed tracee still stops at its exit if that was asked for. */
+		/* A killed tracee still stops at its exit if the tracer requested that. */
 		for (pid_t pid; (pid = waitpid(-1, &status, __WALL)) > 0;)
 			if (WIFSTOPPED(status))
 				ptrace(PTRACE_CONT, pid, 0, 0);

@@ -281,7 +281,7 @@ class Tree:
         for p in patches:
             common.run("patch", "-p1", "-F0", "-s", "--no-backup-if-mismatch", "-d", scratch, "-i", p)
         old = set(self.applied.read_text().split())
-        # It is recorded before it is done, so that an interrupted change is done again.
+        # The change is recorded before it is made, so that an interrupted change is made again.
         self.applied.write_text("\n".join(sorted(old | new)))
         for name in sorted(old | new):
             want, have = (scratch if name in new else self.source) / name, self.dir / name
@@ -291,7 +291,7 @@ class Tree:
             have.unlink(missing_ok=True)
             if data is not None:
                 have.parent.mkdir(parents=True, exist_ok=True)
-                # It gets a new time, so that make sees the change.
+                # The file gets a new time, so that make sees the change.
                 have.write_bytes(data)
                 have.chmod(want.stat().st_mode & 0o777)
         self.applied.write_text("\n".join(sorted(new)))

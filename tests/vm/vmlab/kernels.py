@@ -36,7 +36,7 @@ class Image:
     kernel: Kernel
     path: pathlib.Path
     version: str
-    # Those of its modules that the machine loads, in order.
+    # The modules of the kernel that the machine loads, in order.
     modules: tuple = ()
 
 

@@ -27,10 +27,12 @@ SECONDS = 20
 # A request may keep a real-time task waiting for this long, in microseconds. The bar on a machine
 # of its own is 5 ms. Here the host adds one of its time slices.
 LATE_US = 10_000
-# The same in a machine that counts instructions, where the host adds nothing. Its microsecond is a
-# thousand instructions, which a processor does in a third of a microsecond to one.
+# The bar in a machine that counts instructions, to which the host adds nothing. A microsecond of
+# this machine is a thousand instructions, which a processor executes in a third of a microsecond to
+# one.
 COUNTED_LATE_US = 5_000
-# Each request is repeated for this time of such a machine, in seconds. It is several times slower.
+# In a machine that counts instructions, each request is repeated for this time in seconds. The
+# machine is several times slower.
 COUNTED_SECONDS = 5
 # How often the running task is noted, in microseconds: in a machine that counts instructions, and
 # in another one, which would do nothing else.

@@ -21,8 +21,8 @@ from . import common
 sys.path.insert(0, str(common.ROOT / "tools"))
 from kernel_complaints import is_complaint  # noqa: E402
 
-# The kernel changes its code under a breakpoint, and QEMU, with a thread for each processor, may
-# run into one that is already gone. This is rare, and it is not a fault of the kernel. Older
+# The kernel changes its code under a breakpoint. QEMU with a thread for each processor may run into
+# a breakpoint that is already gone. This is rare, and it is not a fault of the kernel. Older
 # kernels print it without "Oops: ".
 TRIPPED = "int3: 0000 "
 MEMORY_MB = 3072
@@ -50,7 +50,8 @@ class Run:
 
     @property
     def tripped(self):
-        # Only the first complaint counts. If another one came before, that one is reported.
+        # Only the first complaint counts: if another complaint came before, it is the one to
+        # report.
         return bool(self.complaints) and TRIPPED in self.complaints[0]
 
     def why(self):

@@ -140,8 +140,8 @@ def reader(gap):
         skeletons = gap_skeletons()
         options = ["--manifest-path", common.ROOT / "bpf/gen/Cargo.toml", "--", "--gap", str(gap), "--out", skeletons]
         common.run(*cargo, "run", "-q", *options, cwd=common.ROOT)
-        # It is built in a separate target directory, because otherwise each build would replace the
-        # other one.
+        # The program is built in a separate target directory, because otherwise each build would
+        # replace the other one.
         target, variables = common.TARGET / "gap", {"TASKDIAG_SKEL_DIR": str(skeletons)}
     env = {**os.environ, "CARGO_TARGET_DIR": str(target), **variables}
     common.run(*cargo, "build", "-q", "--profile", "quick", "-p", "taskdiag-tests", "--bin", "storm_reader", cwd=common.ROOT, env=env)

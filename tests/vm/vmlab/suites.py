@@ -196,8 +196,8 @@ class Parity(Suite):
         for name in self.only:
             program = programs["test " + name]
             lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + walk_seconds()} {program} {self.filter}; echo \"@@status $?\"")
-        # The programs collect their skips in the directory that they were built in, which is
-        # another one for another architecture.
+        # The programs collect their skips in the directory that they were built in, which differs
+        # for another architecture.
         target = pathlib.Path(programs["test " + self.only[0]]).parents[2]
         lines.append(f"echo @@skips; cat {target}/taskdiag-skips.txt 2>/dev/null")
         return lines
@@ -271,7 +271,7 @@ class Memcg(Parity):
             found = next((p for d in ("/usr/bin", "/bin") if os.path.exists(p := f"{d}/{name}")), None)
             if found is None:
                 raise common.Unavailable(f"no {name}: install procps")
-            # They have the names of busybox' applets, which they replace.
+            # The programs have the names of busybox' applets, which they replace.
             tree.program(found, f"/bin/{name}")
         for terminal in ("/lib/terminfo/d/dumb", "/usr/share/terminfo/d/dumb"):
             if os.path.exists(terminal):

@@ -2,7 +2,7 @@
 //! the median and the least CPU time of each in us: `cgroups LISTS`. With a directory after it,
 //! only that hierarchy of version 2 is read.
 //!
-//! `cgroups make NAME COUNT` makes that many below a new cgroup of each hierarchy, and `cgroups
+//! `cgroups make NAME COUNT` makes COUNT cgroups below a new one in each hierarchy, and `cgroups
 //! remove NAME COUNT` removes them.
 
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
-//! What it costs to wait for the next of many processes: `waits WHO PROCESSES ENDS` has that many
-//! children that do nothing, ends one of them at a time, and prints the median of the CPU time of
-//! this thread until it knows which, in nanoseconds. A new child takes the place of each that has
-//! ended.
+//! Measures how much it costs to wait for the next end among many processes. `waits WHO PROCESSES
+//! ENDS` starts PROCESSES idle children and ends one at a time, ENDS times. It prints the median
+//! CPU time in nanoseconds that this thread needs to find out which child has ended. A new child
+//! replaces each ended one.
 //!
 //! WHO is `waiter` or `waitpid`, which is waitpid(-1). With a fourth argument, `cold`, other memory
 //! is in the CPU's caches when an end comes, as in a program that does something between two ends.
-//! Otherwise what belongs to 100 processes stays there, and what belongs to 10,000 does not.
+//! Otherwise, the memory for 100 processes stays in the caches, and the memory for 10,000 does not.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -74,7 +74,7 @@ fn run(who: &str, processes: usize, ends: usize, is_cold: bool) -> Result<u64, S
     victims.rotate_left(processes / 3);
     let mut times = Vec::new();
     for victim in victims.iter().cycle().take(ends.min(processes)) {
-        // One word of each line.
+        // Write one word of each cache line.
         swept.iter_mut().step_by(8).for_each(|n| *n += 1);
         std::hint::black_box(&swept);
         // SAFETY: a child that is not reaped.
@@ -95,7 +95,7 @@ fn run(who: &str, processes: usize, ends: usize, is_cold: bool) -> Result<u64, S
             unsafe { libc::waitpid(ended as i32, std::ptr::null_mut(), 0) };
         }
         let i = children.remove(&ended).ok_or("it is no child")?;
-        // SAFETY: the stack of the one that has ended.
+        // SAFETY: this is the stack of the child that has ended.
         let new = child(unsafe { base.add(i * STACK) })?;
         children.insert(new, i);
         if uses_waiter {

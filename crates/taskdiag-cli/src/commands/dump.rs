@@ -87,7 +87,7 @@ fn again(out: impl AsFd, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What the tasks of an answer lack.
+/// The data that tasks of an answer lack.
 #[derive(Debug, Default)]
 struct Gaps(HashMap<(Group, Reason), usize>);
 

@@ -99,7 +99,7 @@ fn write_text(out: &mut Vec<u8>, words: &[String], width: Option<usize>) {
         for (cell, width) in first.iter().zip(CELLS) {
             begin.push_str(&format!("{cell:<width$} "));
         }
-        // A long cell moves the others of its line, and not those of the lines below it.
+        // A long cell shifts the other cells of its line, but not the cells of the lines below.
         for (n, piece) in wrapped(text, room).into_iter().enumerate() {
             let begin = if n == 0 { begin.as_str() } else { "" };
             out.extend_from_slice(format!("{begin:<indent$}{piece}").trim_end().as_bytes());

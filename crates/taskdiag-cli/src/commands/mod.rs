@@ -21,7 +21,7 @@ pub fn exit_codes() -> Result<(), Exit> {
     Ok(sink::write_all(text.as_bytes())?)
 }
 
-/// What letters without a dash are.
+/// The help on letters without a dash.
 pub const LETTERS: &str = "Letters without a dash, as in aux or axo pid,comm: a and x together select all processes, a alone those \
                            with a terminal, x alone your own. Without a set of columns, a and x show PID TTY STAT TIME COMMAND. \
                            Numbers are process ids. The letters mean:";

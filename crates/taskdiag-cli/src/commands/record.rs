@@ -120,7 +120,7 @@ fn show(args: &RecordArgs) -> Result<(), Exit> {
 }
 
 enum Frame {
-    /// It was written, or left out because there was no room.
+    /// The answer was written, or left out because there was no room.
     Written(Written),
     /// The answer was stopped half-way, and is not recorded.
     Stopped,
@@ -183,8 +183,8 @@ impl Trouble {
 }
 
 /// After this many complete answers, the recorder reports that everything is recorded again. Key
-/// frames take more room than others, so there may be only a few complete answers between two that
-/// are cut.
+/// frames take more room than others, so there may be only a few complete answers between two cut
+/// ones.
 const WHOLE: u32 = 60;
 
 /// Reports when `--keep-at-least` leaves too little room for complete answers, and when this ends.

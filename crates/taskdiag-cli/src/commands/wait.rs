@@ -205,7 +205,7 @@ fn write_json(out: &mut Vec<u8>, ended: &Ended, comm: Option<&[u8]>, after: Dura
         Some(status) => {
             out.extend_from_slice(b",\"status\":");
             json::text(out, words(Some(status)).as_bytes());
-            // One of the two is there.
+            // A status has either an exit code or a signal.
             if let Some(code) = status.code() {
                 out.extend_from_slice(format!(",\"exit_code\":{code}").as_bytes());
             }

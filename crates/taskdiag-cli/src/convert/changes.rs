@@ -15,7 +15,7 @@ use super::kept::{Kept, Texts};
 pub struct Key {
     /// The id of the task.
     pub pid: u32,
-    /// Its start in ticks since boot.
+    /// The start of the task in ticks since boot.
     pub start_ticks: u64,
     /// Identifies an entry of the task's list. Zeroes if the row is the task itself.
     pub entry: [u64; 3],
@@ -29,16 +29,16 @@ pub struct Key {
 pub enum Change {
     /// The frame has a row for everything.
     Full,
-    /// It was not in the previous frame.
+    /// The row was not in the previous frame.
     New,
-    /// One of its values has changed.
+    /// A value of the row has changed.
     Changed,
-    /// It is no longer there. The values are the last ones that were known.
+    /// The row has gone. Its values are the last known ones.
     Ended,
 }
 
 impl Change {
-    /// Their names, indexed by number.
+    /// The names of the changes, indexed by number.
     pub const NAMES: [&str; 4] = ["full", "new", "changed", "ended"];
 }
 
@@ -87,7 +87,7 @@ fn apart(a: SystemTime, b: SystemTime) -> Duration {
 }
 
 impl Changes {
-    /// There is no frame yet, so the first one is full. The rows of a frame may take `most` bytes;
+    /// State before the first frame, which will be full. The rows of a frame may take `most` bytes;
     /// if they take more, the next frame is full, too.
     pub fn new(full_every: Duration, most: usize) -> Changes {
         Changes {
@@ -235,7 +235,7 @@ mod tests {
         boots_with(&writers.iter().map(|frames| (unknown, *frames)).collect::<Vec<_>>())
     }
 
-    /// The same, with the id of the boot of each writer.
+    /// As `boots`, with the boot id of each writer.
     fn boots_with(writers: &[(BootId, &[(u64, u64)])]) -> Vec<bool> {
         let dir = tempfile::tempdir().expect("there is room");
         for (boot, frames) in writers {

@@ -1,4 +1,4 @@
-//! The files of an hour: one of each table, or several.
+//! The files of an hour: for each table, one or several.
 
 use std::io;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! The values of rows, kept from frame to frame in little memory. A text that several rows have,
-//! such as the path of a file that all processes map, is there once.
+//! such as the path of a file that all processes map, is stored once.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ impl Hash for Text {
 #[derive(Debug, Default)]
 pub struct Texts {
     all: HashSet<Text>,
-    /// The bytes of all of them, and of those that were in use at the last look.
+    /// The bytes of all texts, and of the texts that were in use at the last sweep.
     bytes: usize,
     used: usize,
 }
@@ -47,7 +47,8 @@ impl Texts {
         self.all.insert(new.clone());
         new
     }
-    /// Forgets texts that no row has any more, once they may be as many as the others.
+    /// Forgets texts that no row has any more, once they may take as much space as the texts in
+    /// use.
     pub fn sweep(&mut self) {
         if self.bytes <= 2 * self.used {
             return;

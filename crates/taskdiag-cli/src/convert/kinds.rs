@@ -1,9 +1,9 @@
 //! Finds out whether the answers of an hour are of processes or of threads, which decides its
 //! tables.
 //!
-//! A recorder records one or the other. If its options were changed, an hour can have answers of
-//! both. Then it has both tables, because rows of processes and of threads must not be mixed in one
-//! table.
+//! A recorder records either processes or threads. If its options were changed, an hour can have
+//! answers of both. Then it has both tables, because rows of processes and of threads must not be
+//! mixed in one table.
 
 use taskdiag::field::TASKS;
 use taskdiag::recording::{Frame, Recording};
@@ -15,9 +15,9 @@ use crate::exit::Exit;
 /// Whether the answers of an hour are of processes, of threads, or of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
-    /// Some have the threads of each process.
+    /// Some answers have the threads of each process.
     pub threads: bool,
-    /// Some have only processes.
+    /// Some answers have only processes.
     pub processes: bool,
 }
 

@@ -147,7 +147,7 @@ fn lines(table: &TableArgs, lacks: &Lacks) -> Vec<Lack> {
         )),
     }
     let mut lacks: Vec<Lack> = lines.into_iter().map(Lack::always).collect();
-    // The user who recorded it had no right to see them.
+    // The user who made the recording had no right to see these values.
     lacks.extend(unread.iter().map(|(reason, count)| Lack {
         line: format!(
             "the {list} of a process could not be read {count} times ({reason}): the table {name} keeps their earlier rows"

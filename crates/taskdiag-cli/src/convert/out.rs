@@ -37,7 +37,7 @@ pub struct Out {
     at: Vec<i64>,
     change: Vec<i8>,
     bytes: usize,
-    /// The bytes of all rows, with those in files.
+    /// The bytes of all rows, including rows that are in files already.
     all_bytes: u64,
 }
 

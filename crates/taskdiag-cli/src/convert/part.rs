@@ -22,7 +22,7 @@ const GROUP: usize = 1 << 16;
 /// A complete file that does not have its name yet. It is removed if it never gets it.
 #[derive(Debug)]
 pub struct Part {
-    /// The name that it has for now.
+    /// The temporary name of the file.
     part: PathBuf,
     /// The name that it will have.
     file: PathBuf,
@@ -100,7 +100,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.has_name {
-            // It would only take space, and the disk may be full.
+            // Remove the incomplete file: it would only take space, and the disk may be full.
             let _ = fs::remove_file(&self.part);
         }
     }

@@ -18,7 +18,7 @@ const COMPLETE: &str = "taskdiag.complete";
 const TABLES: &str = "taskdiag.tables";
 const FRAMES: &str = "taskdiag.frames";
 
-/// Where files are written, and whose they are.
+/// The place where files are written, and the host that they are about.
 #[derive(Clone, Copy, Debug)]
 pub struct Lake<'a> {
     /// The directory of all files.

@@ -37,7 +37,7 @@ pub struct Lacks {
 }
 
 impl Lacks {
-    /// Adds those of another hour.
+    /// Adds the missing data of another hour.
     pub fn add(&mut self, other: &Lacks) {
         self.with += other.with;
         self.without += other.without;
@@ -80,8 +80,8 @@ impl Rows {
             full: 0,
         }
     }
-    /// Do rows of this table come from such a frame? Frames of processes and frames of threads
-    /// belong to different tables.
+    /// Do rows of this table come from a frame of this kind? Frames of processes and frames of
+    /// threads belong to different tables.
     pub fn is_of(&self, frame: &Frame) -> bool {
         match self.table {
             Table::Processes | Table::Memory => !has_threads(frame),
@@ -181,7 +181,7 @@ impl Rows {
     }
 }
 
-/// The same value, without a copy of its text.
+/// Borrows a value, without a copy of its text.
 fn lent<'v>(value: &'v Value<'static>) -> Value<'v> {
     match value {
         Value::Bytes { data, cut } => Value::Bytes { data: Cow::Borrowed(&**data), cut: *cut },

@@ -28,7 +28,7 @@ pub struct Linked {
     pub is_dynamic: bool,
     /// The libraries that it needs.
     pub needed: Vec<String>,
-    /// Its own name as a library.
+    /// The library's own name (soname).
     pub soname: Option<String>,
     /// The symbol versions that it defines.
     pub versions: Vec<String>,
@@ -138,7 +138,7 @@ fn part(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
         match file.read_at(&mut bytes[n..], at.saturating_add(n as u64)) {
             Ok(0) => break,
             Ok(more) => n += more,
-            // No file has such an offset, so this one ends before it.
+            // No file can have such an offset, so the file ends before it.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => break,
             Err(e) => return Err(e),
         }

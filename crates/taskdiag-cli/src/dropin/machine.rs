@@ -21,7 +21,7 @@ use crate::exit::{Exit, say};
 /// The line for the dynamic linker. It is read in the order of names, and the first directory
 /// counts.
 const CONF: &str = "/etc/ld.so.conf.d/00-taskdiag.conf";
-/// The same file until it is complete. ldconfig does not read a file of this name.
+/// The name of that file until it is complete. ldconfig does not read files with this name.
 const CONF_NEW: &str = "/etc/ld.so.conf.d/00-taskdiag.conf.new";
 /// The directory of the stubs, next to the library.
 const DIR: &str = "dropin";
@@ -97,9 +97,9 @@ fn ldconfig() -> Result<(), Exit> {
 /// The content of [`CONF`].
 #[derive(Debug, PartialEq, Eq)]
 enum Installed {
-    /// There is no such file.
+    /// The configuration file does not exist.
     No,
-    /// It is empty; an interrupted `install` of an earlier version may have left it.
+    /// The file is empty; an interrupted `install` of an earlier version may have left it.
     Nowhere,
     /// The directory of the stubs.
     In(PathBuf),
@@ -293,8 +293,8 @@ fn works(dir: &Path) -> Result<(), Exit> {
     let mut ps = Command::new("ps");
     ps.args(["-o", "pid=", "-p", &pid]).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut ps = ps.spawn().map_err(|e| failed("ps", &e))?;
-    // It is killed if it takes long, because with such a delay every program of the machine would
-    // take long.
+    // The test program is killed if it takes long: with such a delay, every program of the machine
+    // would start slowly.
     let until = Instant::now() + PATIENCE;
     while ps.try_wait().map_err(|e| failed("ps", &e))?.is_none() {
         if Instant::now() > until {

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 
 /// The environment variable with the path of the library, if it is not in the usual place.
 const ENV: &str = "TASKDIAG_PROCPS_LIB";
-/// Its file names when installed and in cargo's target directory.
+/// The file names of the library when installed and in cargo's target directory.
 const NAMES: [&str; 2] = ["libtaskdiag-procps.so", "libtaskdiag_procps.so"];
 
 /// The library: the one of [`ENV`], the one in the directory of this program, or the one in

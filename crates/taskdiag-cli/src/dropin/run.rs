@@ -90,7 +90,7 @@ fn has_capabilities(program: &Path) -> bool {
     rustix::fs::getxattr(program, c"security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
-/// The same, judged by how the file is linked.
+/// Why the drop-in cannot work in a program that is linked like this.
 fn refusal_of(linked: &Linked) -> Option<String> {
     if !linked.is_dynamic {
         return Some("it is linked statically, and loads no library".to_owned());

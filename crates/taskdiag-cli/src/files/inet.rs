@@ -175,7 +175,7 @@ fn services(name: &str, protocol: Option<&str>) -> Vec<u16> {
     all
 }
 
-/// One `-s`: sockets of this protocol only in (or not in) these states.
+/// An option `-s`: selects sockets of a protocol by their states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct States {
     protocol: String,

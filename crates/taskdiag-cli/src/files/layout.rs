@@ -20,7 +20,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Both were asked for.
+    /// Combines two requested forms.
     pub fn and(self, other: Form) -> Result<Form, Exit> {
         use Form::{Json, JsonLines, Lines, Table, Terse};
         let excluded = |a, b| Err(Exit::Usage(format!("{a} and {b} are mutually exclusive")));
@@ -55,11 +55,11 @@ pub struct States {
     pub state: bool,
     /// The bytes that wait in its queues.
     pub queues: bool,
-    /// Its options, which Linux does not report.
+    /// The options of the socket, which Linux does not report.
     pub flags: bool,
 }
 
-/// What is shown, and how.
+/// The contents and the form of the output.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Table, lines, JSON.

@@ -37,15 +37,15 @@ const MADE_FROM: &[(char, &str)] = &[
     ('T', "sockstate"),
 ];
 
-/// Nearly all: the device that a file is comes only where it is asked for, as in lsof.
+/// Nearly all letters. As in lsof, the device number of a device file (r) is shown only on request.
 const DEFAULT: &str = "pKMgRcuLfaltGdDsoikPnT";
 
-/// All that lsof takes. Of these, C, F, N, S, z and Z have no value here or in lsof on Linux; m is
+/// All letters that lsof takes. C, F, N, S, z and Z have no value here or in lsof on Linux; m is
 /// the line between two lists.
 const TAKEN: &str = "acCdDfFGgiKklLmMnNopPrRsStTuzZ0";
 
 impl Fields {
-    /// These letters; without any, nearly all.
+    /// The fields for these letters. Without letters, nearly all fields.
     pub fn of_lsof(text: &str) -> Result<Fields, Exit> {
         if let Some(c) = text.chars().find(|c| !TAKEN.contains(*c)) {
             let all: String = TAKEN.chars().filter(|c| !"CFNSzZ".contains(*c)).collect();

@@ -25,7 +25,7 @@ pub enum Reach {
     File,
     /// Files in the directory match, too.
     Directory,
-    /// Also files at any depth below it.
+    /// The directory, and files at any depth below it.
     Below,
 }
 
@@ -39,7 +39,7 @@ const BATCH_TIME: Duration = Duration::from_millis(200);
 /// Findings about a path.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Its absolute form without symbolic links; empty: not known.
+    /// The absolute form of the path without symbolic links; empty: not known.
     pub path: PathBuf,
     /// Device and inode.
     pub file: Option<(u32, u64)>,

@@ -215,7 +215,7 @@ fn write(args: &table::TableArgs, table: &Table<'_>, tally: &mut Tally) -> Resul
     let mut sink = Sink::stdout();
     let count = match args.form {
         Form::Text => {
-            // Names are never cut, as lsof does not, unless a width is asked for.
+            // As in lsof, names are never cut, unless a width is requested.
             let terminal = Terminal { width: args.width(), ..args.terminal() };
             let options = text::Options::new(args.headers, terminal);
             text::header(&mut sink, table.columns, &options);
@@ -278,7 +278,7 @@ fn query(args: &FilesArgs) -> Query {
     if !is_all {
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
     }
-    // lsof lists no files of threads, unless it is asked to.
+    // Like lsof, list files of threads only on request.
     query.threads = (query.groups.has(Group::Fd) || query.groups.has(Group::Paths))
         && (layout.is_none() || tasks);
     if is_all {
@@ -321,7 +321,7 @@ pub fn own_netns(files: &Files<'_>, saved: bool) -> Option<u32> {
 /// A thread reads /proc/locks while the tasks are asked for: the kernel lets nobody change locks
 /// meanwhile, and first waits for an RCU grace period (`locks_start()` takes `file_rwsem` for
 /// writing), which is 5 to 30 ms without any work. The descriptors of files that have any lock are
-/// then looked at one by one. They are few.
+/// then looked at one by one. There are few such descriptors.
 struct LocksAside(Option<std::thread::JoinHandle<Option<HashSet<u64>>>>);
 
 /// The inode of the first pid namespace (`PROC_PID_INIT_INO`).
@@ -398,7 +398,8 @@ impl<'a> Shown<'a> {
                 lines.extend(tally::line(Missing::NotAsked, tasks, names(group), group, snapshot));
             }
         }
-        // Only for the forms text and terse. In the other forms, rows report it, too.
+        // These lines are only for the forms text and terse. In other forms, the rows themselves
+        // report missing data.
         lines.extend(tally::lines_of(of_processes(self.gaps()), false, names, snapshot));
         let doubts = self.files.doubts().iter();
         let selected = doubts.filter(|g| self.select.may_match(&Row::new(g.task)));

@@ -29,7 +29,7 @@ type BoundSockets = HashMap<u64, (u32, u32)>;
 pub struct Place {
     path: Vec<u8>,
     reach: Reach,
-    /// Device of its file system, and inode, if it could be looked at.
+    /// The device of the file system and the inode, if the place could be looked at.
     file: Option<(u32, u64)>,
     /// Matches all files on the file system with these devices: for a mount point, or a mounted
     /// device. A btrfs has one device in stat(2) and another one in /proc/PID/maps.
@@ -39,8 +39,8 @@ pub struct Place {
     bound: Option<u32>,
     /// Inodes of its entries on the same file system.
     entries: HashSet<u64>,
-    /// The device that open files have instead of the one in stat(2), on file systems that are made
-    /// of others (overlay) or have several devices (btrfs).
+    /// The device that open files report instead of the device in stat(2), on file systems that are
+    /// made of others (overlay) or have several devices (btrfs).
     inexact: Option<u32>,
     /// The mount that it is on.
     mount: Option<Mount>,
@@ -88,12 +88,12 @@ impl Place {
     pub fn path(&self) -> &[u8] {
         &self.path
     }
-    /// A file, or all of a file system that is mounted here. `look`: is it a path of this machine?
-    /// The paths of a saved answer may be those of another machine.
+    /// A file, or all files of a file system that is mounted here. `look`: is it a path of this
+    /// machine? The paths of a saved answer may be those of another machine.
     pub fn file(path: &Path, look: bool) -> Place {
         Place::new(path, Reach::File, look)
     }
-    /// A directory and its entries, but not those of directories in it.
+    /// A directory and its entries, but not the entries of its subdirectories.
     pub fn directory(path: &Path, look: bool) -> Place {
         Place::new(path, Reach::Directory, look)
     }
@@ -174,7 +174,7 @@ impl Place {
     pub fn is_silent(&self) -> Option<&str> {
         self.silent.as_deref()
     }
-    /// Could it be looked at?
+    /// Could the place be looked at?
     pub fn is_there(&self) -> bool {
         self.file.is_some()
     }

@@ -1,4 +1,4 @@
-//! What `taskdiag files` is asked for, by its own options or by those of lsof.
+//! The request of a call of `taskdiag files`, made from its own options or from those of lsof.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::select::FileSelection;
 use crate::args::table;
 use crate::exit::{Asked, Lack};
 
-/// What `taskdiag files` was asked for.
+/// The request of a call of `taskdiag files`.
 #[derive(Clone, Debug)]
 pub struct FilesArgs {
     /// The options of all tables.
@@ -41,7 +41,7 @@ pub struct FilesArgs {
     pub inet: Vec<String>,
     /// `-c` as it was typed.
     pub commands: Vec<Vec<u8>>,
-    /// The same of `-c ^NAME`, without the `^`.
+    /// The names of `-c ^NAME`, without the `^`.
     pub excluded_commands: Vec<Vec<u8>>,
     /// A text instead of a list.
     pub instead: Option<Instead>,
@@ -75,8 +75,9 @@ pub enum Instead {
 }
 
 impl FilesArgs {
-    /// How exactly the caller says what the answer is to be about. A user who names a file and sees
-    /// processes that use it has an answer. A user who sees none cannot know whether there are any.
+    /// How exactly the caller names the subject of the answer. A user who names a file and sees
+    /// processes that use it has an answer. A user who sees no process cannot know whether there
+    /// are any.
     pub fn asked(&self, is_empty: bool) -> Asked {
         let select = &self.select;
         let named = !select.uids.only.is_empty()

@@ -14,7 +14,7 @@ use super::place::Place;
 /// A condition on values: the wanted ones, or the excluded ones.
 #[derive(Clone, Debug)]
 pub struct Among<T> {
-    /// One of these; empty: any.
+    /// The accepted values; empty: any value.
     pub only: Vec<T>,
     /// None of these.
     pub not: Vec<T>,
@@ -88,8 +88,8 @@ pub struct FileSelection {
     pub netns: Vec<u32>,
     /// Files of the directory tree.
     pub places: Vec<Place>,
-    /// Those of the places that are a word and no file: the open files of processes that have the
-    /// word in their name or arguments are shown, too.
+    /// The places that are words instead of files: open files of processes with the word in their
+    /// name or arguments are shown, too.
     pub words: Words,
     /// Must rows match all kinds of conditions?
     pub and: bool,
@@ -105,8 +105,8 @@ pub struct Words {
     all: Vec<Vec<u8>>,
     /// This process, which has the words in its own arguments, and is left out.
     except: Option<u32>,
-    /// The task that was looked at last, and in the lowest bit whether it has a word. A task has
-    /// many files, and its arguments may be long.
+    /// The task that was checked last, and in the lowest bit whether it has a word. A task has many
+    /// files, and its arguments may be long.
     last: AtomicU64,
 }
 
@@ -117,7 +117,7 @@ impl Clone for Words {
 }
 
 impl Words {
-    /// These words, which process `except` is not found by.
+    /// A search for these words that never finds process `except`.
     pub fn new(all: Vec<Vec<u8>>, except: Option<u32>) -> Words {
         Words { all, except, last: AtomicU64::new(0) }
     }
@@ -135,7 +135,7 @@ impl Words {
         if last & !1 == task {
             return last & 1 == 1;
         }
-        // Arguments are shown with blanks between them, and a word has none.
+        // Arguments are joined with blanks, and a word has no blank.
         let args = row.view.cmdline().filter(|blob| blob.reason.is_none());
         let has = |text: &[u8]| self.all.iter().any(|word| memmem::find(text, word).is_some());
         let is = row.comm.is_some_and(has) || args.is_some_and(|blob| has(&blob.data));
@@ -249,7 +249,7 @@ impl FileSelection {
             && self.places.is_empty();
         !(words_only && (self.and || alone))
     }
-    /// Is its process among those that are to be left out?
+    /// Is the process of the row excluded?
     pub fn is_excluded(&self, row: &Row<'_>) -> bool {
         let uid = row.cred.and_then(|c| c.euid());
         self.pids.excludes(|p| *p == row.view.tgid())
@@ -271,12 +271,12 @@ impl FileSelection {
             }),
         ]
     }
-    /// Is the process as a whole asked for, or nothing else than all?
+    /// Is the process selected as a whole, or is there no selection of processes?
     pub fn takes_process(&self, row: &Row<'_>) -> bool {
         let asked = joined(self.and, self.process(row)).unwrap_or(!self.has_file_condition());
         asked && !self.is_excluded(row)
     }
-    /// Is anything said about files but their labels?
+    /// Is there a condition about files other than about their labels?
     pub fn has_conditions_without_labels(&self) -> bool {
         !self.inet.is_empty()
             || self.unix
@@ -286,12 +286,12 @@ impl FileSelection {
             || !self.netns.is_empty()
             || !self.places.is_empty()
     }
-    /// Is this label among those that are wanted? `None`: no label is given.
+    /// Is this label selected? `None`: the request selects no labels.
     pub fn takes_label(&self, label: &str) -> Option<bool> {
         let only = &self.labels.only;
         (!only.is_empty()).then(|| only.iter().any(|l| l.is(label)))
     }
-    /// Is this label among those that are not wanted?
+    /// Is this label excluded?
     pub fn leaves_out(&self, label: &str) -> bool {
         self.labels.excludes(|l| l.is(label))
     }
@@ -343,11 +343,11 @@ impl FileSelection {
         };
         self.condition(file, true).unwrap_or(true) && states()
     }
-    /// Is this file shown by another condition than the one on internet sockets?
+    /// Does a condition other than that on internet sockets select this file?
     pub fn matches_without_inet(&self, file: &OpenFile<'_>) -> bool {
         !self.and && self.condition(file, false) == Some(true)
     }
-    /// Whether the conditions hold, or nothing if there are none.
+    /// Whether the conditions are true for a file, or `None` if there are no conditions.
     fn condition(&self, file: &OpenFile<'_>, with_inet: bool) -> Option<bool> {
         let label = || file.label();
         let socket = file.socket();
@@ -375,7 +375,8 @@ impl FileSelection {
         ];
         joined(self.and, self.process(&file.owner.row).into_iter().chain(conditions))
     }
-    /// Is it an open file of a process that has a word? The other rows are for users of a file.
+    /// Is it an open file of a process that has a word? The rows for working directories and
+    /// mappings are only for users of a file.
     fn is_found_by_word(&self, file: &OpenFile<'_>) -> bool {
         let is_shown = match file.what {
             What::Path(..) => self.paths,

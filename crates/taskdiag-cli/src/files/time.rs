@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 /// More text than this is not made of a format.
 const LONGEST: usize = 4096;
 
-/// The time now; empty if the format gives too much text, or none.
+/// The current time in this format; empty if the format gives too much text, or no text.
 pub(super) fn formatted(format: &OsStr) -> Vec<u8> {
     let Ok(format) = CString::new(format.as_bytes()) else { return Vec::new() };
     let mut out = vec![0u8; LONGEST];

@@ -16,11 +16,11 @@ pub struct Node {
     pub tgid: u32,
     /// The id of its parent, which may be missing from the answer.
     pub ppid: u32,
-    /// Its rows, as indices of tasks: threads, or itself.
+    /// The rows of the process, as indices of tasks: its threads, or itself.
     pub rows: Vec<u32>,
-    /// Its parent, if that is in the answer.
+    /// The parent of the process, if the answer has it.
     pub parent: Option<usize>,
-    /// Its children, in the order of the rows.
+    /// The children of the process, in the order of the rows.
     pub children: Vec<usize>,
 }
 

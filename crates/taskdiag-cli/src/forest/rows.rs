@@ -12,7 +12,7 @@ pub struct Tree {
     pub rows: Vec<u32>,
     /// The drawings of all rows, one after the other.
     art: Vec<u8>,
-    /// Where the drawing of each row ends.
+    /// The end of the drawing of each row.
     ends: Vec<usize>,
     /// How many ancestors of each row are in the tree.
     #[cfg(feature = "top")]
@@ -27,13 +27,13 @@ const DRAWN_LEVELS: usize = 64;
 /// child, for the last child.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Below the last child.
+    /// The piece below the last child.
     pub gap: &'static str,
-    /// Below a child that others follow.
+    /// The piece below a child that has later siblings.
     pub through: &'static str,
-    /// Before a child that others follow.
+    /// The piece before a child that has later siblings.
     pub child: &'static str,
-    /// Before the last child.
+    /// The piece before the last child.
     pub last: &'static str,
     /// Are children of process 1 roots of their own?
     without_init: bool,

@@ -114,7 +114,7 @@ fn write_parquet(
         ArrowWriter::try_new(out, schema.clone(), Some(properties().build())).map_err(failed)?;
     let count = each_batch(table, tally, &schema, &mut |batch| {
         out.write(batch).map_err(failed)?;
-        // It keeps a group of rows until it writes it.
+        // The writer keeps rows in memory until a group is complete.
         if out.memory_size() > GROUP_BYTES { out.flush().map_err(failed) } else { Ok(()) }
     })?;
     out.close().map_err(failed)?;

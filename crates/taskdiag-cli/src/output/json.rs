@@ -127,7 +127,7 @@ fn keys(columns: &[Column]) -> Vec<(usize, Vec<u8>)> {
     out
 }
 
-/// The columns of one row as members of an object. Those that are missing come last.
+/// The columns of one row as members of an object. Missing values come last.
 pub fn members(out: &mut Vec<u8>, cx: &Context, columns: &[Column], item: Item<'_, '_>) {
     let mut lacking = Vec::new();
     write_members(out, cx, columns, &keys(columns), item, &mut lacking, |_, _| {});
@@ -154,7 +154,7 @@ fn write_members(
         let amount = match why {
             Some(m) if m.is_absent() => match absent(column) {
                 Some(amount) => Some(amount),
-                // The task has no such value, so there is no key.
+                // The task cannot have such a value, so there is no key.
                 None => continue,
             },
             Some(m) => {

@@ -10,9 +10,9 @@ use unicode_width::UnicodeWidthChar;
 use super::terminal;
 use crate::columns::Column;
 
-/// The value that procps prints where there is none. procps does not distinguish this from a denied
-/// value. If procps may not see the size of the code, it subtracts nothing, so all memory counts as
-/// the rest.
+/// The value that procps prints in place of a missing one. procps does not distinguish this from a
+/// denied value. If procps may not see the size of the code, it subtracts nothing, so all memory
+/// counts as the rest.
 pub fn nothing(row: &Row<'_>, field: &Field) -> Value<'static> {
     match (field.name, row.statm.and_then(|r| r.size_bytes())) {
         ("drs", Some(size)) => Value::Uint(size),
@@ -75,9 +75,9 @@ pub fn text(
         Value::Args { data, .. } if data.iter().all(|b| *b == 0) && form == TextForm::Args => {
             let read = row.and_then(|r| r.view.cmdline());
             match data.is_empty() && read.is_none_or(|b| b.data.is_empty()) {
-                // It has no arguments at all, so its name is shown in brackets.
+                // The process has no arguments at all, so its name is shown in brackets.
                 true => field::text(out, cx, form, row, value),
-                // It has arguments, but all of them are empty.
+                // The process has arguments, but all of them are empty.
                 false => out.push(b'?'),
             }
         }
@@ -98,7 +98,7 @@ pub fn text(
     }
 }
 
-/// Append a blank and the environment, if that has anything.
+/// Append a blank and the environment, unless it is empty.
 fn environment(out: &mut Vec<u8>, cx: &Context, row: &Row<'_>) {
     match named("environ", cx, row) {
         Value::Args { data, .. } if data.iter().any(|b| *b != 0) => {

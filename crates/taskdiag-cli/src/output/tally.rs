@@ -34,7 +34,7 @@ fn slot(m: Missing) -> Option<usize> {
         Missing::Reason(Reason::OverBudget) => Some(5),
         Missing::Reason(Reason::Stopped) => Some(6),
         Missing::Reason(Reason::Absent | Reason::Vanished) => None,
-        // And reasons that this version does not know.
+        // Denied values, and reasons that this version does not know.
         Missing::Reason(_) => Some(4),
     }
 }
@@ -44,7 +44,7 @@ impl Tally {
     pub fn new(columns: usize) -> Tally {
         Tally { counts: vec![[0; KINDS]; columns], seen: HashSet::new(), only_entries: false }
     }
-    /// The same for rows that are entries of lists. Other lines report which tasks lack the whole
+    /// A tally for rows that are entries of lists. Other lines report which tasks lack the whole
     /// list.
     pub fn of_entries(columns: usize) -> Tally {
         Tally { only_entries: true, ..Tally::new(columns) }
@@ -118,7 +118,7 @@ pub fn line(
     slot(m).map(|kind| sentence(kind, count as u64, who, names, group.into(), saved))
 }
 
-/// The lines about tasks of this answer that are left out, since what `--where` looks at is
+/// The lines about tasks of this answer that are left out because values that `--where` needs are
 /// missing.
 pub fn left_out(left: &[Left], snapshot: &Snapshot) -> Vec<Lack> {
     let line = |l: &Left| {
@@ -170,7 +170,7 @@ struct Who {
     threads: bool,
     /// Are they cgroups?
     cgroups: bool,
-    /// Is the number that of each of the names?
+    /// Does each of the names lack this number of values?
     all_alike: bool,
 }
 
@@ -235,8 +235,8 @@ fn sentence(
             ),
         ),
         1 => (Asked::Named, format!("{of} {is} not shown: run as root")),
-        // The owner of a process can make that happen, so it is no failure for somebody who did not
-        // name the process.
+        // The owner of a process can cause this, so it is a failure only for a caller who named the
+        // process.
         2 => (Asked::Pids, format!("reading {of} would have blocked: try again later")),
         3 if who.cgroups => (
             Asked::Pids,

@@ -38,9 +38,9 @@ fn cells(text: &[u8], plain: bool) -> usize {
 /// How a cell that is wider than its column is cut, if cells are cut at all.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
-    /// It is not cut.
+    /// A wide cell is not cut.
     No,
-    /// It ends at the width.
+    /// The line ends at the width.
     Chop,
     /// The name of a user or group ends with `+`. If even that does not fit, the number is written.
     Plus(u32),
@@ -114,7 +114,7 @@ struct CellLine<'a> {
     cells: Option<Cells>,
     /// Whether cells are counted as procps does.
     plain: bool,
-    /// What stands between columns, in place of blanks.
+    /// The text between columns, in place of blanks.
     delimiter: Option<u8>,
     /// Where the line begins in the buffer.
     start: usize,
@@ -490,9 +490,9 @@ pub struct Totals {
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     sum: u64,
-    /// There is a value.
+    /// Some row has a value.
     known: bool,
-    /// There is a row whose value is not known.
+    /// Some row has an unknown value.
     lacking: bool,
 }
 

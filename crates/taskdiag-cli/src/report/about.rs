@@ -156,7 +156,7 @@ impl About {
     }
 }
 
-/// A number of INFO, which is 0 if it is not known.
+/// A number of INFO, where 0 means that it is not known.
 fn known(n: u64) -> Option<u64> {
     (n > 0).then_some(n)
 }

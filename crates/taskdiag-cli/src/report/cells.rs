@@ -106,7 +106,7 @@ impl Cells {
     }
 }
 
-/// Where to cut a text that takes more bytes in the page than `longest`. `None`: it is short
+/// Where to cut a text that takes more bytes in the page than `longest`. `None`: the text is short
 /// enough.
 fn end_of(text: &[u8], longest: usize) -> Option<usize> {
     // A character takes six bytes at most (\u003c).
@@ -140,7 +140,7 @@ pub fn columns(out: &mut Vec<u8>, columns: &[Column]) {
         };
         let head = serde_json::json!({
             "name": c.field.name,
-            // Beside the arguments, which have the same header.
+            // The arguments have the same header, so the name gets another one.
             "head": if c.field.name == "comm" { "NAME" } else { c.header.as_str() },
             "kind": kind,
             "unit": c.field.unit.name(),

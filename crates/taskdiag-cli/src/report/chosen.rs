@@ -23,7 +23,7 @@ const MEASURES: [&str; 6] = ["time", "nlwp", "fds", "read_bytes", "write_bytes",
 pub struct Others {
     /// How many processes they are.
     pub count: u64,
-    /// Their known memory, RSS and PSS.
+    /// The known memory of these processes, RSS and PSS.
     pub bytes: [u64; 2],
 }
 
@@ -34,11 +34,11 @@ pub struct ChosenProcesses {
     pub rows: Vec<u32>,
     /// The processes without a row.
     pub without: Vec<u32>,
-    /// Their sums, by the text of slice, unit and container.
+    /// The sums over processes without a row, by the text of slice, unit and container.
     pub others: BTreeMap<[Vec<u8>; 3], Others>,
 }
 
-/// A value that is an amount. `None`: it is not known, or not an amount.
+/// The amount in a value. `None`: the value is not known, or not an amount.
 pub fn amount(cx: &Context, field: &Field, row: &Row<'_>) -> Option<u64> {
     match (field.get)(cx, row) {
         Value::Uint(v) | Value::Nanos(v) => Some(v),

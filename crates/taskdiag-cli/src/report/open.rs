@@ -1,7 +1,7 @@
 //! Open files on the page: sockets that listen, and with `--files` the largest files.
 //!
-//! They need a second, expensive request, because it includes threads, which may have open files of
-//! their own.
+//! These tables need a second, expensive request, because it includes threads, which may have open
+//! files of their own.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const SOCKETS: &str = "family,protocol,laddr,lport,path,pid,command,user";
 const OPENED: &str = "pid,command,user,fd,type,size,deleted,name";
 const LISTENING: &str = "sockstate == LISTEN";
 
-/// Both tables, if there is no answer about open files.
+/// The JSON of both tables if there is no answer about open files.
 const NOTHING: &[u8] = b"\"sockets\":null,\"files\":null,";
 
 /// Writes both tables as members of an object. A table that was not requested is `null`.

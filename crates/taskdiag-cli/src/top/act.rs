@@ -14,7 +14,7 @@ pub struct Target {
     pub tid: Option<u32>,
     /// The start time of the process or thread, ns since boot.
     pub start_ns: u64,
-    /// Its command name, escaped.
+    /// The command name of the target, escaped.
     pub comm: String,
     /// Are the ids those of /proc, and not those of our own pid namespace, which BPF programs
     /// report?
@@ -57,7 +57,7 @@ pub const SIGNALS: &[(i32, &str)] = &[
     (libc::SIGABRT, "end with a core dump"),
 ];
 
-/// Its name, such as SIGTERM.
+/// The name of a signal, such as SIGTERM.
 pub fn signal_name(number: i32) -> &'static str {
     signal_hook::low_level::signal_name(number).unwrap_or("a signal")
 }
@@ -78,8 +78,8 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
 
 /// Acts, and returns a message about the result.
 pub fn act(target: &Target, action: &Action) -> Result<String, String> {
-    // These rows have pids of our own pid namespace, which belong to other processes in a /proc of
-    // another namespace.
+    // The rows have pids of our own pid namespace. In a /proc of another namespace, these belong to
+    // other processes.
     if !target.has_number_of_proc && !has_own_numbers(Path::new("/proc")) {
         return Err(String::from(
             "Nothing was done: the rows are not from /proc, which is of another pid namespace, so that no process can be \

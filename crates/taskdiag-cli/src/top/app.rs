@@ -88,7 +88,7 @@ pub struct App {
     pub stale: bool,
     /// Has the open question about a task not been on the screen yet?
     pub unseen: bool,
-    /// Their details, from a separate request.
+    /// The details of the visible rows, from a separate request.
     pub details: Details,
     /// The rows on which the keys act.
     pub mode: Mode,
@@ -106,7 +106,7 @@ pub struct App {
     pub marks: Vec<Target>,
     /// The column with the command: arguments, name or program.
     pub(super) command: &'static str,
-    /// Meters for each CPU? `None`: where there is room.
+    /// Is there a meter for each CPU? `None`: if there is room.
     pub per_cpu: Option<bool>,
     /// Meters as bars? If not, as numbers.
     pub bars: bool,
@@ -131,7 +131,7 @@ pub struct App {
 impl App {
     /// From the arguments. There is no request yet.
     pub fn new(args: &TopArgs) -> Result<App, Exit> {
-        // What is printed must not depend on what somebody liked to see on the screen.
+        // Printed output must not depend on settings that were saved for the screen.
         let (saved, wrong) = match args.once {
             true => (Settings::default(), None),
             false => settings::read(),
@@ -214,7 +214,7 @@ impl App {
         app.condition(app.filter.clone(), app.user.clone()).map_err(Exit::Usage)?;
         Ok(app)
     }
-    /// What the key `W` keeps.
+    /// The settings that the key `W` saves.
     pub(super) fn settings(&self) -> Settings {
         let shape = &self.shape;
         Settings {
@@ -387,7 +387,7 @@ impl App {
         self.shape.sort = VIEWS[view].sort();
         self.set_columns();
     }
-    /// The next column to add up by, or none after the last.
+    /// Switches to the next column to add up by, or to none after the last.
     pub(super) fn next_by(&mut self) {
         let now = self.shape.by.as_ref().and_then(|by| BYS.iter().position(|b| *b == by.name));
         let next = now.map_or(0, |n| n + 1);
@@ -426,7 +426,7 @@ impl App {
 /// The longest interval, even if scans take longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// When the next answer is due, after one that was requested at this moment.
+/// The time at which the next answer is due, after a request at this moment.
 pub fn due(app: &App, asked: Instant) -> Instant {
     // The second answer follows the first one soon, because rates need two.
     let first = Duration::from_millis(300).min(app.interval());

@@ -104,7 +104,7 @@ pub fn page(app: &App) -> usize {
     usize::from(app.height).saturating_sub(head::lines(app).len() + 2).max(1)
 }
 
-/// Colours the meters of a line: what is between brackets.
+/// Colours the meters of a line, which are in brackets.
 fn paint(buf: &mut Buffer, area: Rect, y: u16, looks: &Looks) {
     let mut is_inside = false;
     for x in area.left()..area.right() {

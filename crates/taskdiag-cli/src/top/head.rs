@@ -20,7 +20,7 @@ const HOST: usize = 20;
 pub struct Line {
     /// Its text.
     pub text: String,
-    /// Has it meters, whose parts have colours?
+    /// Does the line have meters, whose parts have colours?
     pub is_meter: bool,
 }
 
@@ -162,8 +162,8 @@ fn times(app: &App, machine: &Machine) -> String {
     )
 }
 
-/// The time since the machine was started. In a pid namespace of its own, that of the namespace,
-/// which is the age of its process 1, comes first.
+/// The time since the machine was started. In a separate pid namespace, the age of the namespace
+/// (of its process 1) comes first.
 fn up(app: &App, machine: &Machine) -> String {
     let of_machine = or_unknown(machine.uptime_s.map(uptime));
     let of_first = || {

@@ -56,8 +56,8 @@ impl App {
         }
         Next::Draw
     }
-    /// The same for the tasks that are marked, or, if none is, for the task under the cursor. The
-    /// first of several stands for all.
+    /// Calls `f` for the marked tasks or, if no task is marked, for the task under the cursor. `f`
+    /// gets the first of several tasks.
     fn on_marked(&mut self, f: impl FnOnce(&mut App, Target) -> Mode) -> Next {
         match self.marks.first().cloned() {
             Some(first) => (self.mode, self.unseen) = (f(self, first), true),
@@ -581,8 +581,8 @@ impl App {
     }
 }
 
-/// A text as a value of an expression, which has no escapes. `None`: it cannot be quoted, or has
-/// unprintable characters.
+/// A text, quoted as a value of an expression, which has no escapes. `None`: the text cannot be
+/// quoted, or has unprintable characters.
 fn quoted(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok().filter(|t| !t.contains(field::is_odd))?;
     let quote = ['"', '\''].into_iter().find(|q| !text.contains(*q))?;

@@ -29,7 +29,7 @@ pub struct List {
     pub typed: String,
     /// The entries that match, as places in the list.
     pub shown: Vec<usize>,
-    /// Which of those has the cursor.
+    /// The entry with the cursor, as an index in `shown`.
     pub at: usize,
 }
 
@@ -82,7 +82,7 @@ impl List {
         }
         self.find();
     }
-    /// Removes what Ctrl with this letter erases.
+    /// Erases text as Ctrl with this letter does.
     pub fn erase(&mut self, letter: char) {
         let before = self.typed.len();
         erase(&mut self.typed, letter);

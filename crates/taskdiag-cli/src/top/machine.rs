@@ -14,14 +14,15 @@ pub const PRESSURES: [&str; 3] = ["cpu", "memory", "io"];
 pub struct Pressure {
     /// The time in which at least one task waited for it, since boot, us.
     some_us: u64,
-    /// The same in which all that could run did. The kernel has none for CPUs of a whole machine.
+    /// Time in which all tasks that could run waited. The kernel does not have it for the CPUs of a
+    /// whole machine.
     full_us: Option<u64>,
     /// The averages of the last ten seconds, in percent.
     some: f64,
     full: Option<f64>,
 }
 
-/// The content of these files. `None`: it could not be read.
+/// The content of the files about the machine. `None`: the file could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// The host name of our own UTS namespace.
@@ -41,7 +42,7 @@ pub struct Machine {
     pub cpus: Option<usize>,
     /// Processes and threads created since boot.
     pub forks: Option<u64>,
-    /// The same of each CPU that is on, with its number.
+    /// The CPU times of each online CPU, with its number.
     pub each: Vec<(u32, [u64; 8])>,
     /// Memory in KiB, by the kernel's names.
     memory: Vec<(String, u64)>,
@@ -121,11 +122,11 @@ impl Machine {
     pub fn shares(&self, old: &Machine) -> Option<[f64; 8]> {
         shares(self.cpu?, old.cpu?)
     }
-    /// The same for each CPU that is on now, with its number. `None`: it was not on before, or no
-    /// tick has passed.
+    /// The shares of each CPU that is online now, with its number. `None`: the CPU was not online
+    /// before, or no tick has passed.
     pub fn shares_of_each(&self, old: &Machine) -> Vec<(u32, Option<[f64; 8]>)> {
         let before = |number: u32| {
-            // They are in the order of their numbers.
+            // The CPUs are sorted by number.
             let at = old.each.binary_search_by_key(&number, |c| c.0).ok()?;
             Some(old.each[at].1)
         };

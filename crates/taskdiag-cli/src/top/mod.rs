@@ -1,15 +1,15 @@
 //! `taskdiag top`: a live view of processes.
 //!
-//! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` what keys do, `draw` the
-//! screen. `search` finds rows, `subtree` adds up branches of the tree, and `settings` keeps what
-//! was chosen. `once` prints instead.
+//! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` handles keys, and `draw`
+//! draws the screen. `search` finds rows, `subtree` adds up branches of the tree, and `settings`
+//! keeps what was chosen. `once` prints instead.
 //!
-//! A frame does little for tasks that are not on the screen. All tasks are asked for what rows are
-//! sorted, filtered and added up by, and for groups that cost little. A second request, of some 50
-//! processes, has the rest for the rows that can be seen. `Rates` compares an answer with arrays of
-//! counters from the previous one. A task is looked up by its pid only if it is not near its old
-//! place and did not begin after the old answer. Sorting is a selection of the rows on the screen
-//! (`select_nth_unstable`), by keys that are packed into one integer. Before an action on a
+//! A frame does little for tasks that are not on the screen. For all tasks, top requests the values
+//! by which rows are sorted, filtered and added up, and groups that cost little. A second request
+//! gets the other values for the some 50 processes on the screen. `Rates` compares an answer with
+//! arrays of counters from the previous one. A task is looked up by its pid only if it is not near
+//! its old place and did not begin after the old answer. Sorting is a selection of the rows on the
+//! screen (`select_nth_unstable`), by keys that are packed into one integer. Before an action on a
 //! process, a pidfd of it is opened and its start time compared, so that it cannot be another
 //! process. The terminal is given back by the destructor, by the panic hook, and by handlers that
 //! only set flags.

@@ -76,7 +76,7 @@ fn rest(app: &App) {
     std::thread::sleep(app.interval());
 }
 
-/// Prints an answer. The result says what it lacks.
+/// Prints an answer. The result says which data the answer lacks.
 fn print(
     args: &TopArgs,
     app: &mut App,

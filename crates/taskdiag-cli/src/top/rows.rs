@@ -33,14 +33,14 @@ pub struct Rows {
     pub states: Vec<(u8, usize)>,
     /// All tasks, including those that are not shown.
     pub all: usize,
-    /// Their threads, as far as they are known.
+    /// The number of threads of these tasks, as far as it is known.
     pub threads: u64,
     /// How many tasks are left out because a value that is tested is not known.
     pub unknown: usize,
 }
 
 /// An integer that has the same order as the values. A missing value comes before all others.
-/// `None`: it is not a number.
+/// `None`: the value is not a number.
 fn number(value: &Value<'_>) -> Option<u64> {
     Some(match value {
         Value::Missing(_) => 0,
@@ -218,7 +218,8 @@ impl Rows {
         let art = String::from_utf8_lossy(self.tree.as_ref()?.art(at as usize)).into_owned();
         Some(if hidden > 0 { format!("{art}[+{hidden}] ") } else { art })
     }
-    /// The sum of a column over a row and those below it in the tree, and whether it lacks parts.
+    /// The sum of a column over a row and its descendants in the tree, and whether parts are
+    /// missing.
     pub fn subtree(&self, field: &field::Field, row: usize) -> Option<(Value<'static>, bool)> {
         self.subtrees.as_ref()?.value(field, self.unfolded.get(row)?.0 as usize)
     }
@@ -232,11 +233,11 @@ impl Rows {
         let end = at + 1 + tree.levels[at + 1..].iter().take_while(deeper).count();
         &tree.rows[at..end]
     }
-    /// Is the order of all rows known, and not only of those on the screen?
+    /// Are all rows sorted, and not only those on the screen?
     fn is_sorted(&self) -> bool {
         self.sorted == (0..self.tasks.len())
     }
-    /// The row of a task. `None`: it has none.
+    /// The row of a task. `None`: the task has no row.
     pub fn place(&self, frame: &Frame<'_>, shape: &Shape, task: u32) -> Option<usize> {
         let at = self.tasks.iter().position(|t| t.1 == task)?;
         if self.is_sorted() {
@@ -273,7 +274,7 @@ impl Rows {
         };
         next.map(|place| (*place, found.len()))
     }
-    /// The places of the first and last of these tasks, and of those around a row.
+    /// The places of the first and the last of these tasks, and of the nearest ones around a row.
     fn nearest(
         &self,
         frame: &Frame<'_>,

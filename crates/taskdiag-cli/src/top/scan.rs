@@ -40,7 +40,7 @@ pub struct Shape {
     pub tree: bool,
     /// Leave out kernel threads?
     pub users_only: bool,
-    /// Leave out what used no CPU time since the last refresh?
+    /// Leave out tasks that used no CPU time since the last refresh?
     pub busy_only: bool,
     /// In the tree, show the sums over each process and all its descendants?
     pub subtrees: bool,
@@ -57,7 +57,7 @@ impl Shape {
     }
 }
 
-/// How long values that rarely change are kept before they are asked again.
+/// How long values that rarely change are kept before they are requested again.
 const KEEP: Duration = Duration::from_secs(5);
 /// The numbers of tasks above which owners and memory of all tasks cost more than two files for
 /// each row on the screen: the first number for /proc, the second for a BPF program that walks the
@@ -233,7 +233,7 @@ impl Scanner {
         served.iter().map(|s| s.engine.name()).collect::<Vec<_>>().join("+")
     }
     /// Requests the arguments of all processes once, and returns those in which `is_match` finds
-    /// something. Of a recording, nothing is requested.
+    /// something. For a recording, nothing is requested.
     pub fn with_arguments(
         &self,
         is_match: impl Fn(&[u8]) -> bool,
@@ -270,7 +270,7 @@ impl Scanner {
     }
 }
 
-/// Is the column asked of all tasks? `lean`: request only columns that cost nothing more.
+/// Is the column requested for all tasks? `lean`: request only columns that cost nothing more.
 fn is_of_all(shape: &Shape, field: &Field, lean: bool) -> bool {
     if shape.everything || shape.by.is_some() || shape.adds_up_subtrees() && field.adds_up() {
         return true;
@@ -297,7 +297,7 @@ fn renew(context: &mut Option<(Context, Instant)>, snapshot: &Snapshot, threads:
     }
 }
 
-/// Adds tasks that have ended to the list, and removes those that were in it long enough.
+/// Adds tasks that have ended to the list, and removes old entries.
 fn name_ended(all: &mut Vec<Ended>, rates: &Rates, before: Option<&Snapshot>, scan: u64) {
     all.retain(|e| e.scan + NAMED_FOR > scan);
     let Some(before) = before else { return };
@@ -333,7 +333,7 @@ impl<'a> Frame<'a> {
         let row = Row::new(self.snapshot.stream().get(i)?);
         Some(self.rated(row, i))
     }
-    /// What tells the i-th task from all others.
+    /// The identity of the i-th task.
     pub fn id(&self, i: u32) -> Option<Id> {
         let row = self.row(i as usize)?;
         Some((row.view.pid(), row.base?.start_time_ns()?))
@@ -392,7 +392,7 @@ impl Kept {
     fn row(&self) -> Option<Row<'_>> {
         Some(Row::new(self.answer.stream().get(self.at)?))
     }
-    /// Whether the kept values are those of this task, which has run no other program since.
+    /// Whether the kept values belong to this task, and it has run no other program since.
     fn is_of(&self, row: &Row<'_>) -> bool {
         self.row().is_some_and(|kept| {
             let same_name = !row.view.is_leader() || kept.comm == row.comm;

@@ -1,5 +1,6 @@
-//! What stays chosen: the key `W` writes it to `taskdiag/top.toml` in the user's directory for such
-//! files, and the next start on the screen reads it. Options of the command line come first.
+//! The settings of top. The key `W` writes them to `taskdiag/top.toml` in the user's configuration
+//! directory, and the next start on a screen reads them. Options of the command line take
+//! precedence.
 
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub struct Settings {
     pub per_cpu: Option<bool>,
 }
 
-/// What was saved, and a message if it cannot be used.
+/// Reads the saved settings, with a message if they cannot be used.
 pub fn read() -> (Settings, Option<String>) {
     let Some(path) = config::directory().map(|dir| dir.join("taskdiag").join(FILE)) else {
         return (Settings::default(), None);

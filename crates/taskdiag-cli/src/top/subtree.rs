@@ -45,7 +45,7 @@ fn parents(levels: &[u32]) -> Vec<Option<usize>> {
 }
 
 impl Subtrees {
-    /// Adds up the columns of a tree, and what its rows are sorted by.
+    /// Adds up the columns of a tree, and the values that its rows are sorted by.
     pub fn new(frame: &Frame<'_>, shape: &Shape, tree: &Tree) -> Subtrees {
         let mut fields: Vec<&'static Field> = Vec::new();
         for field in shape.columns.iter().map(|c| c.field).chain(shape.sort.iter().map(|k| k.field))

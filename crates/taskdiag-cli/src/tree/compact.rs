@@ -11,7 +11,7 @@ use crate::forest::{Forest, Node};
 /// The shape of a subtree: everything that is drawn of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubtreeShape {
-    /// What is shown of the process, printable.
+    /// The printable text about the process.
     pub label: Vec<u8>,
     /// The length of the name in it.
     pub name_len: usize,
@@ -25,7 +25,7 @@ pub struct SubtreeShape {
     pub children: Vec<(usize, usize)>,
 }
 
-/// What siblings are sorted by.
+/// The key that siblings are sorted by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     /// 0 if they are sorted by name.
@@ -34,7 +34,7 @@ struct Place {
     uid: Option<u32>,
 }
 
-/// Siblings in the order of their places. Those in equal places stay as they are.
+/// Siblings in the order of their places. Siblings with equal places keep their order.
 fn in_order(mut all: Vec<(Place, usize)>) -> Vec<usize> {
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.into_iter().map(|(_, what)| what).collect()
@@ -120,7 +120,7 @@ pub struct Maker<'a> {
     pub above: HashSet<usize>,
     /// The processes to highlight.
     pub marked: Vec<usize>,
-    /// The user that the parent of each root is assumed to have. As in pstree, that is root, or the
+    /// The user that the parent of each root is assumed to have. As in pstree, this is root, or the
     /// user whose trees are shown.
     pub user_above: u32,
     /// pstree reads this many bytes of the arguments.

@@ -17,10 +17,10 @@ pub struct Pieces {
     single: &'static str,
     /// Between a parent and the first of its children.
     first: &'static str,
-    /// Before a child, and before the last one.
+    /// The pieces before a child, and before the last child.
     branch: &'static str,
     last: &'static str,
-    /// For a level whose line continues, and for one whose line has ended.
+    /// The pieces for a level whose line continues, and for a level whose line has ended.
     through: &'static str,
     gap: &'static str,
 }
@@ -71,7 +71,7 @@ pub struct Drawing<'a> {
     pub pieces: Pieces,
     /// The terminal to draw on.
     pub terminal: Terminal,
-    /// What is shown of each process.
+    /// The properties to show of each process.
     pub labels: Labels,
 }
 

@@ -1,5 +1,6 @@
 //! The row of each process. An answer about threads has the times and counts of each thread by
-//! itself, and none of threads that have ended. So those of processes come from a second answer.
+//! itself, and none of threads that have ended. So the times and counts of processes come from a
+//! second answer.
 
 use taskdiag::field::{Context, Row};
 use taskdiag::wire::TaskView;
@@ -33,8 +34,8 @@ impl<'a> Rows<'a> {
         let Some((processes, cx)) = self.processes else {
             return Some((self.cx, Row::new(leader)));
         };
-        // One that has ended since the first answer has no values, and another one that has got its
-        // id is not shown as this one.
+        // A process that has ended since the first answer has no values. Another process that has
+        // got its id is not mistaken for it.
         let id = TaskId::of(&leader);
         let same = |t: &TaskView<'_>| id.zip(TaskId::of(t)).is_some_and(|(a, b)| a.is_same(&b));
         match processes.task(self.forest.nodes[at].tgid).filter(same) {

@@ -7,8 +7,8 @@ use taskdiag::why::Wait;
 use super::Report;
 use crate::output::{csv as cells, json};
 
-/// The threads that are explained, those of the chains to their heads, and those of deadlocks, and,
-/// for the whole machine, all that wait for them.
+/// The threads to explain, the threads on the chains to their heads, the threads in deadlocks, and,
+/// for the whole machine, all threads that wait for one of these.
 fn shown(report: &Report<'_>) -> Vec<usize> {
     let all = report.waits.all().len();
     if !report.args.is_of_machine() {

@@ -106,8 +106,8 @@ impl Report<'_> {
         }
     }
 
-    /// Those that wait for a node, the last one first, with what is drawn before them, and whether
-    /// nothing follows on their level.
+    /// The nodes that wait for a node, the last one first, each with the drawing before it, and
+    /// whether it is the last on its level.
     fn branches(&self, node: usize, before: &str, room: usize) -> Vec<(usize, String, bool)> {
         let all: Vec<usize> = self.waiting(node).take(room.saturating_add(1)).collect();
         let last = all.len().saturating_sub(1);
@@ -117,12 +117,12 @@ impl Report<'_> {
         branches
     }
 
-    /// Those that wait for a node and are not in a cycle with it.
+    /// The nodes that wait for a node and are not in a cycle with it.
     fn waiting(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         self.graph.waiting(node).filter(|at| !self.graph.is_in_cycle(*at))
     }
 
-    /// The kernel's stack, if that is asked for.
+    /// Writes the kernel's stack, if it was requested.
     fn stack(&self, out: &mut Vec<u8>, node: usize, indent: usize) {
         if !self.args.stack || self.graph.node(node).is_process {
             return;
@@ -190,11 +190,11 @@ fn longest(report: &Report<'_>, of: &[usize]) -> String {
     longest.map_or(String::new(), |ns| format!(", the longest for {}", time(ns)))
 }
 
-/// What a thread does, for all that do the same.
+/// The activity of a thread without its time, to group threads that do the same.
 fn without_time(report: &Report<'_>, wait: &Wait) -> String {
     let mut wait = wait.clone();
     wait.waited_ns = None;
-    // Those that wait for one server do so for several files.
+    // Threads that wait for one server may wait for several files.
     wait.file = wait.file.filter(|_| wait.mount.is_none());
     does(report.waits, &wait)
 }
@@ -270,7 +270,7 @@ fn heads(out: &mut Vec<u8>, report: &Report<'_>) {
     more(out, heads.len(), most);
 }
 
-/// Stuck tasks that nobody waits for, those that are stuck alike together.
+/// Stuck tasks that no other task waits for, grouped by the way in which they are stuck.
 fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
     let all = report.waits.all();
     type Alike = (Option<WaitKind>, Vec<u8>, Option<u32>, Option<Vec<u8>>, Option<Mount>);

@@ -54,7 +54,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Exit> {
     }
 }
 
-/// One report. The first one also names what the answer lacks.
+/// Writes one report. The first one also says which data the answer lacks.
 fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     let query = query(args);
     let snapshot = match &args.source.from {
@@ -116,7 +116,7 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     }
     let left = tally::left_out(&left, &snapshot);
     match end(&report, &snapshot, left, has_none || !missing.is_empty()) {
-        // What is watched may come later, and others of those that are named live.
+        // Keep watching: matching tasks may begin later, and other named processes are still alive.
         Err(Exit::NoMatch) if args.watch.is_some() && !has_ended => Ok(()),
         end => end,
     }
@@ -203,7 +203,7 @@ impl Report<'_> {
         self.graph.heads().into_iter().filter(is_worth).collect()
     }
 
-    /// Threads that are stuck, and that nobody waits for.
+    /// Stuck threads that no other thread waits for.
     fn stuck(&self) -> Vec<usize> {
         let all = self.waits.all();
         let is_stuck = |at: &usize| {

@@ -4,7 +4,7 @@ use taskdiag::WaitKind;
 use taskdiag::field;
 use taskdiag::why::{How, NoHolder, Wait, Waits};
 
-/// A name that another user chose, with what a terminal would obey escaped.
+/// A name that another user chose, with control characters escaped.
 pub fn shown(name: &[u8]) -> String {
     let mut out = Vec::new();
     field::escape(&mut out, name);
@@ -205,7 +205,7 @@ fn why_none(wait: &Wait) -> String {
     }
 }
 
-/// What a task does now, after its name: `has waited 92 s for ...`, `runs`.
+/// A predicate that says what a task does now: `has waited 92 s for ...`, `runs`.
 pub fn does(waits: &Waits, wait: &Wait) -> String {
     use WaitKind::*;
     let since = wait.waited().map(time);
@@ -218,7 +218,7 @@ pub fn does(waits: &Waits, wait: &Wait) -> String {
             let is = if since.is_some() { "has been" } else { "is" };
             return format!("{is} stopped by a signal{for_so_long}");
         }
-        // It may have slept for long before its cgroup was frozen.
+        // The task may have slept for long before its cgroup was frozen.
         Some(kind @ (Frozen | Throttled)) => {
             let how = if kind == Frozen {
                 "frozen with its cgroup"

@@ -38,7 +38,7 @@ impl Hierarchy {
         let version = if controllers.is_none() { 2 } else { 1 };
         let controllers = controllers
             .unwrap_or_else(|| Reader::default().controllers(root.as_fd()).unwrap_or_default());
-        // The root has files of PSI, but none about itself.
+        // The root cgroup has files of PSI, but no file about itself.
         let is_whole = version == 1 || !is_there(c"cgroup.type");
         let mut lacks = Files::NONE;
         for source in if version == 2 { V2 } else { &[] } {
@@ -52,7 +52,7 @@ impl Hierarchy {
         Hierarchy { root, version, controllers, is_whole, lacks }
     }
 
-    /// Its files with values of this set.
+    /// The files of the hierarchy that have values of this set.
     pub fn sources(&self, asked: Files) -> Vec<&'static Source> {
         let all = if self.version == 2 { V2 } else { V1 };
         let is_here = |s: &Source| {
@@ -69,8 +69,8 @@ fn open(path: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, &path, DIRECTORY, Mode::empty())
 }
 
-/// A directory of this device. Something else may have been mounted over it, whose server might not
-/// answer, so nothing but the cached number of the device is asked for.
+/// Opens a directory if it is on this device. A file system whose server does not answer may be
+/// mounted over it, so only the cached device number is requested.
 fn open_mount(point: &[u8], dev: (u32, u32)) -> Option<OwnedFd> {
     let path = CString::new(point).ok()?;
     let place = rustix::fs::openat(CWD, &path, DIRECTORY | OFlags::PATH, Mode::empty()).ok()?;
@@ -133,9 +133,9 @@ pub(super) fn find() -> Result<Vec<Hierarchy>, Error> {
     Ok(found)
 }
 
-/// The order in which hierarchies are read. The values of version 2 count where both have some. The
-/// hierarchy that counts tasks is the first one of version 1, so that the others need not be read
-/// for that.
+/// Sorts hierarchies into the order in which they are read. Values of version 2 take precedence.
+/// The hierarchy that counts tasks is the first of version 1, so that the others need not be read
+/// for it.
 pub(super) fn sort(all: &mut [Hierarchy]) {
     all.sort_by_key(|h| (h.version == 1, !h.controllers.iter().any(|c| c == "pids")));
 }

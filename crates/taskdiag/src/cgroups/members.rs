@@ -148,7 +148,7 @@ members! {
     CpuPeriod CPU_MAX,
     /// Share of CPU time in relation to siblings, 1 to 10,000.
     CpuWeight CPU_WEIGHT,
-    /// The same in version 1, where 1024 is usual.
+    /// The weight for CPU time in version 1, where 1024 is usual.
     CpuShares CPU_SHARES,
     /// Memory in use, bytes.
     Memory MEMORY_CURRENT,
@@ -221,7 +221,7 @@ members! {
     CpuSome10 CPU_PRESSURE,
     /// Time in which some task waited for a CPU, ns.
     CpuSome CPU_PRESSURE,
-    /// The same of all tasks that were not idle.
+    /// As `CpuSome10`, but for the time in which all tasks that were not idle waited.
     CpuFull10 CPU_PRESSURE,
     /// Time in which all of them waited for a CPU, ns.
     CpuFull CPU_PRESSURE,
@@ -269,7 +269,7 @@ pub(super) enum Form {
     Blkio(&'static [(&'static str, Member)]),
     /// As many as there are lines. Such a file may be long.
     Lines(Member),
-    /// One of some words; the member is its index.
+    /// One of these words; the member is the index of the word.
     Word(Member, &'static [&'static str]),
 }
 
@@ -277,7 +277,7 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct Source {
     pub name: &'static CStr,
-    /// What it is asked for as.
+    /// The set with this file, as requests name it.
     pub file: Files,
     /// The controller that has it. Empty: every cgroup has it.
     pub controller: &'static str,

@@ -67,7 +67,8 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Its path from the root that this process sees, as in `/proc/PID/cgroup`. Any bytes but NUL.
+    /// The path of the cgroup from the root that this process sees, as in `/proc/PID/cgroup`. It
+    /// may have any bytes but NUL.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
@@ -108,8 +109,8 @@ impl Cgroup {
     pub fn tasks(&self) -> Known {
         self.tasks
     }
-    /// By how much a counter has grown since the previous listing of the session, and in which
-    /// time. `None`: this is the first listing that has it, or a value is not known.
+    /// The growth of a counter since the previous listing of the session, and the time between
+    /// both. `None`: this is the first listing that has it, or a value is not known.
     pub fn growth(&self, member: Member) -> Option<(u64, Duration)> {
         let (time, earlier) = self.earlier.as_ref()?;
         let (new, old) = (self.get(member).number()?, earlier.get(member).number()?);
@@ -137,11 +138,11 @@ impl Cgroups {
     pub fn read(files: Files, bounds: Bounds) -> Result<Cgroups, Error> {
         Session::new(files, bounds, 0)?.once()
     }
-    /// All cgroups. Those below another one follow it, in the order of their names.
+    /// All cgroups. Descendants follow their ancestor, in the order of their names.
     pub fn list(&self) -> &[Cgroup] {
         &self.list
     }
-    /// What the bounds have left out.
+    /// The number of cgroups and values that the bounds left out.
     pub fn left_out(&self) -> LeftOut {
         self.left
     }
@@ -177,7 +178,7 @@ impl Cgroups {
     }
 }
 
-/// Reads the same files each time it is asked, and keeps them open.
+/// Lists the same cgroups repeatedly, and keeps their files open.
 #[derive(Debug)]
 pub struct Session {
     hierarchies: Vec<Hierarchy>,
@@ -207,9 +208,9 @@ impl Session {
     pub fn new(files: Files, bounds: Bounds, descriptors: usize) -> Result<Session, Error> {
         Ok(Session::of(hierarchy::find()?, files, bounds, descriptors))
     }
-    /// The same for hierarchies in these directories: that of version 2, and those of version 1
-    /// with the names of their controllers, as `cpu,cpuacct`. This is for cgroup file systems that
-    /// are mounted for another root, such as that of a host in a container.
+    /// A session for hierarchies in these directories: that of version 2, and those of version 1,
+    /// each with the names of its controllers, such as `cpu,cpuacct`. This is for cgroup file
+    /// systems that are mounted for another root, such as that of a host in a container.
     ///
     /// # Errors
     /// [`Error::Io`]: a directory cannot be opened.
@@ -255,7 +256,7 @@ impl Session {
             .map_or(DESCRIPTORS, |n| usize::try_from(n / 2).unwrap_or(DESCRIPTORS))
             .min(DESCRIPTORS)
     }
-    /// Lists only these cgroups, and those below them.
+    /// Lists only these cgroups and their descendants.
     ///
     /// # Errors
     /// A path that is not one of a cgroup: empty, or with a part that is empty, `.` or `..`.
@@ -283,7 +284,7 @@ impl Session {
         below.sort();
         below.dedup();
         let all = below.clone();
-        // What is below another one comes with it.
+        // A path below another one is listed with it.
         below.retain(|path| !all.iter().any(|other| other != path && is_below(path, other)));
         self.below = below;
         Ok(self)
@@ -295,11 +296,11 @@ impl Session {
     /// Lists the cgroups.
     ///
     /// # Errors
-    /// [`Error::Io`]: one that was named is not there, or this process may open no more files.
+    /// [`Error::Io`]: a named cgroup does not exist, or this process may open no more files.
     pub fn list(&mut self) -> Result<Cgroups, Error> {
         match self.list_once() {
-            // The program may have opened more files than half of those that it may have. Then
-            // this session keeps none.
+            // The program may have used up its descriptors meanwhile. Then this session keeps no
+            // file open.
             Err(Error::Io { source, .. })
                 if Errno::from_io_error(&source).is_some_and(is_about_us)
                     && self.kept.give_up() =>
@@ -382,7 +383,8 @@ fn is_below(path: &[u8], other: &[u8]) -> bool {
 /// The cgroups in the order of a tree, each with its parent. `v2`: the bit of version 2.
 fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
     let mut found = list.found;
-    // A slash comes before every byte of a name, as the byte 0 does, which is in no name.
+    // For the order, a slash must come before every byte of a name. The byte 0 does, and is in no
+    // name.
     let swap = |path: &mut Vec<u8>, from: u8, to: u8| {
         path.iter_mut().filter(|b| **b == from).for_each(|b| *b = to);
     };
@@ -443,8 +445,8 @@ fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
             let (processes, tasks) = (list[at].processes, list[at].tasks);
             let is_in = list[at].hierarchies;
             let parent = &mut list[parent];
-            // A task may have another path in each hierarchy. The first one that has a cgroup is
-            // that in which its processes are counted.
+            // A task may have a different path in each hierarchy. The processes of a cgroup are
+            // counted in the first hierarchy that has it.
             if is_in & bit(parent.hierarchies.trailing_zeros() as usize) == 0 {
                 continue;
             }

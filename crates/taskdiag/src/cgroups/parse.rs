@@ -54,8 +54,8 @@ const IO: [(&[u8], Member); 5] = [
     (b"dbytes", Member::DiscardBytes),
 ];
 
-/// The value of a key that is not in its file. `cpu.stat` has those of the limit only where the
-/// controller is enabled.
+/// The value of a key that is not in its file. `cpu.stat` has the keys about the limit only where
+/// the controller is enabled.
 fn without_key(member: Member) -> Known {
     Known::Missing(match member {
         Member::Periods | Member::Throttles | Member::Throttled => Reason::Absent,
@@ -63,7 +63,7 @@ fn without_key(member: Member) -> Known {
     })
 }
 
-/// Puts the values of a file with this text. What it lacks, this kernel does not have.
+/// Parses a file into `values`. This kernel does not have the keys that the file lacks.
 pub(super) fn parse(form: Form, text: &[u8], values: &mut Values) {
     let mut put = |m: Member, known: Option<Known>| {
         values.put(m, known.unwrap_or(Known::Missing(Reason::Unsupported)));

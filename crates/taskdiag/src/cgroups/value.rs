@@ -7,10 +7,10 @@ use super::members::{Files, Member};
 /// A value of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It is not known, for this reason. [`Reason::Absent`]: this cgroup cannot have it, because it
-    /// is the root, or because its controller is not enabled for it.
+    /// The value is not known, for this reason. [`Reason::Absent`]: this cgroup cannot have it,
+    /// because it is the root, or because its controller is not enabled for it.
     Missing(Reason),
-    /// Its file was not asked for.
+    /// The file of the value was not requested.
     NotAsked,
     /// A number, in the unit of the [`Member`].
     Number(u64),

@@ -20,7 +20,7 @@ use super::parse;
 use super::read::Reader;
 use super::value::{Known, Values};
 
-/// How much of a listing is read. What is left out is counted in [`LeftOut`].
+/// The bounds of a listing. [`LeftOut`] counts what they leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
@@ -98,7 +98,8 @@ impl List {
             blank,
         }
     }
-    /// The place of a cgroup, which is new if no other hierarchy has it. `None`: there is no room.
+    /// Returns the place of a cgroup in the list, and adds it if no other hierarchy has it. `None`:
+    /// there is no room.
     fn place(&mut self, path: Vec<u8>, id: u64, number: usize) -> Option<usize> {
         if let Some(at) = self.by_path.as_ref().and_then(|by| by.get(&path)) {
             self.found[*at].hierarchies |= bit(number);
@@ -153,7 +154,7 @@ impl Kept {
     pub fn begin(&mut self) {
         self.turn += 1;
     }
-    /// Closes what this listing has not seen.
+    /// Closes the files of cgroups that this listing has not seen.
     pub fn end(&mut self) {
         let turn = self.turn;
         self.places.retain(|_, place| place.turn == turn);
@@ -210,7 +211,7 @@ struct Next {
 /// A walk over a hierarchy.
 pub(super) struct Walk<'a> {
     pub hierarchy: &'a Hierarchy,
-    /// Its number among all.
+    /// The number of the hierarchy.
     pub number: usize,
     pub sources: Vec<&'static Source>,
     /// Are threads counted only where there is no `pids.current`?
@@ -221,10 +222,10 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Reads the cgroup with this path, and those below it. `false`: there is none.
+    /// Reads the cgroup with this path and its descendants. `false`: there is no such cgroup.
     ///
     /// # Errors
-    /// Only those that say nothing about a cgroup, such as too many open files.
+    /// Only errors that are not about a single cgroup, such as too many open files.
     pub fn run(&mut self, path: &[u8]) -> Result<bool, Errno> {
         let level = path.split(|b| *b == b'/').filter(|part| !part.is_empty()).count();
         let mut next = VecDeque::from([Next { path: path.to_vec(), level, id: None }]);
@@ -235,7 +236,7 @@ impl Walk<'_> {
         Ok(is_there)
     }
 
-    /// Reads a cgroup, and adds those below it to `next`. `false`: it is not there any more.
+    /// Reads a cgroup, and adds its children to `next`. `false`: the cgroup has been removed.
     fn visit(&mut self, one: Next, next: &mut VecDeque<Next>) -> Result<bool, Errno> {
         let is_top = one.path == b"/";
         let id = one.id.or_else(|| self.kept.roots.get(&self.number).copied().filter(|_| is_top));
@@ -331,7 +332,7 @@ impl Walk<'_> {
                         place.files[i] = Some(fd);
                         continue;
                     }
-                    // Its controller may have been disabled, and enabled again.
+                    // The controller may have been disabled and enabled again.
                     Err(_) => {
                         self.kept.open -= 1;
                         self.reader.open(dir, source.name)
@@ -359,7 +360,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds the cgroups of a directory to those that are to be read.
+    /// Adds the child cgroups of a directory to `next`.
     fn below(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -391,7 +392,7 @@ impl Walk<'_> {
         match listed {
             Err(e) if is_about_us(e) => return Err(e),
             Err(e) if is_gone(e) => {}
-            // Those below it are not known, so sums without them would be too low.
+            // The descendants are not known, and sums without them would be too low.
             Err(_) => self.list.left.cgroups += 1,
             Ok(_) => {}
         }
@@ -404,7 +405,8 @@ fn miss(values: &mut Values, source: &Source, why: Reason) {
     parse::members(source.form, |m| values.put(m, Known::Missing(why)));
 }
 
-/// Why a file is not in the directory of a cgroup. `controllers` keeps what was read for it.
+/// The reason why a file is not in the directory of a cgroup. `controllers` caches what was read to
+/// find out.
 fn lack(
     reader: &mut Reader,
     dir: BorrowedFd<'_>,

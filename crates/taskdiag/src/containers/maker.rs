@@ -1,5 +1,6 @@
-//! Who could make a control group. A user may name a group below a delegated one after the
-//! container of another user, so the name of a group proves nothing about its container.
+//! Finds the user who could have made a control group. A user may name a group below a delegated
+//! one after the container of another user, so the name of a group proves nothing about its
+//! container.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,9 +29,9 @@ pub struct Makers {
 
 impl Makers {
     /// The user whose container may be in the group with this path. `None`: several users could
-    /// make the group. Where its directory is not seen, the slice alone decides.
+    /// make the group. If its directory is not visible, the slice alone decides.
     pub fn of(&mut self, root: &Path, path: &[u8]) -> Option<Owner> {
-        // What is in the slice of a user was made by that user, whatever its name.
+        // A group in the slice of a user was made by that user, whatever its name.
         if let Some(uid) = cgroup::owner(path).filter(|uid| *uid != 0) {
             return Some(Owner::User(uid));
         }

@@ -116,9 +116,9 @@ struct Identity {
     /// The id, or the name if the runtime only has names.
     id: Option<Box<[u8]>>,
     pod: Option<Box<[u8]>>,
-    /// The user whose container it is. `None`: several users could have made the group.
+    /// The user who owns the container. `None`: several users could have made the group.
     owner: Option<Owner>,
-    /// Is it within another container? Then its files are not those of this machine.
+    /// Is the container within another one? Then the files about it are not on this machine.
     is_nested: bool,
 }
 
@@ -150,20 +150,20 @@ struct Entry {
     at: Instant,
 }
 
-/// What is known of the containers of a machine.
+/// The known containers of a machine, and the names found for them.
 #[derive(Debug, Default)]
 pub struct Containers {
     root: PathBuf,
     /// Does the root stay, whatever the environment says?
     is_set: bool,
-    /// By path of a control group: when it was looked at, and what it belongs to.
+    /// By path of a control group: the time of the last look, and the container it belongs to.
     places: HashMap<Box<[u8]>, (Instant, Option<Identity>)>,
     entries: HashMap<Identity, Entry>,
     makers: Makers,
     lists: Lists,
 }
 
-/// What this process knows of its machine. Answers of a session share it.
+/// The containers of this process's machine, which all answers share.
 static HOST: Mutex<Option<Containers>> = Mutex::new(None);
 
 impl Containers {
@@ -171,8 +171,8 @@ impl Containers {
     pub fn new(root: impl Into<PathBuf>) -> Containers {
         Containers { root: root.into(), ..Containers::default() }
     }
-    /// The names of the container and pod that have the control group with this path. `None`: the
-    /// path is not that of one.
+    /// The names of the container and pod that the control group with this path belongs to. `None`:
+    /// it belongs to no container or pod.
     pub fn names(&mut self, path: &[u8]) -> Option<Arc<ContainerNames>> {
         let is_known = self.places.get(path).is_some_and(|(at, _)| at.elapsed() < PLACE_AGAIN);
         if !is_known {
@@ -244,7 +244,7 @@ fn is_elevated() -> bool {
 }
 
 /// In a forked copy of a process whose thread held the lock, the lock is never released. So after
-/// one wait that was in vain, nobody waits until somebody has got it.
+/// one wait in vain, callers do not wait until some thread gets the lock.
 fn lock() -> Option<MutexGuard<'static, Option<Containers>>> {
     static WAS_IN_VAIN: AtomicBool = AtomicBool::new(false);
     let begun = Instant::now();

@@ -15,12 +15,12 @@ use taskdiag_wire::Reason;
 
 use crate::mountinfo::unescape;
 
-/// Whose files are read.
+/// The owner whose files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A directory that only root can change, so links to it are root's.
     Root,
-    /// The home directory of this user, who may put anything there.
+    /// Files in the home directory of this user, who may put anything there.
     User(u32),
 }
 
@@ -96,8 +96,8 @@ fn open(place: &Place, owner: Owner, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A directory of a user, if its file system answers at once. A link on the way, or what has been
-/// mounted there since the last time, could lead to one that does not.
+/// A directory of a user, if its file system answers at once. A link on the way, or a mount made
+/// since the last time, could lead to a file system that does not.
 fn home_directory(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let mounts = std::fs::read("/proc/self/mountinfo").map_err(|_| Errno::OPNOTSUPP)?;
@@ -207,7 +207,7 @@ fn is_local(mounts: &[u8], directory: &Path) -> bool {
         let point = unescape(point);
         let kind = words.skip_while(|w| *w != b"-").nth(1).unwrap_or_default();
         if directory.starts_with(Path::new(OsStr::from_bytes(&point))) {
-            // The last one of those that cover the same place is on top.
+            // Of several mounts at the same place, the last is on top.
             if best.is_none_or(|(len, _)| point.len() >= len) {
                 best = Some((point.len(), LOCAL.contains(&kind)));
             }

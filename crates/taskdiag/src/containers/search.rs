@@ -24,13 +24,13 @@ const ALL_ENTRIES: usize = 65_536;
 /// A container whose names are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Its id, if it is one: hexadecimal digits.
+    /// The id, if the name of the control group has one: hexadecimal digits.
     pub id: Option<&'a str>,
-    /// Its runtime, as far as the path of its control group shows it.
+    /// The runtime, if the path of the control group shows it.
     pub runtime: Option<&'static str>,
     /// The uid of its pod.
     pub pod: Option<&'a str>,
-    /// The user whose container it is.
+    /// The user who owns the container.
     pub owner: Owner,
 }
 
@@ -58,7 +58,7 @@ struct Listed<T> {
     entries: Result<HashMap<Vec<u8>, T>, Reason>,
 }
 
-/// What is known of lists. They are read again when they have changed.
+/// The content of lists that were read. Changed lists are read again.
 #[derive(Debug, Default)]
 pub struct Lists {
     /// By user: the home directory, and when that was found.
@@ -369,8 +369,7 @@ fn rootless(
     hit
 }
 
-/// What kubelet's directories of logs tell by their names. Everybody may read them on most
-/// machines.
+/// The names in kubelet's log directories, which every user may read on most machines.
 fn kubernetes(root: &Path, wanted: Wanted<'_>, lists: &mut Lists) -> Found<Hit> {
     let hit = |names| Ok(Some(Hit { runtime: "", names, source: None, otherwise: Reason::Absent }));
     if let Some(id) = wanted.id {
@@ -398,7 +397,7 @@ fn kubernetes(root: &Path, wanted: Wanted<'_>, lists: &mut Lists) -> Found<Hit> 
     }
 }
 
-/// An id or uid, and what is known of it.
+/// An id or uid, and the data known about it.
 type Entry<T> = (Vec<u8>, T);
 
 /// The names in a directory, parsed.

@@ -18,7 +18,7 @@ pub(crate) struct Found<T: 'static> {
 
 // Without these bounds, a thread could use a value that must not leave its thread.
 impl<T: Send + Sync + 'static> Found<T> {
-    /// It is not known yet.
+    /// A value that is not known yet.
     pub(crate) const fn new() -> Found<T> {
         Found { value: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
     }
@@ -28,11 +28,11 @@ impl<T: Send + Sync + 'static> Found<T> {
         // before the pointer. It is never freed or borrowed mutably.
         unsafe { self.value.load(Ordering::Acquire).as_ref() }
     }
-    /// The value, which is computed if it is not known.
+    /// Returns the value, and computes it first if it is not known.
     pub(crate) fn get_or_find(&'static self, find: impl FnOnce() -> T) -> &'static T {
         self.get().unwrap_or_else(|| self.keep(find()))
     }
-    /// Keeps a value, unless there is one already. Returns the one that is kept.
+    /// Keeps a value, unless there is one already. Returns the kept value.
     pub(crate) fn keep(&'static self, value: T) -> &'static T {
         let new = Box::into_raw(Box::new(value));
         let none = ptr::null_mut();

@@ -93,7 +93,7 @@ fn boot_id() -> BootId {
         let n = rustix::io::read(fd, &mut text).ok()?;
         BootId::parse(&text[..n])
     };
-    // It may be readable later, for example when /proc is mounted.
+    // Do not keep a failure: the id may be readable later, for example when /proc is mounted.
     read().map_or_else(BootId::default, |id| *KNOWN.keep(id))
 }
 
@@ -102,7 +102,7 @@ fn ns(t: Timespec) -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + t.tv_nsec as u64
 }
 
-// The members are as wide as a `long`, which is not u64 on every machine.
+// The members of sysinfo are as wide as a `long`, which is not u64 on every machine.
 #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
 fn mem_total(sys: &rustix::system::Sysinfo) -> u64 {
     sys.totalram as u64 * u64::from(sys.mem_unit)

@@ -122,8 +122,8 @@ fn from_samples(total: u64, mut size_at: impl FnMut(u64) -> Option<u64>) -> u64 
     let share = total / SAMPLES;
     let mut each: Vec<u64> = (0..SAMPLES)
         .map(|i| {
-            // The distances are irregular, because those of mappings are regular (stacks and their
-            // guards).
+            // The samples have irregular distances, because mappings may be at regular ones (stacks
+            // and their guards).
             let within = (share as u128 * u128::from(i * 40_503 % 65_536) / 65_536) as u64;
             size_at(i * share + within).map_or(0, |size| share.div_ceil(size.max(1)))
         })

@@ -35,8 +35,8 @@ pub(crate) fn proc_is_own() -> bool {
     is_own
 }
 
-/// The same for the proc filesystem at this path, without a cache, for actions by pid that must not
-/// hit another process.
+/// Checks the proc filesystem at this path, without a cache, for actions by pid that must not hit
+/// another process.
 pub(crate) fn is_own(proc: &Path) -> bool {
     shows_us_as_ourselves(proc) && has_one_number(proc)
 }

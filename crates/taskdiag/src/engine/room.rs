@@ -1,7 +1,7 @@
 //! Limits the texts in an answer. Any user can have any number of processes with megabytes of
 //! arguments each, at no cost, because fork() shares them. So there is a limit for each text, and
 //! one for the answer, which users share: a user's texts are complete while the remaining space is
-//! larger than the space that this user has taken. Only a part of further texts is written. So one
+//! larger than the space that this user has taken. Further texts are written only in part. So one
 //! user can never use up the space, and the arguments of others stay complete.
 //!
 //! `bpf/room.h` does the same for the BPF programs, with one difference: they know the user of each
@@ -18,8 +18,8 @@ use crate::request::ByteLimits;
 pub(crate) const USERS_MAX: usize = 256;
 /// After its share, a user gets this much of each further text.
 pub(crate) const TEXT_SMALL: u32 = 4096;
-/// A user with two thirds of the space gets only this much of each text, and every user always gets
-/// it. A task without any text takes as much.
+/// A user who has two thirds of the space gets only this much of each further text. Every user
+/// always gets this much. A task without any text is counted with this size.
 pub(crate) const TEXT_LEAST: u32 = 256;
 
 /// After its share of lists and names, a user gets this many entries of each further list, and this
@@ -28,7 +28,7 @@ pub(crate) const LIST_LEAST: usize = 16;
 pub(crate) const NAME_LEAST: usize = 128;
 /// Lists of a task that are longer than this count for its user even while there is much space.
 const MUCH: usize = 64 << 10;
-/// What a reader may add before others see it, however many readers there are.
+/// The bytes that a reader may add before the other readers see them, for any number of readers.
 const AT_ONCE: u64 = 16 << 20;
 
 /// The remaining space for the texts of one answer, or for its lists and names. All reading threads
@@ -71,7 +71,7 @@ impl Room {
         Room { limits, readers: 1, used: AtomicU64::new(0), used_by }
     }
 
-    /// The same with this many readers.
+    /// Sets the number of readers.
     pub(crate) fn with_readers(self, readers: usize) -> Room {
         Room { readers: readers.max(1) as u64, ..self }
     }

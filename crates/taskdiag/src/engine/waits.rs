@@ -2,14 +2,15 @@
 //! sleeps in, its system call, and its state. Both engines use it, so that they agree.
 //!
 //! The function decides, because one system call waits for many things. If the list here lacks the
-//! function, the system call decides, but only for waits that a signal ends. In the others, a task
-//! rarely waits for what its call is about: it waits for a lock or for memory. Everything else is
-//! [`WaitKind::Other`], and the record still names the function.
+//! function, the system call decides, but only for waits that a signal ends. In other waits, a task
+//! rarely waits for the object of its system call: it waits for a lock or for memory. Everything
+//! else is [`WaitKind::Other`], and the record still names the function.
 //!
 //! Some functions wait for any file. Then the file of the descriptor decides, if the engine can
 //! read its link in /proc while the thread waits.
 //!
-//! It does not look at memory of the thread. So a lock and a condition are both a futex.
+//! This module does not read memory of the thread. So a lock and a condition variable are both a
+//! futex.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -19,8 +20,8 @@ use taskdiag_wire::{OwnerHow, WAIT_COMPAT, WAIT_UNINTERRUPTIBLE, Wait, WaitKind}
 
 use crate::syscalls::Machine;
 
-/// The functions by what a thread waits for in them, in order of their names. A name of the
-/// compiler for a part of a function (`.isra.0`) is cut off before.
+/// Kernel functions and the kind of wait in each, sorted by name. The suffix that the compiler
+/// gives to a part of a function (`.isra.0`) is cut off before the search.
 #[rustfmt::skip]
 const FUNCTIONS: &[(&str, WaitKind)] = {
     use WaitKind::*;
@@ -193,8 +194,8 @@ const FUNCTIONS: &[(&str, WaitKind)] = {
     ]
 };
 
-/// Functions that let the first version of cgroups freeze a thread where it sleeps, in order of
-/// their names. Since Linux 6.1, such a thread is in state D, in which none of them sleeps else.
+/// Functions in which version 1 of cgroups can freeze a sleeping thread, sorted by name. Since
+/// Linux 6.1, a frozen thread is in state D, in which these functions do not sleep otherwise.
 const FREEZABLE: &[&str] = &[
     "__do_wait",
     "do_nanosleep",
@@ -220,7 +221,7 @@ fn has_sleeping_spinlocks() -> bool {
     *IS_SO
 }
 
-/// What system calls wait for.
+/// The kind of wait in a system call.
 fn of_syscall(name: &str, args: Option<&[u64; 6]>) -> WaitKind {
     let arg = |n: usize| args.map(|a| a[n]);
     match name {
@@ -275,14 +276,14 @@ fn of_fcntl(command: Option<u64>) -> WaitKind {
     }
 }
 
-/// What is known of a thread.
+/// The known facts about a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// Its state letter.
     pub state: u8,
     /// The function that it sleeps in. Empty: not known.
     pub function: &'a [u8],
-    /// The name of its system call, if it is in one that is known.
+    /// The name of its system call. `None`: it is in none, or in an unknown one.
     pub syscall: Option<&'a str>,
     /// The arguments of that.
     pub args: Option<&'a [u64; 6]>,
@@ -301,13 +302,13 @@ impl Facts<'_> {
     }
 }
 
-/// The name of a function without what the compiler has added.
+/// The name of a function without the suffix that the compiler has added.
 fn plain(function: &[u8]) -> &[u8] {
     let end = function.iter().position(|b| *b == b'.').filter(|n| *n > 0);
     &function[..end.unwrap_or(function.len())]
 }
 
-/// What a thread waits for that sleeps, is stopped, or has ended.
+/// The kind of wait of a thread that sleeps, is stopped, or has ended.
 pub fn kind(facts: &Facts<'_>) -> WaitKind {
     match facts.state {
         b'Z' | b'X' => return WaitKind::Ended,
@@ -322,12 +323,12 @@ pub fn kind(facts: &Facts<'_>) -> WaitKind {
     let found = FUNCTIONS.binary_search_by(|(name, _)| name.as_bytes().cmp(function));
     let by_syscall = facts.syscall.map_or(WaitKind::Other, |name| of_syscall(name, facts.args));
     match found.map(|n| FUNCTIONS[n].1) {
-        // The same function waits for several things, and the system call says for which.
+        // This function is used for several kinds of wait, which the system call tells apart.
         Ok(WaitKind::Futex) if by_syscall != WaitKind::Other => by_syscall,
         Ok(WaitKind::Receive) if by_syscall == WaitKind::Accept => WaitKind::Accept,
         Ok(WaitKind::Child) if by_syscall == WaitKind::Pidfd => WaitKind::Pidfd,
         Ok(WaitKind::PosixLock) if by_syscall == WaitKind::OfdLock => WaitKind::OfdLock,
-        // It touched memory that is not there.
+        // The thread touched memory that is not present.
         Ok(WaitKind::PageIo) if facts.syscall.is_none() && !facts.is_kernels => WaitKind::PageFault,
         Ok(kind) => kind,
         Err(_) if facts.is_kernels && facts.state == b'S' => WaitKind::Idle,
@@ -336,8 +337,8 @@ pub fn kind(facts: &Facts<'_>) -> WaitKind {
     }
 }
 
-/// A number that stands for something, the same as long as this process lives, which nobody can
-/// find the thing by.
+/// A number that stands for an object, and from which the object cannot be found. It stays the same
+/// while this process lives.
 fn opaque(of: (u64, u64)) -> u64 {
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SECRET.hash_one(of)
@@ -351,7 +352,7 @@ const FUNCTION: u32 = bit(Wait::MEMBERS, "function");
 const USER_SP: u32 = bit(Wait::MEMBERS, "user_sp");
 
 /// Completes a record: the kind, unless the engine knows it from the kernel, the object of a futex,
-/// and that nobody keeps an owner of what has none.
+/// and the fact that no owner is recorded for objects without one.
 pub fn complete(wait: &mut Wait, tgid: u32) {
     // A lock of the kernel: until here, this is its address.
     if wait.valid & OBJECT != 0 {
@@ -446,8 +447,8 @@ fn files_of(wait: &Wait) -> Option<&'static [ByLink]> {
 }
 
 /// Sets the kind of a [completed](complete) record by the target of the link to its
-/// [`descriptor`]. The link must have been read while the thread waited. A file of another kind
-/// than those that the function waits for changes nothing, as another thread may have replaced the
+/// [`descriptor`]. The link must have been read while the thread waited. If the function does not
+/// wait for files of this kind, the record is unchanged: another thread may have replaced the
 /// descriptor.
 pub fn set_by_link(wait: &mut Wait, target: &[u8]) {
     let is = |begin: &str| target.starts_with(begin.as_bytes());
@@ -486,7 +487,8 @@ mod tests {
         assert_eq!(by_link(woken, read, b"anon_inode:inotify"), WaitKind::Inotify);
         assert_eq!(by_link(woken, read, b"/dev/pts/3"), WaitKind::TtyRead);
         assert_eq!(by_link(woken, write, b"/dev/tty1"), WaitKind::TtyWrite);
-        // This function does not wait for such a file, so the descriptor is another one by now.
+        // This function does not wait for a file of this kind, so the descriptor was replaced
+        // meanwhile.
         assert_eq!(by_link(woken, read, b"anon_inode:[eventfd]"), WaitKind::Read);
         assert_eq!(by_link(any, read, b"/srv/file"), WaitKind::Read);
     }
@@ -520,7 +522,8 @@ mod tests {
             kind(&Facts { function: b"futex_do_wait", state: b'D', ..nap }),
             WaitKind::Frozen
         );
-        // It may wait for a spinlock there, or sleep in a way of its own.
+        // In state D, the thread may wait for a spinlock in this function, or sleep in a function
+        // that is not listed.
         let in_d = Facts { state: b'D', has_sleeping_spinlocks: true, ..nap };
         assert_eq!(kind(&in_d), WaitKind::Sleep);
         let driver = Facts { state: b'D', function: b"some_driver", ..nap };

@@ -1,6 +1,6 @@
 //! The data that a field needs in addition to the task: the clock and size of the machine that
 //! answered, and names of users and terminals on the machine that reads. If both are the same
-//! machine, its NUMA nodes, the names of its containers and who holds what a thread waits for are
+//! machine, its NUMA nodes, the names of its containers and the holders that threads wait for are
 //! known, too.
 
 use taskdiag_wire::{Info, Strategy};
@@ -63,8 +63,8 @@ impl Context {
         let holders = HolderLookup::of(snapshot);
         Context { took_ns: took, nodes, containers, holders, ..new }
     }
-    /// The value for a task that shares something with no other process of the answer. Whether it
-    /// does with one that was not asked about is not known.
+    /// The value for a task that shares something with no other process of the answer. It may share
+    /// it with a process that was not requested, which is not known.
     pub(super) fn shared_with_nobody(&self) -> Value<'static> {
         match Strategy::from_number(self.info.dump_strategy) {
             Some(Strategy::All | Strategy::AllThread) => Value::ABSENT,

@@ -1,5 +1,5 @@
-//! Who holds what the threads of one answer wait for. It is looked up once for an answer, at the
-//! first row that shows it.
+//! The holders of what the threads of one answer wait for. They are looked up once for an answer,
+//! at the first row that shows one.
 
 use taskdiag_wire::{Group, Record, Wait};
 

@@ -47,9 +47,9 @@ use taskdiag_wire::Groups;
 use crate::cgroups::Files;
 use crate::request::Members;
 
-/// The value of a column that adds up what processes may share, sockets or clients of graphics
-/// processors, over those of a row that are not in `seen`, which gets them. `None`: it is no such
-/// column.
+/// The sum of a column about objects that processes may share: sockets or clients of graphics
+/// processors. Adds up the objects of a row that are not in `seen` yet, and adds them to `seen`.
+/// `None`: the column is not about such objects.
 #[cfg(feature = "view")]
 pub(crate) fn sum_once<'s>(
     field: &Field,
@@ -237,7 +237,7 @@ pub enum TextForm {
     Millis,
     /// One decimal, cut.
     Percent,
-    /// The same, but a row that cannot have one has none, and not 0.
+    /// As `Percent`, but a row that cannot have a value shows none instead of 0.
     Share,
     /// A percentage without decimals, at most 99.
     Percent99,
@@ -344,7 +344,7 @@ impl Field {
 pub struct Named {
     /// The field.
     pub field: &'static Field,
-    /// The name that was asked for.
+    /// The requested name.
     pub name: &'static str,
     /// The header that goes with the name.
     pub header: &'static str,
@@ -516,8 +516,8 @@ mod tests {
     }
 
     /// The value and text of a field of a task whose BASE, CRED, STAT and STATM are filled with
-    /// `fill`, and in which only these members are known. If there is no value, the text of the
-    /// missing group.
+    /// `fill`, and in which only these members are known. If there is no value, the text is that of
+    /// the missing group.
     fn with_members(field: &Field, m: Members, fill: u8) -> String {
         let (skip_base, skip_stat) = m.skipped();
         let mut w = StreamWriter::new();

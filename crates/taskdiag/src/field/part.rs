@@ -50,14 +50,14 @@ impl<'a> OpenRow<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Map<'a> {
-    /// Its addresses, permissions, offset and file.
+    /// The addresses, permissions, offset and file of the mapping.
     pub vma: Entry<'a, Vma>,
-    /// How much of it is in memory, or `None` if the answer does not have that.
+    /// The memory use of the mapping, or `None` if the answer does not have it.
     pub stat: Option<Entry<'a, VmaStat>>,
     /// The reason why `stat` is `None` although the task has VMA_STAT: the list ended before this
     /// mapping, or the mapping began or ended in between.
     pub without_stat: Option<Reason>,
-    /// Its path or other name, if it has one.
+    /// The path or other name of the mapping, if it has one.
     pub name: Option<PathName<'a>>,
     /// If the task shares the memory of another one, the thread id of that one.
     pub shared_with: Option<u32>,

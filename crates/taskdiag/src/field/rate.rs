@@ -21,7 +21,8 @@ pub struct Rate<'a> {
 /// The bytes sent and received over each socket since the previous answer, by inode.
 pub(crate) type SocketGrowth = HashMap<u64, [u64; 2]>;
 
-/// How the counters of each engine of a client of a graphics processor have grown, by its key.
+/// The growth of the counters of each GPU engine of each client, by the key of the engine and
+/// client.
 pub(crate) type GpuGrowth = HashMap<u64, [u64; 3]>;
 
 /// A getter of one counter.

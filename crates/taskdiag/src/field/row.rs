@@ -48,7 +48,7 @@ macro_rules! row {
         }
 
         impl<'a> Row<'a> {
-            /// The same row for this part of its task.
+            /// This row for another part of its task, such as an entry of a list.
             #[must_use]
             pub fn with_part(self, part: Part<'a>) -> Row<'a> {
                 Row { part, ..self }
@@ -60,7 +60,7 @@ macro_rules! row {
                 let mut long = None;
                 for (kind, bytes) in view.attrs() {
                     match kind {
-                        // The first one of each counts.
+                        // The first attribute of each type counts.
                         $(taskdiag_wire::$r::TYPE => row.$s = row.$s.or(cast(bytes)),)*
                         A_COMM => long = long.or(blob(bytes)),
                         A_CGROUP_PATH => row.unified = row.unified.or_else(|| unified(bytes)),

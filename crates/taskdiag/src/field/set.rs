@@ -42,7 +42,7 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["status"], "the state is s, or stat"),
 ];
 
-/// The same for rows that are cgroups.
+/// Words that people try for columns of cgroups, and the sentence about each.
 const MEANT_OF_CGROUPS: &[(&[&str], &str)] = &[
     (&["cgroup_path", "cgname"], "the path of a cgroup is path"),
     (&["mem", "ram", "rss", "resident"], "the memory of a cgroup is memory"),
@@ -77,7 +77,7 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 impl Set {
-    /// The command of the program whose rows these are.
+    /// The command of the program that lists these rows.
     pub fn command(&self) -> &'static str {
         if std::ptr::eq(self, &TASKS) { "ps" } else { self.name }
     }

@@ -10,7 +10,7 @@ use super::number::{digits_at_end, hex_digits};
 /// so the enum is exhaustive; engines may get more reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Its group was not requested.
+    /// The group of the value was not requested.
     NotAsked,
     /// The reason of the engine. It is [`Reason::Unsupported`] also if the group is there without
     /// this member.
@@ -25,7 +25,8 @@ impl Missing {
             Missing::Reason(r) => r.name(),
         }
     }
-    /// Is it a gap? Not if the task cannot have such a value, or has ended since.
+    /// Is the missing value a gap? It is none if the task cannot have such a value, or has ended
+    /// since.
     pub fn is_amiss(self) -> bool {
         !matches!(self, Missing::Reason(Reason::Absent | Reason::Vanished))
     }
@@ -132,9 +133,9 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// It is not known, although its group is there.
+    /// The value is not known, although its group is in the answer.
     pub const UNKNOWN: Value<'static> = Value::Missing(Missing::Reason(Reason::Unsupported));
-    /// The task has none.
+    /// The task cannot have such a value.
     pub const ABSENT: Value<'static> = Value::Missing(Missing::Reason(Reason::Absent));
 
     /// Complete text.

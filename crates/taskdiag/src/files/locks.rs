@@ -3,10 +3,10 @@
 //! in [`Files::locks`](super::Files).
 //!
 //! /proc/locks alone does not identify the holder of a lock. A lock of an open file (`F_OFD_SETLK`)
-//! has no process there. A lock of flock(2) has the process that took it, which may have ended,
-//! while another process still has the file open. And if a process has a file open twice, only one
-//! of the two descriptors has the lock. But /proc/locks shows which files are locked at all, and
-//! these are few.
+//! has no process there. The kernel records the process that took a lock of flock(2), which may
+//! have ended while another process still has the file open. And if a process has a file open
+//! twice, only one of the two descriptors has the lock. But /proc/locks shows which files are
+//! locked at all, and these are few.
 
 use std::collections::{HashMap, HashSet};
 
@@ -51,7 +51,7 @@ impl Lock {
 pub enum Locked {
     /// It is.
     By(Lock),
-    /// It is not locked. Only descriptors have locks.
+    /// The file is not locked. Only descriptors have locks.
     No,
     /// Not known: the reader has no right to read it, or the descriptor was closed since.
     Unknown,

@@ -50,7 +50,7 @@ pub struct Owner<'a> {
     /// The sockets in the order of fd.
     sockets: Vec<Entry<'a, Socket>>,
     details: Vec<Entry<'a, FdDetail>>,
-    /// What has gone over them, in the same order.
+    /// The traffic of the sockets, in the same order.
     net: Vec<Entry<'a, Net>>,
     /// The task that has the paths and the mappings of the process. Only the first owner of a
     /// process has it, because paths and mappings belong to the process and not to a table.
@@ -253,7 +253,7 @@ impl<'a> Owner<'a> {
     pub fn proc_dir(&self) -> Option<String> {
         self.is_in_proc.then(|| format!("/proc/{}", self.row.view.pid()))
     }
-    /// The same for its process.
+    /// The directory of the process of the task in /proc, under the same condition.
     pub fn proc_dir_of_process(&self) -> Option<String> {
         self.is_in_proc.then(|| format!("/proc/{}", self.row.view.tgid()))
     }
@@ -270,7 +270,7 @@ impl<'a> Owner<'a> {
         let at = self.sockets.partition_point(|s| s.raw.fd < fd);
         self.sockets.get(at).filter(|s| s.raw.fd == fd).copied()
     }
-    /// What has gone over the socket of a descriptor, if it is still the one with this inode.
+    /// The traffic of the socket of a descriptor, if it is still the socket with this inode.
     pub fn net(&self, fd: u32, inode: u64) -> Option<Entry<'a, Net>> {
         let at = self.net.partition_point(|n| n.raw.fd < fd);
         self.net.get(at).filter(|n| n.raw.fd == fd && n.raw.inode == inode).copied()
@@ -283,7 +283,8 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// What has gone over the sockets of a table. Another task may have that than has the files.
+/// The traffic of the sockets of a table. The task with the NET group may be another one than the
+/// task with the files.
 fn net_of<'a>(table: &Holder<'a>) -> Option<impl Iterator<Item = Entry<'a, Net>> + use<'a>> {
     table.owner.owner(Group::Net)?.list::<Net>()
 }

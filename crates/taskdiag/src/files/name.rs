@@ -7,9 +7,9 @@ use taskdiag_wire::{Entry, Fd, FdType, Socket};
 use super::{End, Files, OpenFile, detail, socket, words};
 use crate::field::write_uint;
 
-/// How many other ends a name lists. The rest is counted.
+/// The number of other ends that a name lists. Further ends are counted.
 const NAMED_ENDS: usize = 4;
-/// The same for a list of ends.
+/// The number of ends in a list of ends.
 const LISTED_ENDS: usize = 100;
 
 impl<'a> Files<'a> {

@@ -13,13 +13,13 @@ pub use taskdiag_wire::device::major_minor;
 /// How a file is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// It is open for reading.
+    /// The file is open for reading.
     Read,
-    /// It is open for writing.
+    /// The file is open for writing.
     Write,
-    /// It is open for both.
+    /// The file is open for reading and writing.
     Both,
-    /// It is open for neither (`O_PATH`), or the access is not known.
+    /// The file is open for neither (`O_PATH`), or the access is not known.
     Path,
 }
 
@@ -149,7 +149,7 @@ impl<'a> OpenFile<'a> {
         let fd = self.fd().filter(|f| f.raw.r#type == FdType::Socket as u32)?;
         self.owner.socket(fd.raw.fd)
     }
-    /// What has gone over the socket of the descriptor.
+    /// The traffic of the socket of the descriptor.
     pub fn net(&self) -> Option<Entry<'a, Net>> {
         let fd = self.fd()?;
         self.owner.net(fd.raw.fd, fd.inode()?)
@@ -199,8 +199,8 @@ impl<'a> OpenFile<'a> {
         plain && of_path && !self.has_mark()
     }
     /// The device of the file system as `stat(2)` has it, in the encoding of `new_encode_dev()`. If
-    /// the answer has no FILE_STAT of a mapped file, this is the device of the mapping, which is
-    /// another one on btrfs and on some overlays.
+    /// the answer has no FILE_STAT of a mapped file, this is the device of the mapping, which
+    /// differs on btrfs and on some overlays.
     pub fn dev(&self) -> Option<u32> {
         match &self.what {
             What::Path(_, vma) => self.of_stat(|s| s.dev()).or_else(|| vma.as_ref()?.dev()),

@@ -87,7 +87,7 @@ pub struct FrameInfo {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Frame {
-    /// Its number in the recording, from 0.
+    /// The number of the frame in the recording, from 0.
     pub number: usize,
     /// Its metadata.
     pub info: FrameInfo,
@@ -133,8 +133,8 @@ struct Cache {
     key: Option<(usize, u64, AlignedBuf)>,
 }
 
-/// If the newest file does not end with a whole frame, a writer may be writing it. After this pause
-/// the file is looked at again, as long as it grows, and at most this often.
+/// If the newest file does not end with a whole frame, a writer may be writing it. The file is
+/// looked at again after this pause while it grows, at most `LOOKS` times.
 const PAUSE: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 20;
 

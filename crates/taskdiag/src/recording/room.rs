@@ -1,12 +1,12 @@
 //! Computes how much room a frame may take, so that a recording with a limited size always covers a
 //! minimum time.
 //!
-//! Files that are younger than that time are never removed. So the free space has to last until one
-//! is old enough, and a frame may take the free space divided by the number of frames in that time.
-//! Space that a frame does not take is saved for later ones, up to a bound, because key frames are
-//! larger than others and machines are busy at times. The room shrinks as space is used. So frames
-//! that always use their whole share settle at half of the size limit for each such time, and never
-//! use it up. Nothing here does I/O.
+//! Files that are younger than that time are never removed. So the free space has to last until a
+//! file is old enough, and a frame may take the free space divided by the number of frames in that
+//! time. Space that a frame does not take is saved for later ones, up to a bound, because key
+//! frames are larger than others and machines are busy at times. The room shrinks as space is used.
+//! So frames that always use their whole share settle at half of the size limit for each such time,
+//! and never use it up. Nothing here does I/O.
 
 use std::time::{Duration, SystemTime};
 

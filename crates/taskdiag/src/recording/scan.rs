@@ -24,7 +24,7 @@ pub struct Scan {
     pub size: u64,
     /// The version of the format if it differs from ours. Then nothing else was read.
     pub newer: Option<u32>,
-    /// Its head is damaged, or it is not a day file.
+    /// The head of the file is damaged, or it is not a day file.
     pub is_foreign: bool,
 }
 

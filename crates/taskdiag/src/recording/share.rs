@@ -22,8 +22,8 @@ use super::codec;
 
 /// The bytes of a user and class that are compressed to estimate the ratio.
 const SAMPLE: usize = 1 << 20;
-/// The samples of users who have fewer bytes are compressed together, because few bytes compress
-/// badly alone.
+/// The samples of users with fewer bytes than this are compressed together, because a short sample
+/// compresses badly.
 const SMALL: u64 = 8 << 10;
 /// The number of users that a frame names. Others are counted together.
 const NAMED: usize = 32;
@@ -129,7 +129,7 @@ impl Need {
     }
 }
 
-/// The largest limit for each such that all together have at most `total`.
+/// The largest limit for each size with which the sum is at most `total`.
 fn level(sizes: &mut [u64], total: u64) -> u64 {
     sizes.sort_unstable();
     let (mut left, mut n) = (total, sizes.len() as u64);

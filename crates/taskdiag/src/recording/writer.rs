@@ -121,9 +121,9 @@ pub struct Writer {
 #[derive(Debug)]
 struct DayFile {
     part: Part,
-    /// Its size, including its index.
+    /// The size of the file, including its index.
     bytes: u64,
-    /// The time of its last frame. `None`: it is not known, or there is none.
+    /// The time of the last frame in the file. `None`: the time is not known, or there is no frame.
     last: Option<SystemTime>,
 }
 
@@ -268,7 +268,7 @@ impl Writer {
         written.is_left_out = !is_written;
         Ok(written)
     }
-    /// Appends the part of an answer that fits. False: not even a little of each user fits.
+    /// Appends the part of an answer that fits. `false`: not even a small part for each user fits.
     fn append_less<B: AsRef<[u8]>>(
         &mut self,
         full: &Stream<B>,

@@ -31,7 +31,7 @@ pub const SOCKET: &str = "/run/taskdiag/socket";
 pub const SOCKET_ENV: &str = "TASKDIAG_SOCKET";
 /// A client asks only if it can open this file: then its own /proc shows the processes of others.
 /// Process 1 exists in every pid namespace, and belongs to another user for nearly every caller.
-/// The service does not rely on it.
+/// The service does not rely on this check.
 pub const PROOF: &str = "/proc/1/stat";
 /// The longest answer that comes on the socket itself. The send buffer of a socket that is empty
 /// has room for it.

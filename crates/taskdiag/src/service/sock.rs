@@ -100,7 +100,7 @@ pub fn receive(from: BorrowedFd<'_>, bytes: &mut [u8], with_fd: bool) -> io::Res
         let mut head = libc::CMSG_FIRSTHDR(&msg);
         while let Some(h) = head.as_ref() {
             let data = libc::CMSG_DATA(head);
-            // It is not a usize on every machine.
+            // The type of msg_controllen is not usize on every machine.
             #[allow(clippy::unnecessary_cast)]
             let room = (h.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
             match (h.cmsg_level, h.cmsg_type) {

@@ -43,7 +43,7 @@ impl Again {
     }
     /// The answer to the request `all`, with what the second look has found.
     pub(super) fn look(&self, all: &Request, snapshot: Snapshot, choice: Choice) -> Snapshot {
-        // A caller who chose another limit gets what that lets through.
+        // With a limit that the caller chose, there is no second look.
         if all.limits.text_bytes != ByteLimits::LIST.text_bytes {
             return snapshot;
         }
@@ -61,12 +61,12 @@ impl Again {
             let request = Request { pid: id.pid(), ..one.clone() };
             let whole = match query_with(&request, choice) {
                 Ok(whole) => whole,
-                // It has ended, so it is not shown.
+                // The process has ended, so it is not shown.
                 Err(Error::NoSuchProcess(_)) => {
                     results.insert(id.pid(), false);
                     continue;
                 }
-                // It cannot be read alone, so it stays undecided.
+                // The process cannot be read alone, so its match stays undecided.
                 Err(_) => continue,
             };
             let is_it = |task: &TaskView<'_>| TaskId::of(task).is_some_and(|now| now.is_same(&id));
@@ -101,7 +101,7 @@ impl Again {
     }
 }
 
-/// The same, with the start time.
+/// These groups and members, and the start time to recognize the task.
 fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     match groups.contains(Groups::BASE) {
         true => (groups, members.union(START)),

@@ -113,7 +113,7 @@ struct OfProcesses {
     /// as incomplete.
     len: usize,
     marks: Vec<bool>,
-    /// The start of the marks, by line and process.
+    /// The index of the first mark, by line and process.
     begins: HashMap<(usize, u32), usize>,
     last: ((usize, u32), usize),
 }
@@ -130,7 +130,7 @@ impl OfProcesses {
         let last = ((usize::MAX, 0), 0);
         OfProcesses { places, len: len + 1, marks: Vec::new(), begins: HashMap::new(), last }
     }
-    /// The start of the marks of a process in a line.
+    /// The index of the first mark of a process within a line.
     fn of(&mut self, line: usize, tgid: u32) -> usize {
         // Threads of a process mostly follow each other.
         if self.last.0 != (line, tgid) {

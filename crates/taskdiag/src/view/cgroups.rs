@@ -1,7 +1,8 @@
 //! Rows that are cgroups: those that match, in their order.
 //!
-//! Each row is a task of the format, which has the number of the cgroup in the list, from 1 on, and
-//! that of its parent. So all that arranges, sorts and counts tasks does so with cgroups.
+//! Each row is a task of the format. Its pid is the number of the cgroup in the list, from 1 on,
+//! and its ppid is the number of the parent cgroup. So the code that arranges, sorts and counts
+//! tasks works for cgroups, too.
 
 use std::io;
 
@@ -43,7 +44,7 @@ impl<'a> CgroupRows<'a> {
     /// followed by those below it.
     ///
     /// # Errors
-    /// None that is known; the rows are checked as every answer is.
+    /// No known cases; the rows are checked like every answer.
     pub fn new(query: &Query, cgroups: &'a Cgroups) -> Result<CgroupRows<'a>, Error> {
         let snapshot = stand_ins(cgroups)?;
         let cx = Context::of(&snapshot, false);
@@ -78,8 +79,8 @@ impl<'a> CgroupRows<'a> {
     pub fn left(&self) -> &[Left] {
         &self.left
     }
-    /// The rows, and those that they are below, which may not match: each before the first one of
-    /// those below it.
+    /// The rows and their ancestors, which need not match. Each ancestor comes before the first row
+    /// below it.
     pub fn with_ancestors(&self) -> Vec<u32> {
         let list = self.cgroups.list();
         let mut seen = vec![false; list.len()];

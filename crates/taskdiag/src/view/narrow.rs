@@ -1,5 +1,6 @@
 //! Requests in two steps: first the values that the conditions need, for all tasks, and then the
-//! rest, for the tasks that match. So a list of a few processes costs as much as a list of names.
+//! rest, for the tasks that match. So a detailed list of a few processes costs little more than a
+//! list of all names.
 //!
 //! The second answer is complete in itself, and the conditions are tested again on it. So they are
 //! true for the values that are shown.

@@ -174,7 +174,8 @@ fn translate(text: &str) -> Result<Translated, String> {
     Ok(to)
 }
 
-/// Translates what follows an opening parenthesis, and returns what follows that.
+/// Translates the start of a group after its opening parenthesis, and returns the rest of the
+/// pattern.
 fn group<'a>(tail: &'a str, to: &mut Translated) -> Result<&'a str, String> {
     let Some(kind) = tail.strip_prefix('?') else {
         to.groups += 1;
@@ -200,7 +201,7 @@ fn group<'a>(tail: &'a str, to: &mut Translated) -> Result<&'a str, String> {
     let (set, clear) = kind[..end].split_once('-').unwrap_or((&kind[..end], ""));
     let is_flag = |c: char| "imsU".contains(c);
     if !kind[..end].chars().all(|c| is_flag(c) || c == '-') {
-        // The regex crate names what this is, but for flags that Go does not have.
+        // The regex crate reports all other errors, but it accepts flags that Go does not have.
         let flags = kind[..end].chars().all(|c| c.is_ascii_alphabetic() || c == '-');
         return match flags {
             true => Err(format!("unknown flags: {}", &kind[..end])),
@@ -241,7 +242,7 @@ fn is_repetition(tail: &str) -> bool {
     })
 }
 
-/// Translates what follows a backslash, and returns what follows that.
+/// Translates an escape after its backslash, and returns the rest of the pattern.
 fn escape<'a>(tail: &'a str, in_class: bool, out: &mut String) -> &'a str {
     let Some(c) = tail.chars().next() else {
         out.push('\\');
@@ -294,7 +295,7 @@ fn escape<'a>(tail: &'a str, in_class: bool, out: &mut String) -> &'a str {
     after
 }
 
-/// Translates a class of characters after its bracket, and returns what follows it.
+/// Translates a class of characters after its bracket, and returns the rest of the pattern.
 fn class<'a>(tail: &'a str, out: &mut String) -> Result<&'a str, String> {
     out.push('[');
     let mut rest = tail;
@@ -426,7 +427,7 @@ mod tests {
         }
     }
 
-    /// What Go 1.26 accepts, and what it refuses, with blanks between them.
+    /// The patterns that Go 1.26 accepts, separated by blanks. The patterns that it refuses follow.
     const ACCEPTED: &str = r"(?P<n>a)(?P<n>b) (?P<1a>x) (?) (?ii)a \12 (?i-i)a (?<n>x) (|a)* ^* $+ \b* (?:a*)* x{2}? x{,3} \
         [[:word:]] \pN \z \A \a \v \- \_ ] } a{2 () (?P<a>) (?s). (?U)a+ \Q (?i:a) (?im-s:a) (?<1>a) a{1000} a?? a+?";
     const REFUSED: &str = r"a** a+?* a{2}{3} a{1001} \1 \8 (?x)a (?u)a (?-)a (?i-)a (?i)* a|* (*) x{2}?? x*+ [[:foo:]] \C \Z \e \é \

@@ -65,7 +65,7 @@ impl Plan {
     pub fn looking_again(self, filter: &Filter) -> Plan {
         self.then_again(Again::new(&Selection::default(), filter))
     }
-    /// The same requests, and this second look if they are about a list.
+    /// This plan, with the given second look if its requests are about a list.
     pub(super) fn then_again(mut self, again: Option<Again>) -> Plan {
         let Some(again) = again.filter(|_| self.list().is_some()) else { return self };
         self.requests(Again::prepare);

@@ -86,7 +86,7 @@ impl Query {
             keep: None,
         }
     }
-    /// The same with rows that are descriptors, with `paths` also programs and directories, with
+    /// Makes the rows open descriptors; with `paths` also programs and directories, and with
     /// `mapped` also mapped files. It replaces [`Query::keep`]. Threads may have files of their
     /// own, so all threads are requested; shared files are in the answer once.
     #[must_use]

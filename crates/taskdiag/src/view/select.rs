@@ -42,13 +42,13 @@ pub struct Selection {
 /// A kind of processes. All conditions here must be true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simple {
-    /// They have this effective uid.
+    /// Only tasks with this effective uid.
     pub own: Option<u32>,
-    /// They have a terminal.
+    /// Only tasks with a terminal.
     pub with_tty: bool,
     /// Tasks with this terminal. 0 stands for tasks without one.
     pub tty: Option<u32>,
-    /// They are not session leaders.
+    /// Only tasks that are not session leaders.
     pub not_leaders: bool,
 }
 
@@ -162,7 +162,7 @@ impl Selection {
         };
         self.matches_by(row, |list, v| list.contains(&v), has_command)
     }
-    /// The same with these functions to find an id or a command name in a list.
+    /// Does the task match? The functions find an id or a command name in a list.
     fn matches_by(
         &self,
         row: &Row<'_>,

@@ -2,7 +2,7 @@
 
 use crate::engine::procfs::parse::SyscallText;
 
-/// Addresses below this are those of a 32-bit program, whose calls have other numbers.
+/// A 32-bit program has all its addresses below this. Its system calls have other numbers.
 const LOW: u64 = 1 << 32;
 
 /// A system call of a sleeping thread.
@@ -11,7 +11,7 @@ const LOW: u64 = 1 << 32;
 pub struct Call {
     /// Its number.
     pub number: u32,
-    /// Its arguments, as they are in the registers.
+    /// The arguments of the call, as they are in the registers.
     pub args: [u64; 6],
     /// The stack pointer of the program.
     pub stack: u64,
@@ -20,7 +20,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// From the text of `/proc/PID/task/TID/syscall`. `None`: it is in no call, or runs.
+    /// Parses the text of `/proc/PID/task/TID/syscall`. `None`: the thread is in no system call, or
+    /// runs.
     pub(super) fn of(text: Option<SyscallText>) -> Option<Call> {
         let Some(SyscallText::Asleep { nr, args: Some(args), sp, pc }) = text else { return None };
         Some(Call { number: u32::try_from(nr).ok()?, args, stack: sp, code: pc })

@@ -1,30 +1,30 @@
 //! Who has the lock on a file that others wait for, by `/proc/locks`.
 //!
 //! A line for a request that waits comes after the lock that it waits for, with `->` before its
-//! kind. A request may wait for another one that waits, which is indented more. All requests below
-//! a lock conflict with it, because each was tried against that lock first.
+//! kind. A request may also wait for another waiting request, and is then indented more. All
+//! requests below a lock conflict with it, because each was tried against that lock first.
 
-/// What kind of lock it is.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Class {
-    /// Of a process, by `fcntl(2)`.
+    /// A lock of a process, by `fcntl(2)`.
     Posix,
-    /// Of an open file, by `fcntl(2)`.
+    /// A lock of an open file, by `fcntl(2)`.
     OpenFile,
-    /// Of an open file, by `flock(2)`.
+    /// A lock of an open file, by `flock(2)`.
     Flock,
 }
 
 /// A request that waits, and the lock that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocked {
-    /// What the waiting process asked for.
+    /// The kind of lock that the waiting process asked for.
     pub(super) class: Class,
-    /// Who asked; `None` for locks of open files.
+    /// The process that asked; `None` for locks of open files.
     pub(super) by: Option<u32>,
     /// The inode of the file.
     pub(super) inode: u64,
-    /// What kind of lock the other one is.
+    /// The kind of the lock that is in the way.
     pub(super) held: Class,
     /// The process that took it. It may have ended, if it is not a lock of a process.
     pub(super) holder: Option<u32>,

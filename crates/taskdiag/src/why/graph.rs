@@ -1,6 +1,6 @@
-//! Joins waits and holders to chains and cycles. A thread has at most one holder, so each chain has
-//! one end, which is its head, or leads into a cycle, which is a deadlock. All of this takes time
-//! and memory in proportion to the number of threads.
+//! Joins waits and holders to chains and cycles. A thread waits for at most one holder. So each
+//! chain ends in one node, its head, or leads into a cycle, a deadlock. Time and memory are
+//! proportional to the number of threads.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,12 +12,12 @@ use super::wait::{How, Wait, Waits};
 pub struct Node {
     /// The thread, as an index into [`Waits::all`]; of a process, one of its threads.
     pub wait: usize,
-    /// Whether it is a process of which not one thread alone can end the wait of others, so the
+    /// Whether the node is a process any of whose threads can end the wait of others, so that the
     /// chain ends there.
     pub is_process: bool,
 }
 
-/// Who is kept waiting by a node, directly and by others.
+/// The threads that a node keeps waiting, directly and through others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Behind {
@@ -175,8 +175,8 @@ impl Graph {
         sum
     }
 
-    /// The deadlocks: each node waits for the next one, and the last one for the first. Those that
-    /// keep the most others waiting come first.
+    /// The deadlocks, those that keep the most other threads waiting first. In each, a node waits
+    /// for the next one, and the last one for the first.
     pub fn cycles(&self) -> &[Vec<usize>] {
         &self.cycles
     }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use taskdiag_wire::WaitKind;
 
-    /// Threads with these ids that wait for the thread after the arrow; 0: for nobody.
+    /// Waits of threads, each as (thread id, id of its holder); 0: no holder.
     fn waits(edges: &[(u32, u32)]) -> Waits {
         of(edges.iter().map(|(tid, to)| (*tid, *tid, *to, How::Mutex)))
     }

@@ -13,7 +13,7 @@ use crate::{Choice, Request, query_with};
 pub(crate) struct Held {
     /// The thread, or the first one of a process.
     pub tid: u32,
-    /// Its name. `None`: it is not known.
+    /// The name of the holder. `None`: it is not known.
     pub comm: Option<Vec<u8>>,
     /// How that is known.
     pub how: How,
@@ -24,11 +24,11 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Holders(Option<HashMap<u32, (Waiting, Found)>>);
 
-/// Who holds it, or why nobody is known to.
+/// The holder, or the reason why none is known.
 type Found = Result<Held, NoHolder>;
 
-/// What a thread did when its holder was looked up. If the answer has something else, the wait is
-/// another one.
+/// The system call of a thread when its holder was looked up. If the answer has another one, the
+/// wait has changed.
 type Waiting = (Option<u32>, Option<[u64; 6]>);
 
 fn of_record(wait: Record<'_, taskdiag_wire::Wait>) -> Waiting {
@@ -56,7 +56,7 @@ impl Holders {
         Holders(Some(all))
     }
 
-    /// The holder for a thread whose record is this.
+    /// The holder for the thread with this record.
     pub(crate) fn of(
         &self,
         tid: u32,
@@ -70,8 +70,8 @@ impl Holders {
     }
 }
 
-/// The holder that the record itself names, as that of a saved answer. What takes a look at the
-/// machine is not known.
+/// The holder that the record itself names, such as a record of a saved answer. Holders that only a
+/// look at the machine can find are not known.
 pub(crate) fn recorded(wait: Record<'_, taskdiag_wire::Wait>) -> Result<Held, NoHolder> {
     match wait::of_record(wait) {
         Ok(holder) => Ok(Held { tid: holder.tid, comm: None, how: holder.how }),

@@ -28,7 +28,7 @@ const WRITER_HAS_IT: u32 = 3;
 /// More waiters and holders than this are no plausible `__nusers` of a mutex.
 const USERS_MAX: u32 = 1 << 20;
 
-/// How a futex is waited for, as far as it tells what kind of lock this may be.
+/// How a thread waits for a futex, which limits what kind of lock it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Futex {
     /// The kernel keeps the thread id in the word.
@@ -50,7 +50,7 @@ pub(super) struct Wanted {
     pub(super) address: u64,
     /// The kind of lock that it may be.
     pub(super) what: Futex,
-    /// Only threads of the same memory use it.
+    /// Only threads that share the memory use the lock.
     pub(super) is_private: bool,
 }
 
@@ -106,8 +106,8 @@ impl Wanted {
         }
     }
 
-    /// The id of the thread that holds it, by the bytes of the window. `val` is what the thread
-    /// waits to change.
+    /// The id of the thread that holds the lock, by the bytes of the window. `val` is what the
+    /// thread waits to change.
     pub(super) fn holder(&self, bytes: &[u8], val: u32) -> Option<u32> {
         let word = |at: usize| {
             let bytes = bytes.get(at..at + 4)?;
@@ -132,7 +132,7 @@ impl Wanted {
                 is_it.then_some(tid)
             }
             Futex::Robust => {
-                // It counts, whatever its type is.
+                // The mutex is valid for every type.
                 let (tid, count) = mutex(&word, val)?;
                 let kind = word(16)? & !(KIND_TYPE | KIND_SHARED | KIND_ELISION);
                 let is_it = kind == KIND_ROBUST && tid == val & TID && count > 0;
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_mutex_of_the_c_library_has_its_owner() {
         assert_eq!(holder(0x80, 2, &[2, 0, 4711, 1, 0, 0, 0, 0, 0, 0]), Some(4711));
-        // Recursive; adaptive, whose member for spinning is not 0; shared.
+        // A recursive mutex, an adaptive one whose member for spinning is not 0, and a shared one.
         assert_eq!(holder(0x80, 2, &[2, 3, 4711, 1, 1, 0, 0, 0, 0, 0]), Some(4711));
         assert_eq!(holder(0x80, 2, &[2, 0, 4711, 1, 3, 77, 0, 0, 0, 0]), Some(4711));
         assert_eq!(holder(0, 2, &[2, 0, 4711, 1, 128, 0, 0, 0, 0, 0]), Some(4711));

@@ -1,8 +1,8 @@
 //! Finds holders that an answer does not name: in the memory of the waiting process, in the
 //! kernel's list of file locks, among the open files, and among the children.
 //!
-//! Each look begins and ends with the place of the waiting thread. Only if it has not run in
-//! between, the holder is the one of this very wait.
+//! Each look begins and ends by reading where the thread waits. Only if the thread has not run in
+//! between does the holder belong to this wait.
 
 mod names;
 
@@ -28,14 +28,14 @@ use crate::{Choice, Request, query_with};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// For one thread. The memory of a process may be a file whose server is gone.
+    /// The time for one thread. The memory of a process may be a file whose server is gone.
     pub each: Duration,
     /// For all of them.
     pub all: Duration,
 }
 
 impl Default for Limits {
-    /// One second each, ten seconds for all.
+    /// One second for each thread, ten seconds for all.
     fn default() -> Limits {
         Limits { each: Duration::from_secs(1), all: Duration::from_secs(10) }
     }
@@ -83,7 +83,7 @@ struct Look<'w> {
     mappings: usize,
     /// The places in programs from which the C library, and not the program, called futex(2).
     by_library: HashSet<(u32, u64)>,
-    /// Processes whose memory or files did not come.
+    /// Processes whose memory or files could not be read in time.
     stuck: HashSet<u32>,
     /// The places where the threads were found waiting.
     stands: HashMap<usize, Stand>,
@@ -184,8 +184,8 @@ impl<'w> Look<'w> {
         self.waits.all[at].holder = found;
     }
 
-    /// Many waits for locks that only the threads of one process use, in one go. The others are
-    /// left to [`futex`](Self::futex). Returns those that it has looked at.
+    /// Looks up many waits at once: those for locks that only the threads of one process use. The
+    /// other waits are left to [`futex`](Self::futex). Returns the waits that were looked up.
     fn futexes(&mut self, of: &[usize]) -> Vec<usize> {
         use WaitKind::{Futex as Any, FutexCondition, FutexLock, FutexPi};
         if of.len() < MANY || !self.has_numbers {
@@ -279,11 +279,12 @@ impl<'w> Look<'w> {
             }
             Ok((id, stand))
         })?;
-        // The word of a futex with priority inheritance says nothing about who called.
+        // The word of a futex with priority inheritance does not depend on which function called.
         if !is_defined_by_kernel {
             self.by_library.insert(code);
         }
-        // Whose thread is it? One of the same process, unless others have this memory, too.
+        // Find the holder's process. It is the waiting one, unless other processes share this
+        // memory.
         let owner = match (shared, process.has_our_numbers) {
             (None, true) => Place { tgid: place.tgid, tid: id },
             (None, false) => {
@@ -461,7 +462,7 @@ impl<'w> Look<'w> {
         self.waits.all[at].holder = found;
     }
 
-    /// The file whose descriptor is the first argument of the call that it waits in.
+    /// The file whose descriptor is the first argument of the system call that the thread waits in.
     fn open_file(&mut self, at: usize) -> Result<OpenFile, NoHolder> {
         let (place, call) = self.wait(at);
         let call = call.ok_or(NoHolder::NotKnown)?;
@@ -560,7 +561,7 @@ impl<'w> Look<'w> {
             Class::Posix => (b.holder.ok_or(NoHolder::OtherNumbers)?, How::PosixLock),
             class => {
                 let all = holders.get(&(class, b.inode)).map_or(&[][..], Vec::as_slice);
-                // They are in order, as the processes are.
+                // The pids are sorted, as the processes are.
                 let took_it = b.holder.filter(|pid| all.binary_search(pid).is_ok());
                 match (took_it, all) {
                     (Some(pid), _) if class == Class::Flock => (pid, How::Flock),
@@ -604,7 +605,7 @@ impl<'w> Look<'w> {
 /// For a kind of lock and an inode, the processes with an open file that has it.
 type LockHolders = HashMap<(Class, u64), Vec<u32>>;
 
-/// For a kind of lock, an inode and who asks, the holder of the lock that is asked for.
+/// The holder of a lock, by the kind of the lock, its inode, and the process that asks for it.
 type HeldBy = HashMap<(Class, u64, Option<u32>), Result<Holder, NoHolder>>;
 
 struct OpenFile {
@@ -636,7 +637,7 @@ fn is_by_hand(place: Place, call: &Call) -> Result<bool, NoHolder> {
     Ok(ours.is_empty() || place.memory(begin, ours.len())? == ours)
 }
 
-/// Whether the lock has the same holder twice, who lives in between, while the thread waits.
+/// Whether a second look finds the same living holder, and the thread still waits.
 fn is_still_held(
     place: Place,
     stand: &Stand,

@@ -8,9 +8,9 @@
 //! **A wrong holder is worse than none.** A holder is named only if somebody keeps it: the kernel,
 //! or a lock of the GNU C library with all the marks of one. It must be a living thread of a
 //! process that has the lock, it must be the same when it is read twice, and the waiting thread
-//! must not have run from the first to the last of these reads. All else is a [`NoHolder`] with a
-//! reason. Condition variables and semaphores have no holder, and neither have the locks of
-//! programs in Go, Java or Rust.
+//! must not have run from the first to the last of these reads. In all other cases there is a
+//! [`NoHolder`] with a reason. Condition variables and semaphores have no holder. The locks of
+//! programs in Go, Java or Rust do not record one.
 //!
 //! # Bounds
 //!
@@ -19,8 +19,8 @@
 //! threads. Reads that may wait have a limit of time each and all together ([`Limits`]), and what
 //! was not looked at is marked as such.
 //!
-//! It never stops or traces a process, and changes nothing in it. A look at a page that is swapped
-//! out brings it back.
+//! It never stops or traces a process, and changes nothing in it. Reading a page that is swapped
+//! out brings it back into memory.
 
 mod call;
 mod filelocks;

@@ -1,8 +1,9 @@
 //! Runs something that may wait for a file system or for the memory of another process, and gives
 //! it up if it takes too long.
 //!
-//! A thread that waits is left behind, as the engine for /proc does it: such a wait ends at
-//! SIGKILL, so the program still ends at once. There are never more than a few of them.
+//! A thread that does not return is abandoned, as in the engine for /proc. Such a wait ends at
+//! SIGKILL, so the program can still end at once. There are never more than a few abandoned
+//! threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -61,9 +62,9 @@ impl Patience {
         }
     }
 
-    /// Does something for each of many items, without a turn between two threads for each of them.
-    /// `take` gets the result of each item, or `None` if it did not come within this time. Ends at
-    /// `end`, after which the other items get no result.
+    /// Does something for each of many items in another thread, which is cheaper than a call of
+    /// [`within`](Self::within) for each. `take` gets the result of each item, or `None` if it did
+    /// not come within this time. Ends at `end`, after which the other items get no result.
     pub(super) fn each<I: Send + Sync + 'static, T: Send + 'static>(
         &mut self,
         items: Vec<I>,
@@ -152,7 +153,7 @@ impl Patience {
 struct Results<T>(Mutex<Option<Vec<T>>>);
 
 enum Added {
-    /// There was no other one.
+    /// There was no earlier abandoned thread.
     First,
     More,
     GivenUp,
@@ -189,7 +190,7 @@ impl<T> Results<T> {
 mod tests {
     use super::*;
 
-    /// One whose threads are not counted with those of the other tests.
+    /// A [`Patience`] whose threads are not counted with those of other tests.
     fn alone() -> Patience {
         Patience { worker: None, left: Arc::default() }
     }

@@ -75,7 +75,7 @@ impl Place {
         parse::sleep(&status).switches.ok_or(NoHolder::Changed)
     }
 
-    /// Its place, which must be in this call.
+    /// The place where the thread waits, which must be in this system call.
     pub(super) fn stand_in(self, call: &Call) -> Result<Stand, NoHolder> {
         let switches = self.switches()?;
         match Call::of(parse::syscall(&read(&self.path("syscall"), SMALL)?)) {
@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Whether it has not run since.
+    /// Checks that the thread has not run since.
     pub(super) fn is_still(self, stand: &Stand) -> Result<(), NoHolder> {
         if self.switches()? == stand.switches { Ok(()) } else { Err(NoHolder::Changed) }
     }
@@ -119,7 +119,7 @@ impl Place {
         Some(Place { tgid: parse::tgid(&status)?, tid }).filter(|p| p.lives())
     }
 
-    /// The inode of an open file. Nobody is asked, as the kernel has it.
+    /// The inode of an open file. The kernel knows it, so no file server is asked.
     pub(super) fn inode(self, fd: u32) -> Result<Option<u64>, NoHolder> {
         Ok(number(&read(&self.path(&format!("fdinfo/{fd}")), SMALL)?, "ino"))
     }
@@ -213,7 +213,7 @@ impl Place {
     }
 }
 
-/// What is known of a process whose locks are looked at.
+/// The known properties of a process whose locks are looked up.
 #[derive(Debug)]
 pub(super) struct Process {
     /// The code of the GNU C library.
@@ -277,7 +277,7 @@ impl Process {
         Some(SharedPlace { file: at.file, offset: at.offset + (address - at.start) })
     }
 
-    /// Whether it maps this place, shared with others.
+    /// Whether the process maps this place, shared with others.
     pub(super) fn maps(&self, place: &SharedPlace) -> bool {
         self.shared.iter().any(|s| {
             let end = s.offset.saturating_add(s.end - s.start);

@@ -26,29 +26,30 @@ pub struct Wait {
     pub comm: Vec<u8>,
     /// The letter of its state, `?` if it is not known.
     pub state: u8,
-    /// Whether it is a thread of the kernel.
+    /// Whether the task is a kernel thread.
     pub is_kthread: bool,
     /// The kind of the wait. `None`: not known, and `holder` has the reason.
     pub kind: Option<WaitKind>,
-    /// Whether signals do not end the wait.
+    /// Whether the wait cannot be ended by signals.
     pub is_uninterruptible: bool,
-    /// For how long it has not run, ns.
+    /// How long the task has not run, ns.
     pub waited_ns: Option<u64>,
-    /// By how much that may be wrong, either way, ns.
+    /// The possible error of `waited_ns` in either direction, ns.
     pub waited_error_ns: Option<u64>,
-    /// The same number in tasks that wait for the same object of the kernel.
+    /// A number for the kernel object that the task waits for. Tasks that wait for the same object
+    /// have the same number.
     pub object: Option<u64>,
-    /// The system call that it is in.
+    /// The system call that the task is in.
     pub call: Option<Call>,
-    /// The function of the kernel that it waits in.
+    /// The kernel function that the task waits in.
     pub function: Vec<u8>,
-    /// The file that it waits for, where that was looked up.
+    /// The file that the task waits for, where that was looked up.
     pub file: Option<Vec<u8>>,
-    /// The mount whose server it waits for, where that was looked up.
+    /// The mount whose server the task waits for, where that was looked up.
     pub mount: Option<Mount>,
-    /// The cgroup that it is frozen or throttled with, where that was looked up.
+    /// The cgroup whose freezer or CPU limit stops the task, where that was looked up.
     pub cgroup: Option<Vec<u8>>,
-    /// Who holds what it waits for.
+    /// The holder of what the task waits for.
     pub holder: Result<Holder, NoHolder>,
 }
 
@@ -64,7 +65,7 @@ pub struct Mount {
     pub source: Vec<u8>,
 }
 
-/// Who holds what a thread waits for.
+/// The holder of what a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -75,14 +76,14 @@ pub struct Holder {
     pub tgid: u32,
     /// Whether it is the process as a whole.
     pub is_process: bool,
-    /// Whether nobody else can end the wait. Of a pipe, another process may have the same end,
-    /// which the reader has no right to see.
+    /// Whether no other task can end the wait. Another process, which the reader has no right to
+    /// see, may have the same end of a pipe.
     pub is_sure: bool,
     /// How this is known.
     pub how: How,
 }
 
-/// How it is known who holds something.
+/// How the holder is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum How {
@@ -94,23 +95,23 @@ pub enum How {
     Mutex,
     /// `__cur_writer` of a read-write lock of the GNU C library.
     RwlockWriter,
-    /// It is the thread whose end is waited for.
+    /// The holder is the thread whose end is waited for.
     Thread,
     /// `/proc/locks` names the process that has the lock on the file.
     PosixLock,
-    /// It is the process that has the open file with the lock.
+    /// The holder is the process that has the open file with the lock.
     OpenFileLock,
-    /// It took the lock by `flock(2)`, and still has the open file with the lock.
+    /// The holder took the lock by `flock(2)`, and still has the open file with the lock.
     Flock,
-    /// It is the process that can write to the pipe.
+    /// The holder is the process that can write to the pipe.
     Writer,
-    /// It is the process that can read from the pipe.
+    /// The holder is the process that can read from the pipe.
     Reader,
-    /// It is the child that is waited for.
+    /// The holder is the child that is waited for.
     Child,
-    /// It traces the thread.
+    /// The holder traces the thread.
     Tracer,
-    /// It is the parent, which has to wait for the zombie.
+    /// The holder is the parent of the zombie, which has to reap it.
     Parent,
 }
 
@@ -144,9 +145,9 @@ impl How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NoHolder {
-    /// It does not wait for anybody.
+    /// The task waits for no other task.
     Nobody,
-    /// Nobody keeps a holder of what it waits for, as for a condition variable.
+    /// Nothing records a holder, as for a condition variable.
     NotKept,
     /// So many processes have it together.
     Several(u32),
@@ -156,11 +157,11 @@ pub enum NoHolder {
     Blocked,
     /// The wait ended or changed while it was looked at.
     Changed,
-    /// It was not looked at, because the time or the room for that was used up.
+    /// The wait was not looked up, because the limit of time or memory was reached.
     NotLookedAt,
-    /// The ids in its memory are those of another pid namespace.
+    /// The ids in the memory of the task belong to another pid namespace.
     OtherNumbers,
-    /// The engine does not know what it waits for.
+    /// The engine does not know what the task waits for.
     NotKnown,
 }
 
@@ -182,8 +183,8 @@ impl NoHolder {
 }
 
 impl Wait {
-    /// Whether it counts for a report of the whole machine by its kind alone, with or without
-    /// others that it keeps waiting.
+    /// Whether this kind of wait is unusual enough to be in a report of the whole machine, even if
+    /// no other task waits for this one.
     pub fn is_odd(&self) -> bool {
         use WaitKind::*;
         matches!(
@@ -202,19 +203,20 @@ impl Wait {
             )
         ) || self.state == b'D' && !matches!(self.kind, Some(Idle | Vfork))
     }
-    /// For how long it has not run, ns. `None`: it is not known, or not better than its error.
+    /// How long the task has not run, ns. `None`: that is not known, or not more than its possible
+    /// error.
     pub fn waited(&self) -> Option<u64> {
         let is_close = |ns: &u64| self.waited_error_ns.is_none_or(|e| e <= (*ns).max(ERROR_NS));
         self.waited_ns.filter(is_close)
     }
-    /// Whether it is not known what it waits for, or the reader has no right to see who holds it.
+    /// Whether the object of the wait is not known, or the reader has no right to see the holder.
     pub fn is_unseen(&self) -> bool {
         self.kind.is_none() || self.holder == Err(NoHolder::NoRight)
     }
-    /// Whether it does not run and is not about to.
+    /// Whether the task waits: it does not run and is not about to.
     pub fn is_waiting(&self) -> bool {
         use WaitKind::{Cpu, Idle, OnCpu, Runnable, Throttled};
-        // A throttled task would run, so it is in the state of those that do.
+        // A throttled task is runnable, so its state is that of running tasks.
         self.kind == Some(Throttled)
             || !matches!(self.kind, Some(Cpu | Idle | OnCpu | Runnable)) && self.state != b'R'
     }
@@ -230,16 +232,16 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// The waits of an answer that has BASE and WAIT of all threads. Holders that it lacks are
-    /// [`NoHolder::NotKept`], or what the reason for that is.
+    /// The waits of an answer that has BASE and WAIT of all threads. If the answer lacks a holder,
+    /// there is [`NoHolder::NotKept`] or a more exact reason.
     pub fn of(snapshot: &Snapshot) -> Waits {
         let info = snapshot.stream().info();
         let all: Vec<Wait> = snapshot.tasks().map(|t| wait(&t, info.boottime_ns)).collect();
         Waits::new(all)
     }
 
-    /// For waits of a saved answer, whose holders cannot be looked up any more: of those that the
-    /// engine did not know, it is not known whether somebody keeps a holder.
+    /// Adapts waits of a saved answer, whose holders cannot be looked up any more. If the engine
+    /// did not know a holder, it is not known whether one is recorded anywhere.
     pub fn leave_as_saved(&mut self) {
         for wait in &mut self.all {
             if wait.holder == Err(NoHolder::NotKept) {
@@ -332,7 +334,7 @@ fn text(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().take_while(|b| *b != 0).collect()
 }
 
-/// What the engine knows of the holder.
+/// The holder, as far as the engine knows it.
 pub(super) fn of_record(wait: Record<'_, taskdiag_wire::Wait>) -> Result<Holder, NoHolder> {
     let kind = wait.kind().and_then(WaitKind::from_number);
     let (how, tid, tgid) = (wait.owner_how(), wait.owner_tid(), wait.owner_tgid());

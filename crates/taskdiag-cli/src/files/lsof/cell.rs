@@ -1,4 +1,4 @@
-//! The texts of a file: those of its columns, which the lines for programs and JSON have, too.
+//! The texts of the columns about a file. The lines for programs (`-F`) and JSON use them, too.
 
 use std::collections::HashSet;
 
@@ -36,7 +36,7 @@ pub(super) enum Device {
     None,
     /// A text that lsof has in its place.
     Text(String),
-    /// The device of its file system, and the one that it is.
+    /// The device of the file system, and the device that the file itself stands for.
     Number(u32, Option<u32>),
 }
 
@@ -310,7 +310,7 @@ impl<'a> Cells<'a> {
         out.extend_from_slice(&[access, lock]);
         out
     }
-    /// The type; `None`: NOFD has none.
+    /// The type of the file; `None`: a NOFD row has none.
     pub(super) fn kind(&self, r: &Record<'_>) -> Option<String> {
         let Some(file) = r.file else {
             return Some("unknown".into()).filter(|_| r.denied != "NOFD");
@@ -365,7 +365,7 @@ impl<'a> Cells<'a> {
             _ => String::new(),
         }
     }
-    /// How it was opened, in the words of lsof. `None` if there is nothing to show.
+    /// How the file was opened, in the words of lsof. `None` if there is nothing to show.
     pub(super) fn flags(&self, r: &Record<'_>) -> Option<String> {
         let flags = r.flags()?;
         match self.layout.numeric_flags {

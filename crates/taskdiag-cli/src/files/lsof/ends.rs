@@ -40,7 +40,7 @@ struct End {
     access: u8,
 }
 
-/// All ends in the answer, and the ones that are listed because of other files.
+/// All ends in the answer, and the ends that are listed because another file leads to them.
 #[derive(Default)]
 pub(super) struct EndIndex {
     all: HashMap<Key, Vec<End>>,
@@ -128,7 +128,7 @@ impl EndIndex {
     pub(super) fn is_listed(&self, file: &OpenFile<'_>) -> bool {
         at(file).is_some_and(|at| self.listed.contains(&at))
     }
-    /// The other ends of a file, and what stands before them, in the order of lsof.
+    /// The other ends of a file in the order of lsof, and the text before them.
     fn others(&self, file: &OpenFile<'_>) -> (String, Vec<&End>) {
         let none = (String::new(), Vec::new());
         let Some(own) = own(file) else { return none };

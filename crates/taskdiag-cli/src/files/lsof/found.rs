@@ -44,7 +44,7 @@ pub(in crate::files) fn say_what_was_not_found(
         miss("command not located: ", typed);
     }
     for (typed, _) in commands().rev().filter(|(_, name)| is_regex(name) && !is_found(name)) {
-        // Without the slashes and what follows them.
+        // Cut the slashes and the text after them.
         let text = typed.strip_prefix(b"/").unwrap_or(typed);
         let end = text.iter().rposition(|b| *b == b'/').unwrap_or(text.len());
         miss("no command found for regex: ", &text[..end]);

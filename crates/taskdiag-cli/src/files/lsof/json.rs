@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::files::letters::Fields;
 use crate::output::Sink;
 
-/// One object for all. Returns whether there was any file.
+/// Writes one object for all files. Returns whether there was any file.
 pub(super) fn object(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
     let fields = fields(cells);
     sink.buf()

@@ -11,10 +11,10 @@ pub(super) struct Record<'r> {
     pub row: Row<'r>,
     /// `None`: see `denied`.
     pub file: Option<&'r OpenFile<'r>>,
-    /// Without a file: what of the process is denied, in the words of the column FD.
+    /// For a row without a file: the kind of file that is denied, in the words of the column FD.
     pub denied: &'static str,
-    /// The thread that has it, if threads are listed: its name, and its id, which is not shown for
-    /// a main thread.
+    /// The thread that has the file, if threads are listed: its name, and its id, which is not
+    /// shown for a main thread.
     pub task: Option<(Option<u32>, &'r [u8])>,
 }
 
@@ -73,7 +73,8 @@ pub(super) fn is_of_inode(file: &OpenFile<'_>) -> bool {
     file.lsof_type() == "a_inode" || matches!(file.fd_type(), Some(FdType::Ns | FdType::Mqueue))
 }
 
-/// The size of such an inode. That of a queue is the kernel's FILENT_SIZE.
+/// The size of an inode for which [`is_of_inode`] is true. For a message queue, it is the kernel's
+/// FILENT_SIZE.
 fn inode_size(file: &OpenFile<'_>) -> u32 {
     if file.fd_type() == Some(FdType::Mqueue) { 80 } else { 0 }
 }

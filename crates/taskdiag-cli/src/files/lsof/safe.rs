@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 /// The locale of the caller, as far as it decides which characters can be printed.
 pub(super) struct Locale {
-    /// `None`: that of C.
+    /// The locale; `None`: the locale C.
     handle: Option<libc::locale_t>,
     is_utf8: bool,
 }
@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&c.name(text)), want, "{text:?}");
         }
         assert_eq!(command("a é\\".as_bytes(), 30), b"a\\x20\\xc3\\xa9\\\\");
-        // Nothing that stands for a byte is cut.
+        // An escape sequence is never cut.
         assert_eq!(command(b"a b", 4), b"a");
         assert_eq!(one_line(b"a\nb"), b"a?b");
     }

@@ -11,7 +11,7 @@ use super::cell::{Cells, Device};
 use super::kernel::Kernel;
 use super::record::Record;
 
-/// `TCP_CLOSE` and `TCP_BOUND_INACTIVE`: such a socket is in no list.
+/// `TCP_CLOSE` and `TCP_BOUND_INACTIVE`: a socket in one of these states is in no list.
 const NOT_LISTED: [u16; 2] = [7, 13];
 
 /// Is it a socket that lsof finds in none of the lists for internet sockets: one of another network
@@ -144,7 +144,7 @@ pub(super) fn device(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<Device> {
     })
 }
 
-/// The protocol that stands for the inode.
+/// The protocol, which lsof shows in place of an inode.
 pub(super) fn node(cells: &Cells<'_>, file: &OpenFile<'_>) -> Option<String> {
     let s = file.socket()?;
     if !cells.strict {
@@ -226,7 +226,7 @@ fn kernels_hex(ip: IpAddr) -> String {
     }
 }
 
-/// The state of a socket, and what waits in its queues.
+/// The state of a socket, and the number of bytes in its queues.
 pub(super) struct State {
     pub is_unix: bool,
     pub state: Option<&'static str>,
@@ -234,7 +234,7 @@ pub(super) struct State {
     pub queues: Option<(u64, u64)>,
 }
 
-/// `None`: it has no state for lsof.
+/// `None`: lsof shows no state for this socket.
 pub(super) fn state(cells: &Cells<'_>, r: &Record<'_>) -> Option<State> {
     let s = r.file?.socket().filter(|s| !is_in_no_list(cells, s))?;
     let is_unix = i32::from(s.raw.family) == libc::AF_UNIX;

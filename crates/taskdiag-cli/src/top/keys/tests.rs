@@ -223,7 +223,7 @@ fn a_search_goes_from_row_to_row_and_hides_none() {
         press(&mut app, &[key]);
         seen.push(at_cursor(&mut app).expect("a row"));
     }
-    // It begins after the first row, and goes round.
+    // The search begins after the first row, and wraps around.
     assert_eq!(seen, [needles[1], needles[0], needles[1]]);
     assert_eq!(app.rows.len(), 4);
     press(&mut app, &[KeyCode::Char('/')]);
@@ -347,7 +347,7 @@ fn no_terminal_is_a_dash_and_not_unknown() {
     let child = Command::new("setsid").args(["sleep", "60"]).spawn().expect("setsid is there");
     let all = Sleepers(vec![child]);
     let mut app = top(&["--where", &all.condition()]);
-    // It is another program until setsid has called exec.
+    // The process still runs setsid until setsid has called exec.
     while !app.rows.states.is_empty() && app.target().is_none_or(|t| t.comm != "sleep") {
         app.scan().expect("/proc is there");
         drawn(&mut app);

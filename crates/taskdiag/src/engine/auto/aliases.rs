@@ -21,8 +21,8 @@ use crate::snapshot::Snapshot;
 const KCMP_VM: libc::c_int = 1;
 const KCMP_FILES: libc::c_int = 2;
 
-/// The group whose values show whether two tasks may share this one: a sum over a list is shared
-/// with the list.
+/// The group whose values show whether two tasks may share group `g`. A sum over a list is shared
+/// if the list is.
 fn looked_at(g: Group) -> Group {
     match g {
         Group::VmaStat => Group::Vma,

@@ -54,7 +54,7 @@ impl FromStr for Choice {
     }
 }
 
-/// One engine, and why it is the only one.
+/// The only engine allowed, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Only {
     pub(super) engine: EngineId,

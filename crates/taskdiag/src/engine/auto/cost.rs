@@ -146,7 +146,7 @@ fn kernel_threads(req: &Request, answer: u64) -> u64 {
         _ => 0,
     };
     let less = |g| procfs_task(g, req).saturating_sub(FILE);
-    // These are empty, or nearly so, for a kernel thread.
+    // These groups are empty, or nearly so, for a kernel thread.
     let of_users = Groups::SHARED | Groups::TEXTS;
     some * (req.groups & of_users).iter().map(less).sum::<u64>()
 }
@@ -220,7 +220,7 @@ pub fn estimate(engine: EngineId, req: &Request, f: &Facts) -> u64 {
                 Strategy::All => f.threads * PROC_LIST_THREAD,
                 _ => 0,
             };
-            // SCHED and DELAYS of a process are sums over what each thread has.
+            // SCHED and DELAYS of a process are sums over its threads.
             let sums = (req.groups & (Groups::SCHED | Groups::DELAYS)).iter();
             let threads = match req.strategy {
                 Strategy::All => {
@@ -507,7 +507,8 @@ mod tests {
             (bpf.0, bpf.1, bpf.2.as_str()),
             (EngineId::Bpf, Groups::PATHS, "/proc denies it")
         );
-        // If BPF does not have it, the values of some tasks are better than none.
+        // If BPF does not have the group, procfs answers: the values of some tasks are better than
+        // none.
         for bpf in [None, Some(Groups::BASE)] {
             let all = parts(&Facts { bpf, ..f });
             assert_eq!((all.len(), all[0].0, all[0].1), (1, EngineId::Procfs, req.groups));

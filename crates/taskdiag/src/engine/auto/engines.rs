@@ -33,7 +33,7 @@ impl Engines {
         Engines { keep: true, ..Engines::default() }
     }
 
-    /// The same, but no files of /proc stay open.
+    /// These engines, without keeping files of /proc open.
     pub fn without_files(self) -> Engines {
         Engines { without_files: true, ..self }
     }

@@ -26,7 +26,7 @@ struct Prices {
 }
 
 impl Prices {
-    /// Prices of requests whose groups are a part of `most`.
+    /// Prices of requests whose groups are a subset of those of `most`.
     fn new(most: &Request, choice: Choice) -> Result<Prices, Error> {
         Ok(Prices { facts: facts(most), only: rule(choice)?.only.map(|one| one.engine) })
     }
@@ -77,7 +77,7 @@ pub(crate) fn in_two_steps(
     let Found { processes, one, is_same } = find(&first);
     let stopped = first.stream().done().error != 0;
     if !stopped && prices.of_each(&one, processes.len()) > whole {
-        // Its memory would be held in addition to that of the next answer.
+        // Free the memory of the first answer before the next one is made.
         drop(first);
         return query(all);
     }

@@ -1,6 +1,6 @@
-//! Handles what /proc does not show to a caller who may use BPF, which does. /proc denies a caller
-//! without CAP_SYS_PTRACE much about processes of other users. It shows nobody the context switches
-//! of threads that have ended.
+//! Fills gaps in answers of procfs with values from BPF, for callers who may use BPF. /proc denies
+//! a caller without CAP_SYS_PTRACE much about processes of other users. It never shows the context
+//! switches of threads that have ended.
 //!
 //! The cost model only considers time. So if the answer of procfs has gaps that BPF can fill, the
 //! request is planned and made again without these groups of procfs. For all other callers, this
@@ -23,7 +23,7 @@ pub(super) fn expected(req: &Request) -> Groups {
     }
 }
 
-/// The groups of which procfs lacks something in this answer, and that BPF has.
+/// The groups that BPF has and of which procfs lacks values in this answer.
 pub(super) fn found(parts: &[EnginePart], snapshot: &Snapshot, bpf: Option<Groups>) -> Groups {
     let of_procfs = parts.iter().filter(|p| p.engine == EngineId::Procfs);
     let groups = of_procfs.fold(Groups::NONE, |all, p| all | p.groups);

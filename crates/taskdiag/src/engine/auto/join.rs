@@ -53,8 +53,8 @@ pub fn concat(streams: Vec<AlignedBuf>) -> Result<AlignedBuf, Error> {
     Ok(joined.finish())
 }
 
-/// A stream that is joined from others, one after the other, so that only one of them is in memory
-/// beside it. A name that several of them have is in it once.
+/// A stream that is joined from others one after the other, so that only one of the others is in
+/// memory at a time. A name that several streams have is in the result once.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     w: StreamWriter,
@@ -111,7 +111,7 @@ impl Joined {
             };
             let messages = patched(t.messages(), t.attrs(), &map, pid_of);
             if t.attrs().any(|a| is_known(&a)) {
-                // It is counted here again.
+                // The task is counted again here.
                 d.tasks -= 1;
                 self.w.begin_task(t.pid(), t.tgid());
                 for attr in t.attrs().filter(|a| !is_known(a)).map(|a| a.1) {

@@ -67,9 +67,9 @@ pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     answer(req, choice, &mut Engines::default(), &mut None)
 }
 
-/// One answer to several requests for the same groups (for several pids, say). It has each task
-/// once, in the order of the requests. Pids that do not exist are returned separately. A budget
-/// applies to all requests together.
+/// Makes one answer to several requests for the same groups, for example for several pids. It has
+/// each task once, in the order of the requests. Pids that do not exist are returned separately. A
+/// budget applies to all requests together.
 ///
 /// # Errors
 /// As [`query`], except that pids that do not exist are no error.
@@ -86,7 +86,7 @@ pub fn query_each(reqs: &[Request], choice: Choice) -> Result<(Snapshot, Vec<u32
     Ok((aliases::joined(snapshot)?, nobody))
 }
 
-/// What is known about the answers to several requests.
+/// The combined results of several requests.
 struct Gathered {
     served: Vec<Served>,
     /// Pids that do not exist, or whose answer was not accepted.

@@ -51,8 +51,9 @@ pub struct Part<'a> {
 }
 
 impl InParts {
-    /// The answer to this request. `None` if it has to be made at once: there are few processes, or
-    /// it is not about all of them, or an engine that would answer cannot divide them.
+    /// The answer to this request. `None` if the answer has to be made at once: there are few
+    /// processes, or the request is not about all of them, or an engine that would answer cannot
+    /// divide them.
     ///
     /// # Errors
     /// [`Error::Setting`] as [`query`](super::query).
@@ -120,12 +121,13 @@ impl InParts {
     pub fn tasks(&self) -> u64 {
         self.done.tasks
     }
-    /// The first bytes of the stream with the engines of all parts. The first part was written
-    /// before it was known who answers the others.
+    /// The first bytes of the stream with the engines of all parts. When the first part was
+    /// written, the engines of the other parts were not known yet.
     pub fn head(&self) -> Option<AlignedBuf> {
         self.info.as_ref().map(head)
     }
-    /// The last bytes of the stream, and what is true of the whole answer, which has no tasks here.
+    /// The last bytes of the stream, and the totals of the whole answer as a snapshot without
+    /// tasks.
     ///
     /// # Errors
     /// There was no part.
@@ -208,7 +210,7 @@ mod tests {
         assert!(count > 1);
         let whole = Snapshot::read_from(&bytes[..]).expect("it is a stream");
         let one = crate::query_with(&Request::one(me, request.groups), PROCFS).expect("I live");
-        // The same names, although their numbers differ.
+        // Both have the same names, although the numbers of the names differ.
         let names = |s: &Snapshot| -> Vec<Vec<u8>> {
             let vmas = s.task(me).expect("I live").list::<Vma>().expect("I have some");
             let name = |v: taskdiag_wire::Entry<'_, Vma>| s.stream().name(v.raw.name);

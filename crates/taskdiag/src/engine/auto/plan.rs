@@ -128,7 +128,7 @@ fn auto(
             (EngineId::Bpf, Error::NoSuchProcess(1)) => facts.bpf = None,
             (EngineId::Bpf | EngineId::Procfs, Error::NoSuchProcess(_)) => return Err(e),
             (EngineId::Kernel, _) => facts.kernel = None,
-            // The kernel lacks what these groups need. The engine knows that from now on.
+            // The kernel lacks something that these groups need. The engine remembers that.
             (EngineId::Bpf, Error::Unsupported { groups, .. })
                 if facts.bpf.is_some_and(|has| has.intersects(*groups)) =>
             {

@@ -30,12 +30,13 @@ pub(super) struct Renumber(HashMap<u32, u32>);
 #[derive(Debug, Default)]
 pub(super) struct KnownNames {
     numbers: HashMap<(u32, u128), u32>,
-    /// Two keys, because a hash has only 64 bits, and nobody may choose names with the same one.
+    /// Two random keys for 128 bits of hash, so that no user can choose two names with the same
+    /// hash.
     keys: [RandomState; 2],
 }
 
 impl KnownNames {
-    /// The number of a name, and what is the same for equal names of one engine.
+    /// The number of a name, and a key that is equal for equal names of one engine.
     fn key(&self, attr: &[u8]) -> (u32, (u32, u128)) {
         let (at, number) = (offset_of!(BlobHdr, kind), number_of(attr));
         let content = (&attr[..at], &attr[at + 4..]);
@@ -92,7 +93,8 @@ impl NameNumbers {
 pub(super) struct HighestNumbers(HashMap<u32, u32>);
 
 impl HighestNumbers {
-    /// Adds the names of a stream. Those whose number is not above all numbers so far get new ones.
+    /// Adds the names of a stream. A name whose number is not above all numbers so far gets a new
+    /// number.
     pub(super) fn admit<B: AsRef<[u8]>>(&mut self, s: &Stream<B>) -> Renumber {
         let is_new = |n: u32| self.0.get(&(n & ENGINE)).is_none_or(|highest| n > *highest);
         let all_are_new = s.name_numbers().all(is_new);
@@ -111,7 +113,7 @@ impl HighestNumbers {
 }
 
 impl Renumber {
-    /// The same with these numbers in place of others.
+    /// Replaces numbers of names by these.
     pub(super) fn with(mut self, known: &HashMap<u32, u32>) -> Renumber {
         self.0.extend(known);
         self
@@ -148,14 +150,14 @@ impl Renumber {
 /// Where an attribute contains numbers of names.
 #[derive(Clone, Copy)]
 enum Numbered {
-    /// It is a name, and its head has the number.
+    /// The attribute is a name, whose head has the number.
     Name,
-    /// Each entry of it has the number of a name at this offset.
+    /// The attribute is a list, each entry of which has the number of a name at this offset.
     Entries(usize),
 }
 
 impl Numbered {
-    /// For attributes of this type. `None`: they contain no such numbers.
+    /// Where attributes of this type have numbers of names. `None`: they have no such numbers.
     fn of(kind: u16) -> Option<Numbered> {
         match shape(kind)? {
             Shape::Blob => (kind == A_NAME).then_some(Numbered::Name),

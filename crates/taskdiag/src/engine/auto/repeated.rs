@@ -58,8 +58,8 @@ impl Repeated {
         self.answer_next(request, choice, true, true)
     }
 
-    /// Says that all parts were asked for. It counts as one request: programs stay loaded from the
-    /// third time on.
+    /// Reports that all parts were requested. Together they count as one request: programs stay
+    /// loaded from the third request on.
     pub fn end_parts(&mut self) {
         self.asked = self.asked.saturating_add(1);
         self.last = None;
@@ -116,10 +116,10 @@ impl Repeated {
 
 /// Answers all requests of a program, and keeps sessions for those that the program repeats.
 ///
-/// It remembers the last four kinds of requests about all tasks, for a minute each. From the third
-/// time on, the BPF programs of a request are kept, as in [`Repeated`]. Files of /proc are not kept
-/// open, as the program may need its descriptors itself. Any number of threads may ask, and a
-/// forked child may, too.
+/// The cache remembers the last four kinds of requests about all tasks, for a minute each. From the
+/// third time on, the BPF programs of a request are kept, as in [`Repeated`]. Files of /proc are
+/// not kept open, as the program may need its descriptors itself. Any number of threads may ask,
+/// and a forked child may, too.
 #[derive(Debug)]
 pub struct SessionCache {
     known: Mutex<Vec<CachedRequest>>,

@@ -2,7 +2,7 @@
 //! memory (swapped out, say). BPF programs cannot wait. So the text is read from /proc, where a
 //! read can be supervised.
 //!
-//! It never takes text from another task that has reused the pid meanwhile.
+//! This module never takes text from another task that has reused the pid meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -154,7 +154,7 @@ fn replaced(main: &Stream<&[u8]>, more: &Stream<AlignedBuf>, text: Groups) -> Op
         n += 1;
         w.begin_task(t.pid(), t.tgid());
         for (kind, bytes) in t.attrs() {
-            // `main` may have the beginning of a replaced text, which is left out.
+            // Leave out the beginning of a replaced text, which `main` may have.
             if kind != A_MISSING && !found.iter().any(|g| kind == *g as u16) {
                 w.raw_attr(bytes);
             }

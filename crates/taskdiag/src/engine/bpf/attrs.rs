@@ -1,5 +1,5 @@
-//! The attributes of a stream that the programs have written, to be changed in place. It stops at
-//! the first bytes that are none.
+//! Changes attributes of a stream in place, after the programs have written it. It stops at the
+//! first bytes that are none.
 
 use taskdiag_wire::{MSG_TASK, NlAttr, NlMsgHdr, Plain, TaskMsg};
 

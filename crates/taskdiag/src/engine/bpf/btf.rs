@@ -96,7 +96,7 @@ fn begin(text: &[u8]) -> u64 {
     word.swap_bytes()
 }
 
-/// A hash below 65536 of such a number.
+/// A hash below 65536 of the number that stands for the beginning of a name.
 fn hash(begin: u64) -> usize {
     (begin.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
@@ -344,7 +344,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// Size in bytes of such a member.
+    /// The size of a member in bytes.
     #[cfg(any(test, feature = "testing"))]
     pub fn width(&self, name: &str, path: &str) -> Option<u32> {
         let ids = self.structs.get(name.as_bytes())?;

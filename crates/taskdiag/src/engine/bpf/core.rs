@@ -80,7 +80,7 @@ enum Found {
         to: u32,
         resizable: bool,
     },
-    /// There is no such member.
+    /// The type has no such member.
     Nothing,
 }
 
@@ -133,7 +133,7 @@ fn the_one<T: PartialEq>(mut of: impl Iterator<Item = T>) -> Result<Option<T>, U
 #[derive(Clone, Copy, Debug)]
 struct AccessStep<'a> {
     to: To<'a>,
-    /// Its type in the types of the program.
+    /// The id of the type, in the types of the program.
     of: u32,
 }
 

@@ -36,19 +36,20 @@ struct FileIds {
     size_bytes: u64,
 }
 
-/// The files of an answer that are still to be asked for, and what is known of file systems.
+/// The files of an answer that still have to be looked up, and the facts known about file systems.
 struct Devices<'s> {
     stat: &'s mut dyn FnMut(&str) -> Option<FileIds>,
-    /// The file systems whose files have its device.
+    /// The file systems whose files have the device of the file system.
     plain: HashSet<u32>,
     /// The links and sizes of directories, by device and inode.
     directories: HashMap<(u32, u64), (u32, u64)>,
-    /// The links in /proc of the mapped files that are to be asked for, by device and inode of the
+    /// The links in /proc to mapped files that have to be looked up, by device and inode of the
     /// mapping.
     mapped: HashMap<(u32, u64), String>,
 }
 
-/// Completes the devices in this stream. Returns the number of system calls.
+/// Fills in the devices that the BPF program left open in this stream. Returns the number of system
+/// calls.
 pub(super) fn complete(stream: &mut [u8]) -> u64 {
     let (mut calls, mut is_own) = (0, None);
     let mut stat = |path: &str| {
@@ -91,8 +92,8 @@ impl<'s> Devices<'s> {
         });
     }
 
-    /// Finds a mapping of each mapped file that is to be asked for. It takes a second walk over the
-    /// answer, and a third one if there are such files.
+    /// Finds a mapping of each mapped file that has to be looked up. This takes a second walk over
+    /// the answer, and a third one if there are such files.
     fn find_mappings(&mut self, stream: &mut [u8]) {
         let mut wanted = HashSet::new();
         each_attr(stream, |_, kind, list| {
@@ -174,7 +175,7 @@ impl<'s> Devices<'s> {
     }
 }
 
-/// Where an entry has what this needs.
+/// The offsets of the members that this module needs in an entry.
 #[derive(Clone, Copy)]
 struct Members {
     which: usize,

@@ -7,7 +7,7 @@
 //! There is no ptrace or hidepid check on this path. It works only for callers with CAP_BPF and
 //! CAP_PERFMON, and these may read all kernel memory anyway.
 //!
-//! It does not decide whether the load time is worth it (see `auto`).
+//! This module does not decide whether the load time is worth it (see `auto`).
 
 mod attrs;
 mod btf;
@@ -50,7 +50,8 @@ use crate::request::{ByteLimits, Members, Request};
 static SNAPSHOT: Skeleton = Skeleton::parse(taskdiag_bpf::SNAPSHOT);
 /// With [`Groups::BPF_LITE`] only, so it loads faster.
 static LITE: Skeleton = Skeleton::parse(taskdiag_bpf::LITE);
-/// Without [`Groups::BPF_RARE`], so it needs none of the kernel types that take long to find.
+/// The program without [`Groups::BPF_RARE`], which needs none of the kernel types that take long to
+/// find.
 static MORE: Skeleton = Skeleton::parse(taskdiag_bpf::MORE);
 /// For kernels before 6.8.
 static LEGACY: Skeleton = Skeleton::parse(taskdiag_bpf::LEGACY);
@@ -77,7 +78,7 @@ pub struct Bpf {
     /// The most processor time that one run of a program took.
     #[cfg(feature = "testing")]
     longest: std::time::Duration,
-    /// Keep what is loaded for the next request.
+    /// Whether the loaded program is kept for the next request.
     keep: bool,
     kept: Option<LoadedRequest>,
     /// Memory for the next answer.
@@ -399,8 +400,8 @@ fn supports(asked: Groups) -> Result<(), Error> {
 
 /// The groups of `asked` that the engine can answer for this process. In a cgroup namespace, paths
 /// of cgroups are relative to its root, which only the kernel's text shows, so CGROUP is left out
-/// there. What an older kernel lacks is known after the first request that needs it: to find that
-/// out takes a millisecond, which a request that /proc will answer should not cost.
+/// there. Which groups an older kernel lacks is known only after the first request that needs them.
+/// Finding it out takes a millisecond, which a request that /proc will answer should not cost.
 pub(super) fn groups(asked: Groups) -> Groups {
     // PROC_CGROUP_INIT_INO, the same on every machine.
     const FIRST: u64 = 0xefff_fffb;
@@ -409,7 +410,7 @@ pub(super) fn groups(asked: Groups) -> Groups {
     if asked.has(Group::Cgroup) && elsewhere() { all - Groups::CGROUP } else { all }
 }
 
-/// The step that fails where the kernel's types are not those that the programs need.
+/// The name of the step that fails if the kernel lacks types that the programs need.
 const STRUCTS: &str = "finding the kernel's structs";
 
 /// The hint for missing rights.

@@ -38,10 +38,10 @@ struct OffsetEntry<'a> {
     path: &'a str,
 }
 
-/// What a kernel without a member does not have.
+/// The groups that are missing on a kernel without the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need<'a> {
-    /// Any group that is read by offset.
+    /// All groups that are read by offset.
     All,
     /// This group, which the version of Linux that has the member was the first to have.
     Since(Group, &'a str),
@@ -82,7 +82,7 @@ pub fn members() -> Vec<(&'static str, &'static str)> {
     entries(HEADER).map(|e| (e.of, e.path)).collect()
 }
 
-/// What the programs can read by offset on this kernel.
+/// The offsets of members on this kernel, and the groups that can be read with them.
 #[derive(Debug)]
 pub struct Offsets {
     /// In the order of the header.
@@ -97,7 +97,7 @@ impl Offsets {
         self.lacking.iter().map(|(g, _)| *g).collect()
     }
 
-    /// What a group needs that this kernel cannot have.
+    /// The groups that this kernel cannot have, each with the version of Linux that it needs.
     pub fn needs(&self) -> impl Iterator<Item = (Group, String)> {
         self.lacking.iter().map(|(g, version)| (*g, format!("it needs Linux {version}")))
     }
@@ -173,7 +173,7 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
 
 /// The kernel's types.
 struct Types {
-    /// It is dropped before the bytes.
+    /// Declared first, so that the index is dropped before the bytes.
     index: Option<Btf<'static>>,
     _bytes: Option<Bytes>,
 }

@@ -1,7 +1,7 @@
 //! Finds the end of the machine's memory, and the address bits of a page table entry. The programs
 //! need both to read page tables without ever reading from a device (`bpf/usermem.h`).
 //!
-//! They are found once per process, when a request first needs them.
+//! The ranges are found once per process, when a request first needs them.
 
 use rustix::fs::{CWD, Mode, OFlags};
 

@@ -15,7 +15,7 @@ use super::trim::{self, Data};
 /// Serves one loader.
 #[derive(Debug)]
 pub struct Resolver<'k> {
-    /// The kernel's types, with an index of those that programs look for.
+    /// The kernel's types, with an index of the types that programs look for.
     kernel: &'k Btf<'k>,
     /// The program's type information, once the loader has loaded it.
     local: Vec<u8>,

@@ -316,7 +316,7 @@ impl LoadedProgram {
                 return Err(Error::NoSuchProcess(req.pid));
             }
             if req.strategy.takes_pid() {
-                // Their number is only known now.
+                // The number of tasks is only known now.
                 req.expect((tasks - seen) as usize);
             }
             req.advance((tasks - seen) as usize);

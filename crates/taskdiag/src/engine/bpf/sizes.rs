@@ -23,8 +23,8 @@ const SEEN_MAX: usize = 16384;
 /// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`).
 /// The verifier takes about a millisecond for that code.
 const MANY: usize = 2000;
-/// The same for threads (`bpf/touch.h`) that are listed, or whose values are summed up. Each
-/// prefetch saves less then.
+/// From this number of threads on, listed or summed up, the walk loads their memory early
+/// (`bpf/touch.h`). Each early load saves less than for processes.
 const MANY_THREADS: usize = 5000;
 
 /// How large to make the maps.

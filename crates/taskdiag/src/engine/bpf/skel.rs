@@ -22,7 +22,7 @@ pub type Failed = (&'static str, io::Error);
 /// The step that fails where this kernel cannot run the programs.
 pub const PROGRAMS: &str = "loading the programs";
 
-/// The same where the verifier has looked at them.
+/// The step that fails where the verifier refuses a program.
 pub const REFUSED: &str = "the verifier";
 
 /// With `0`, programs are loaded as they were compiled, so that a fault of trimming can be

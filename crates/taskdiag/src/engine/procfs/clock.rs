@@ -13,7 +13,7 @@ pub(super) const TICK_NS: u64 = 10_000_000;
 /// How the clock of the scheduler relates to the boot clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchedClock {
-    /// What it shows at a moment, and the boot clock at the same moment.
+    /// The clock of the scheduler at a moment, and the boot clock at the same moment.
     sched_ns: u64,
     pub(super) boot_ns: u64,
     /// By how much a time may be wrong. The clock of each CPU leaves out interrupts and the time
@@ -22,7 +22,8 @@ pub(super) struct SchedClock {
 }
 
 impl SchedClock {
-    /// Finds it out by our own thread, which runs. `None`: the kernel does not show it.
+    /// Finds the clock by reading the times of our own running thread. `None`: the kernel does not
+    /// show them.
     pub(super) fn find(reader: &mut Reader, tick_ns: u64) -> Option<SchedClock> {
         let lost = reader.file(CWD, c"/proc/stat").ok().and_then(parse::lost_ticks)?;
         let sched = parse::sched(reader.file(CWD, c"/proc/thread-self/sched").ok()?);

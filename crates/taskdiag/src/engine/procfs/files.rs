@@ -42,7 +42,7 @@ const FROM_LINK: u32 = bits!("fd" "type" "name");
 /// The data read about one descriptor.
 struct Raw<'t> {
     link: FdLink<'t>,
-    /// Is the name known? A path longer than PATH_MAX is not.
+    /// Is the name known? A path longer than PATH_MAX is not shown.
     has_name: bool,
     stat: Option<Statx>,
     /// The type, if it is known.
@@ -263,8 +263,8 @@ impl Worker<'_> {
         Ok(socket)
     }
 
-    /// Asks a socket that is in no list of its task's network namespace, or whose port is not.
-    /// Returns its answer, and its namespace if that is known.
+    /// Queries a socket that is in no list of its task's network namespace, or whose port the list
+    /// lacks. Returns its answer, and its namespace if that is known.
     fn unlisted(
         &mut self,
         at: TaskDir<'_>,
@@ -390,11 +390,11 @@ impl Reader {
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
-    /// What a list has of a socket, or `None` if it has another one: a multipath TCP socket that is
-    /// in no list has its first subflow in that of TCP, with its own inode. It is not in its own
-    /// list while it is bound but neither listens nor is connected, and never if the kernel has no
-    /// such list. Its addresses and state may be other ones, but the queues of a listener are those
-    /// of its first subflow.
+    /// The record of a socket in a list, or `None` if the list has another socket for it: a
+    /// multipath TCP socket that is in no list has its first subflow in that of TCP, with its own
+    /// inode. It is not in its own list while it is bound but neither listens nor is connected, and
+    /// never if the kernel has no such list. The addresses and state of the two may differ, but the
+    /// queues of a listener are those of its first subflow.
     pub(super) fn listed<'s>(
         &mut self,
         listed: &'s Sock,

@@ -78,7 +78,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Writes what is known of the files that were noted.
+    /// Writes the known data of the files that were noted.
     pub(super) fn mapped_stats(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let looked = self.look_at_mapped(at);
         self.mapped.noted.clear();

@@ -1,7 +1,7 @@
 //! Reads what the open descriptors of DRM devices use of graphics processors, the group GPU. On a
-//! machine with such a device, each descriptor costs one statx(), unless FD was read before, and
-//! each of the device one read of its fdinfo. Those of NVIDIA's devices have nothing there, so
-//! `nvidia` is asked. A driver may wait for a lock there. On a machine
+//! machine with such a device, each open descriptor costs one statx(), unless FD was read before,
+//! and each descriptor of the device costs one more read of its fdinfo. NVIDIA's devices have
+//! nothing there, so `nvidia` is asked about them. A driver may wait for a lock there. On a machine
 //! without such a device, nothing is read.
 
 use std::collections::HashSet;
@@ -52,7 +52,7 @@ pub(super) fn is_there(reader: &mut Reader, root: BorrowedFd<'_>, is_own: bool) 
         let mut lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
         lines.any(|l| l == b"226 drm" || l.starts_with(b"195 nvidia"))
     };
-    // A file that cannot be read says nothing, so the descriptors are looked at.
+    // If the file cannot be read, the descriptors must be looked at.
     reader.file(root, c"devices").map_or(true, has_major)
 }
 

@@ -154,8 +154,8 @@ impl Worker<'_> {
     }
 
     pub(super) fn sched(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
-        // It is read before the times of the threads. So time that they use meanwhile is not taken
-        // for that of ended threads.
+        // The time of the process is read before those of its threads. So time that the threads use
+        // meanwhile is not taken for time of ended threads.
         let process = if self.run.own_times && !self.run.threads {
             self.reader.process_time(at.pid)
         } else {
@@ -267,10 +267,10 @@ impl SchedSum {
         }
     }
     /// Completes the sums over the living threads of a process, whose threads have used this CPU
-    /// time, with those that have ended. /proc has nothing about these. Their time is what the
-    /// process has used more than its living threads. Their context switches are not known, so that
-    /// those of the process are not known either. `false`: it is not known whether threads have
-    /// ended.
+    /// time, with those that have ended. /proc has no values of ended threads. Their time is what
+    /// the process has used more than its living threads. Their context switches are not known, so
+    /// that those of the process are not known either. `false`: it is not known whether threads
+    /// have ended.
     ///
     /// The time that the living threads use while they are read hides as much time of ended ones.
     fn complete(&mut self, process_ns: u64) -> bool {

@@ -12,7 +12,7 @@ use taskdiag_wire::{Fd, FdDetail, FileStat, Net, Socket, Vma, VmaStat};
 /// this size to the system, and would keep a smaller one.
 pub(super) const NAME_PIECE: usize = 32 << 20;
 
-/// What FILE_STAT has of files: those with a known mount, and those without.
+/// The FILE_STAT entries of files, with and without a known mount.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub(super) lists: [Vec<FileStat>; 2],
@@ -111,7 +111,7 @@ pub(super) struct FileLists {
     pub(super) text: Vec<u8>,
     pub(super) names: Vec<NameRange>,
     name_bytes: usize,
-    /// The process and the thread whose files these are, if they are all of its files.
+    /// The process and the thread that have these files, if the list is complete.
     pub(super) of: Option<(u32, Option<u32>)>,
 }
 
@@ -171,7 +171,7 @@ pub(super) struct MappedFiles {
     /// The mappings of the current task that must still be looked at, each with its path, or an
     /// empty path.
     pub(super) todo: Vec<(Vma, Vec<u8>)>,
-    /// Those of the current task that were looked at.
+    /// The mapped files of the current task that were looked at.
     pub(super) entries: Entries,
     /// The files of `todo`. A task may map 100,000 files, so the list is not searched for each.
     pub(super) noted: HashSet<(u32, u64)>,

@@ -41,8 +41,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The same, of the task at this place. `is_own` says whether this is the directory of the task
-    /// itself, whose files may stay open.
+    /// Reads the sizes of the task at this place. `is_own` says whether this is the directory of
+    /// the task itself, whose files may stay open.
     fn sizes_of(
         &mut self,
         mut at: TaskDir<'_>,
@@ -354,8 +354,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// The name, with ` (deleted)` after it if the kernel adds that. `None`: it cannot be asked. It
-    /// costs two calls for each mapping, and one more for each task.
+    /// The name, with ` (deleted)` after it if the kernel adds that. `None`: the kernel cannot be
+    /// asked. This costs two calls for each mapping, and one more for each task.
     fn name(
         &mut self,
         reader: &mut Reader,

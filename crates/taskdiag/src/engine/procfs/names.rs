@@ -14,7 +14,8 @@ const OURS: u32 = 3 << 28;
 
 /// Stands for a name and whether it belongs to a deleted file. A name can have 4 KiB, and the
 /// answer has it already, so the tables do not have it again. The hash has 128 bits and its keys
-/// are random, so nobody can make two names with the same one, and chance does not.
+/// are random, so two names with the same hash cannot be made on purpose, and do not occur by
+/// chance.
 type NameKey = u128;
 
 /// All names of an answer, with their numbers.

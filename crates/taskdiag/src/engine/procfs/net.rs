@@ -91,7 +91,7 @@ impl Worker<'_> {
             };
             let inode = match inode {
                 Ok(inode) => inode,
-                // Either it was closed since, or it is a long path.
+                // Either the descriptor was closed since, or its path is too long.
                 Err(Errno::NOENT | Errno::BADF | Errno::NAMETOOLONG) => None,
                 Err(e) => return Err(self.meaning(at, e)),
             };
@@ -107,8 +107,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// What has gone over a socket: from the list of its task's namespace, from that of another
-    /// one, or from the socket itself.
+    /// The traffic of a socket: from the list of its task's namespace, from the list of another
+    /// namespace, or from the socket itself.
     fn traffic(
         &mut self,
         at: TaskDir<'_>,

@@ -64,15 +64,15 @@ impl Path {
         CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names contain no NUL")
     }
     /// The link of a mapping. The directory of a thread has no such file, and in the directory of a
-    /// process whose first thread has ended it is empty. So this is the directory that the thread
-    /// `tid` has among the processes.
+    /// process whose first thread has ended it is empty. So the path leads through the directory of
+    /// the thread `tid` that is directly in /proc.
     pub(super) fn map_file(&self, thread: bool, tid: u32, mapping: Range<u64>) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up = if thread { format!("../../../{tid}/") } else { String::new() };
         let name = format!("{up}map_files/{:x}-{:x}", mapping.start, mapping.end);
         CString::new([ids, name.as_bytes()].concat()).expect("ids and names hold no NUL")
     }
-    /// The last id, which is that of the task.
+    /// The last id in the path, which is the id of the task.
     pub(super) fn last_id(&self) -> Option<u32> {
         let ids = self.bytes[..self.prefix].strip_suffix(b"/")?;
         let last = ids.rsplit(|b| *b == b'/').next()?;

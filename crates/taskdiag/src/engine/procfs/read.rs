@@ -390,9 +390,9 @@ impl Reader {
     }
 
     /// The file at a path, if the kernel knows it without asking a file server. The server may be
-    /// gone, and a request to it would wait for ever. A file that a task uses is known, unless its
-    /// server has to confirm each name; such a file is `NOENT` here. Kernels before 5.12 do not
-    /// support this, and may wait.
+    /// gone, and a request to it would wait for ever. The kernel knows a file that a task uses,
+    /// unless its server has to confirm each name; such a file is `NOENT` here. Kernels before 5.12
+    /// do not support this, and may wait.
     fn file_id(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<FileId, Errno> {
         self.syscalls += 1;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -427,8 +427,8 @@ impl Reader {
     }
 
     /// The CPU time of a process of our own pid namespace, in ns, with that of its ended threads.
-    /// Everyone may read that of each process. `None`: it is not there, or the kernel has no such
-    /// clock.
+    /// Every user may read this clock for any process. `None`: the process does not exist, or the
+    /// kernel has no such clock.
     pub(super) fn process_time(&mut self, pid: u32) -> Option<u64> {
         self.syscalls += 1;
         // The kernel makes the number of the clock from the pid: CPUCLOCK_SCHED, of a process.
@@ -499,7 +499,7 @@ impl Reader {
             match entries.next() {
                 None => break,
                 Some(Ok(e)) => out.extend(number(e.file_name().to_bytes())),
-                // The process whose threads these are has ended.
+                // The process that these threads belong to has ended.
                 Some(Err(Errno::NOENT | Errno::SRCH)) => break,
                 Some(Err(Errno::INTR)) => {}
                 Some(Err(e)) => return Err(e),

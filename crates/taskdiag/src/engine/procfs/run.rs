@@ -57,7 +57,7 @@ pub(super) struct Run {
     pub(super) own_netns: u32,
     /// The sockets of the network namespaces met so far.
     pub(super) sockets: Sockets,
-    /// What has gone over them, if that was requested.
+    /// The traffic of the sockets, if it was requested.
     pub(super) traffic: Traffic,
     /// Whether this machine has a graphics processor, if GPU was requested.
     pub(super) has_gpu: bool,

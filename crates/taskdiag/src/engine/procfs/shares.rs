@@ -20,8 +20,8 @@ use super::worker::Worker;
 const KCMP_FILES: libc::c_long = 2;
 
 impl Worker<'_> {
-    /// Returns the requested ones among `groups` that must be read from this task. For the others,
-    /// it writes a reference to the thread that has them.
+    /// Returns the requested groups among `groups` that must be read from this task. For the
+    /// others, it writes a reference to the thread that has them.
     pub(super) fn unshared(&mut self, at: TaskDir<'_>, groups: Groups) -> Result<Groups, Stop> {
         let mut left = (self.run.groups - self.said) & groups;
         for g in left.iter() {
@@ -116,7 +116,7 @@ impl Worker<'_> {
             return Same::Presumed(why);
         }
         let after = look(&theirs);
-        // Files that cannot be looked at are not shown either.
+        // If the files cannot be looked at, the answer does not have them either.
         match before.is_some() && before == after && ours.is_some() {
             true => Same::No,
             false => Same::Presumed(why),

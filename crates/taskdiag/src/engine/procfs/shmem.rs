@@ -52,7 +52,7 @@ pub(super) type Range = (u32, u64, u64, u64);
 pub(super) struct Objects {
     /// Swapped bytes of a range, or `None` if they cannot be known.
     pub(super) ranges: Mutex<HashMap<Range, Option<u64>>>,
-    /// The same for whole objects, by device and inode.
+    /// Swapped bytes of whole objects, by device and inode, or `None` if they cannot be known.
     pub(super) whole: Mutex<HashMap<(u32, u64), Option<u64>>>,
     /// Whether the file system with this device is one of shared memory.
     pub(super) devices: Mutex<HashMap<u32, bool>>,
@@ -130,7 +130,7 @@ impl Object {
             })
     }
 
-    /// The same, by stepping through the pages. It is for short ranges.
+    /// As [`swapped`](Self::swapped), by stepping through the pages. This is for short ranges.
     pub(super) fn evicted(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
         // struct cachestat_range and struct cachestat. The fourth of the five counters is
         // `evicted`.
@@ -143,7 +143,8 @@ impl Object {
         (r == 0).then(|| stat[3] * page())
     }
 
-    /// The same, from the counter of the object, or by the kernel's own walk for a part of it.
+    /// As [`swapped`](Self::swapped), from the counter of the object, or by the kernel's own walk
+    /// for a part of the object.
     fn counter(&self, offset: u64, len: u64, syscalls: &mut u64) -> Option<u64> {
         let free = OWN.iter().enumerate().find_map(|(n, own)| Some((n, own.try_lock().ok()?)));
         let number = free.as_ref().map_or(OWN.len(), |(n, _)| *n);

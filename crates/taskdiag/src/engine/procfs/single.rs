@@ -28,8 +28,8 @@ use crate::task_id::Tick;
 pub struct Single {
     pid: u32,
     start_ticks: u64,
-    /// The inode number of the directory of which it is known that it belongs to the process. 0: of
-    /// none.
+    /// The inode number of a directory that is known to belong to the process. 0: no directory is
+    /// known.
     inode: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ pub enum NotRead {
     Reused,
     /// The pid is the id of a thread.
     Thread,
-    /// The file has another form than those that are known here.
+    /// The file has an unknown form.
     Odd,
 }
 
@@ -52,7 +52,7 @@ impl From<Errno> for NotRead {
     }
 }
 
-/// What a thread of ours reads with.
+/// The buffers that a thread of this program reads with.
 struct Tools {
     reader: Reader,
     path: Vec<u8>,
@@ -62,7 +62,7 @@ thread_local! {
     static TOOLS: RefCell<Option<Tools>> = const { RefCell::new(None) };
 }
 
-/// What a path starts with is no part of its open directory.
+/// Paths begin with the root of the proc filesystem, so no directory has to be open.
 const AT: BorrowedFd<'static> = CWD;
 
 impl Tools {
@@ -133,7 +133,7 @@ impl Single {
         Single { pid, start_ticks, inode: AtomicU64::new(0) }
     }
 
-    /// Its start time in clock ticks since boot.
+    /// The start time of the process in clock ticks since boot.
     pub fn start_ticks(&self) -> u64 {
         self.start_ticks
     }
@@ -188,7 +188,7 @@ impl Single {
         })
     }
 
-    /// Its status file, with these groups.
+    /// Reads the status file of the process, for these groups.
     ///
     /// # Errors
     /// [`NotRead`].
@@ -208,7 +208,7 @@ impl Single {
         self.read(root, |tools| parse::io(tools.file(root, self.pid, "io")?).ok_or(NotRead::Odd))
     }
 
-    /// The text of one of its links, such as `exe`.
+    /// The text of a link of the process, such as `exe`.
     ///
     /// # Errors
     /// [`NotRead`].

@@ -14,9 +14,9 @@
 //! in stable series such as 6.12). The BPF engine always includes them. Before v6.2, the kernel
 //! batched changes for each thread, and all four have the same number without them.
 //!
-//! Only `status` shows whether pages are locked, which is in the flags of STAT. It is read if a
-//! request names this member. For a request for all of STAT, it is not read only because of that,
-//! because it costs more than the rest of STAT.
+//! Only `status` shows whether pages are locked, which is in the flags of STAT. `status` is read if
+//! a request names this member. A request for all of STAT is no reason to read it, because it costs
+//! more than the rest of STAT.
 
 use taskdiag_wire::layout::bit;
 use taskdiag_wire::{Groups, Stat, Statm};

@@ -77,11 +77,11 @@ impl Sockets {
     }
 }
 
-/// What has gone over the sockets of the network namespaces that were looked at.
+/// The traffic of the sockets of the network namespaces that were looked at.
 ///
-/// The kernel waits for the lock of a TCP socket, which a process can hold as long as it wants: it
-/// has it while it copies what is to be sent from memory that a file system or another process has
-/// to provide. So a thread reads each table, and nobody waits for a thread that has come to such a
+/// To report traffic, the kernel waits for the lock of each TCP socket. A process can hold the lock
+/// as long as it wants, by sending data from memory that a file system or another process has to
+/// provide. So each table is read by a separate thread, which is abandoned if it waits for such a
 /// socket.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
@@ -168,7 +168,7 @@ impl Pending {
     }
 }
 
-/// Sockets, the files of those that sock_diag does not list, and whether it lists those of
+/// The sockets, the files in /proc/net for kinds that sock_diag does not list, and whether it lists
 /// multipath TCP.
 type Dumped = (SocketsByInode, Vec<&'static str>, bool);
 
@@ -177,7 +177,8 @@ fn nothing() -> Dumped {
     (SocketsByInode::new(), FILES.into_iter().flatten().collect(), false)
 }
 
-/// Whether the kernel has multipath TCP. What lists its sockets is a module, which may be missing.
+/// Whether the kernel has multipath TCP. The code that lists its sockets is in a module, which may
+/// be missing.
 fn has_mptcp() -> bool {
     std::path::Path::new("/proc/sys/net/mptcp").exists()
 }
@@ -219,8 +220,8 @@ fn add(table: &mut SocketsByInode, s: Sock) {
     }
 }
 
-/// Only the subflow of a multipath socket has the interface of a link-local address. That of a
-/// socket that is not connected is in no list.
+/// Only the subflow of a multipath socket has the interface of a link-local address. The subflow of
+/// a socket that is not connected is in no list.
 fn of_subflow(known: &mut Socket, subflow: &Socket) {
     let end = |s: &Socket| (s.family, s.local_addr, s.local_port);
     let is_multipath = i32::from(known.protocol) == libc::IPPROTO_MPTCP && known.state != TCP_CLOSE;
@@ -291,8 +292,8 @@ const FILES: [Option<&str>; 13] = [
 enum Detail {
     /// Addresses, states and queues.
     Addresses,
-    /// Also what has gone over each socket. The kernel takes the lock of each TCP socket for it,
-    /// one after the other.
+    /// Addresses, and the traffic of each socket. The kernel takes the lock of each TCP socket for
+    /// it, one after the other.
     Traffic,
 }
 
@@ -486,8 +487,8 @@ mod tests {
         assert!(!lists && refused.len() == FILES.iter().flatten().count());
     }
 
-    /// Any user can bind such a socket. The kernel writes its name as it is, so the file has a line
-    /// that looks like one of the other socket.
+    /// Any user can bind a socket whose name contains a newline. The kernel writes the name as it
+    /// is, so the file has a line that looks like the line of another socket.
     #[test]
     fn a_bound_name_with_a_line_feed_does_not_describe_another_socket() {
         use std::os::linux::net::SocketAddrExt;
@@ -510,8 +511,8 @@ mod tests {
         assert!(has(format!("\n{line}\n").as_bytes()), "the kernel writes it as it is");
         let all: Vec<Sock> = parse::net_text("net/unix", &text).collect();
         assert!(all.iter().all(|s| s.record.inode != number), "the line is believed");
-        // The text has no name that sock_diag does not have. A socket that has none may have been
-        // bound since then, by another program.
+        // The text has no name that sock_diag does not have. A socket without a name in the answer
+        // may have been bound by another program since then.
         let (asked, ..) = dump(Detail::Addresses, &mut 0);
         let named = || all.iter().filter(|s| s.name.is_some());
         for s in named().filter(|s| s.record.inode != inode(forger.as_raw_fd())) {
@@ -531,7 +532,7 @@ mod tests {
         let client = TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let dir = tempfile::tempdir().unwrap();
-        // Its line is too long to be a part of a name.
+        // The line of this socket is too long to be a part of a name.
         let name = format!("a socket {}", "x".repeat(50));
         let unix = UnixListener::bind(dir.path().join(name)).unwrap();
         let netlink = open().unwrap();

@@ -132,9 +132,9 @@ fn cut(items: &[(u32, u32)], whole: bool) -> impl Iterator<Item = (usize, usize)
 
 /// The initial data of a thread.
 enum Begin {
-    /// It begins with this item, and writes its answer after this.
+    /// The thread begins with this item, and appends its answer to this stream.
     New(usize, StreamWriter),
-    /// It continues the work of another thread.
+    /// The thread continues the work of another thread.
     Over(Box<Parked>),
 }
 

@@ -10,9 +10,9 @@
 //!   copied do not count. PAGEMAP_SCAN (Linux 6.7) finds them, and each run of them is a query.
 //!
 //! PAGEMAP_SCAN cannot show how much of an object is swapped out, because the page table has no
-//! entries for such pages. Looking at the objects of others needs CAP_SYS_ADMIN or
-//! CAP_CHECKPOINT_RESTORE, and looking at our own needs a path that leads to them. Otherwise the
-//! shared part is not known. Only smaps has it, and that is expensive.
+//! entries for such pages. Looking at objects of other processes needs CAP_SYS_ADMIN or
+//! CAP_CHECKPOINT_RESTORE, and looking at our own objects needs a path that leads to them.
+//! Otherwise the shared part is not known. Only smaps has it, and that is expensive.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -135,7 +135,7 @@ impl Worker<'_> {
                 put(&objects.whole, (v.dev, v.inode), whole);
                 part
             }
-            // It was unmapped since.
+            // The object was unmapped since.
             Err(Errno::NOENT) => return Ok(Some(0)),
             Err(_) => None,
         };

@@ -25,11 +25,11 @@ enum Needs {
     /// The status file, which was read before. If it could not be read, the reason is that of the
     /// groups.
     Status,
-    /// The same, and files about the memory that its sizes belong to.
+    /// `status`, and the files about memory of the same thread.
     StatusOfMemory,
     /// Memory of the task, or of a living thread if the first thread has ended.
     Memory,
-    /// Files that a first thread loses when it ends: those of a living thread then.
+    /// Files that a first thread loses when it ends. A living thread's files are read then.
     Place,
     /// VMA and VMA_STAT, which come from one file or from two, and settle themselves.
     Mappings,

@@ -23,9 +23,9 @@ pub(super) enum TaskStats {
     /// Nothing was asked yet.
     #[default]
     Closed,
-    /// It can be asked: the connection, and the number of the family.
+    /// The kernel can be asked, through this connection and with this family number.
     Open(Connection, u16),
-    /// It cannot be asked.
+    /// The kernel cannot be asked, for this reason.
     None(Reason),
 }
 
@@ -91,7 +91,7 @@ impl TaskStats {
 }
 
 impl Connection {
-    /// Asks the kernel, whose answer is there when the question was sent.
+    /// Sends a question to the kernel, which answers before the call that sends it returns.
     fn ask<T>(
         &mut self,
         family: u16,

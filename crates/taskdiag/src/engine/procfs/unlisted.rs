@@ -27,8 +27,8 @@ const TCP_LISTEN: i32 = 10;
 /// The state of a socket that is not connected. Other protocols use it, too.
 pub(super) const TCP_CLOSE: u16 = 7;
 
-/// Is such a socket queried? For others, holding a copy has side effects, or the socket has no
-/// information.
+/// Is a socket of this kind queried? For other kinds, holding a copy has side effects, or the
+/// socket has no information.
 pub(super) fn is_for(sock: &Sock) -> bool {
     matches!(i32::from(sock.record.family), libc::AF_INET | libc::AF_INET6 | libc::AF_NETLINK)
 }
@@ -70,7 +70,7 @@ fn copy(of: (u32, Option<u32>), fd: u32, inode: u64, calls: &mut u64) -> Option<
     (rustix::fs::fstat(&socket).ok()?.st_ino == inode).then_some(socket)
 }
 
-/// What has gone over a socket, as [`ask`] finds it. `None` if it may not be queried.
+/// The traffic of a socket, found like the properties in [`ask`]. `None` if it may not be queried.
 pub(super) fn ask_traffic(
     of: (u32, Option<u32>),
     fd: u32,
@@ -158,7 +158,8 @@ pub(super) fn ask(
         ..Socket::default()
     });
     s.valid = KNOWN;
-    // The kernel tells the state of the first subflow only. The connection may be in another one.
+    // The kernel reports the state of the first subflow only. The connection may be in another
+    // state.
     let of_connection = connected || s.record.state == TCP_ESTABLISHED;
     if protocol == libc::IPPROTO_MPTCP && of_connection && !is_listener {
         s.valid &= !bits!("state");

@@ -1,8 +1,9 @@
 //! WAIT: what a task waits for, and since when, from the files `sched`, `syscall`, `wchan` and
 //! `status`, and sometimes from the link to an open file.
 //!
-//! They are several moments. The first and the last file say how often the task has left a CPU, so
-//! it is known whether it has slept all the time and all of them are about one wait.
+//! The files are read at different moments. The first and the last file show how often the task has
+//! left a CPU. If the counts are equal, it has slept all the time, and all files are about one
+//! wait.
 
 use std::ffi::CString;
 use std::os::fd::AsFd;

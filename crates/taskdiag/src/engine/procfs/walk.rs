@@ -134,7 +134,7 @@ pub(super) fn child(w: &mut Worker<'_>, at: TaskDir<'_>, of: u32) -> Result<(), 
     match w.stat_file(at) {
         Ok(s) if s.base.known().ppid() == Some(of) => w.task(at, Some(s)),
         Err(Stop::Failed(e)) => Err(e),
-        // It is not a child of `of`, or its parent is unknown.
+        // The task is not a child of `of`, or its parent is unknown.
         _ => Ok(()),
     }
 }

@@ -38,7 +38,7 @@ use crate::service::{Ask, INLINE_MAX, PROOF, Reply, SOCKET, SOCKET_ENV, shown, s
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time that it may take for each task in addition. An unoptimized build takes up to 35 µs.
 const PATIENCE_FOR_TASK: Duration = Duration::from_micros(100);
-/// But not longer, however many tasks there are.
+/// The longest time to wait for the service, for any number of tasks.
 const PATIENCE_MOST: Duration = Duration::from_secs(15);
 /// If another engine can answer, the service may take half of that engine's time, but at least this
 /// long. So a slow service, for example one that is busy with other requests, costs little.
@@ -236,7 +236,8 @@ impl Connection {
             let why = format!("{}: {e}; is taskdiagd.socket started?", path.display());
             Error::Unavailable { engine: EngineId::Service, cause, why }
         })?;
-        // These are the ids of the listener, which is systemd if that opened the socket.
+        // These are the ids of the process that listens, which is systemd if systemd opened the
+        // socket.
         let uid = sockopt::socket_peercred(&fd).map(|c| c.uid);
         let me = rustix::process::geteuid();
         match uid {
@@ -427,7 +428,7 @@ mod tests {
         assert_eq!(service.patience(0), PATIENCE);
         assert_eq!(service.patience(100_000), seconds(12));
         assert_eq!(service.patience(usize::MAX), PATIENCE_MOST);
-        // It always gets half of the time that another engine takes, if that is less.
+        // If another engine would be faster, the service gets half of its time.
         for (other, tasks, most) in [(1, 100, 0.5), (20, 100_000, 10.0), (20, 100, 2.01)] {
             service.instead_of(seconds(other));
             assert_eq!(service.patience(tasks), Duration::from_secs_f64(most), "{other} {tasks}");

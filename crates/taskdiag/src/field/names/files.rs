@@ -24,7 +24,7 @@ impl AccountKind {
             AccountKind::Group => "/etc/group",
         }
     }
-    /// Its name in nsswitch.conf.
+    /// The name of the database in nsswitch.conf.
     fn database(self) -> &'static [u8] {
         match self {
             AccountKind::User => b"passwd",
@@ -65,7 +65,7 @@ fn entry(line: &[u8], kind: AccountKind) -> Option<(&[u8], u32)> {
     Some((name, id))
 }
 
-/// A field, and what follows the colon after it.
+/// A field, and the text after its colon.
 fn field(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b':', text) {
         Some(at) => (&text[..at], &text[at + 1..]),

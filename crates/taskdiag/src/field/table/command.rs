@@ -24,8 +24,8 @@ fn args<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     Value::Args { data: trim(blob.data, rewritten), cut }
 }
 
-/// Without the NUL that ends the last argument. If the process wrote a title over its arguments and
-/// left the rest empty, without all NULs at the end.
+/// Cuts the NUL that ends the last argument. With `all`, cuts all NULs at the end, because the
+/// process wrote a title over its arguments and left the rest empty.
 fn trim(data: Cow<'_, [u8]>, all: bool) -> Cow<'_, [u8]> {
     let end = match data.iter().rposition(|b| *b != 0) {
         Some(i) if all => i + 1,
@@ -49,7 +49,7 @@ fn environ<'a>(_: &Context, row: &Row<'a>) -> Value<'a> {
     }
 }
 
-/// Both in one list, as for the letter e of procps.
+/// Arguments and environment in one list, as for the letter e of procps.
 fn args_environ<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
     with_environ(args(cx, row), cx, row)
 }

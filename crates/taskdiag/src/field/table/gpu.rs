@@ -104,8 +104,8 @@ type Member = fn(&Entry<'_, Gpu>) -> Option<u64>;
 const SUMS: [(&str, Member); 2] =
     [("gpu_mem", |e| e.resident_bytes().or(e.total_bytes())), ("gpu_time", |e| e.busy_ns())];
 
-/// The sum over the engines or regions that are not in `seen`, which gets them. `None`: the process
-/// uses a device, and its driver does not have this value.
+/// The sum over the engines or regions that are not in `seen` yet; they are added to `seen`.
+/// `None`: the process uses a device, and its driver does not have this value.
 fn sum<N: std::iter::Sum>(
     row: &Row<'_>,
     get: impl Fn(&Entry<'_, Gpu>) -> Option<N>,
@@ -159,8 +159,8 @@ fn percent(row: &Row<'_>, seen: &mut HashSet<u64>) -> Value<'static> {
     }
 }
 
-/// The value of a column over the engines and regions of a row that are not in `seen`, which gets
-/// them. `None`: it is no such column.
+/// The sum of a column over the engines and regions of a row that are not in `seen` yet; they are
+/// added to `seen`. `None`: the column is not about graphics processors.
 #[cfg(feature = "view")]
 pub fn sum_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
     if field.name == "gpu_percent" {

@@ -1,5 +1,5 @@
-//! What has gone over the open sockets: one for each row of a list of files, with the names of
-//! `ss -ti`, and sums for the rows of processes.
+//! The traffic of open sockets: of one socket for a row of files, with the names of `ss -ti`, and
+//! sums over sockets for a row of processes.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,7 @@ fn without(e: &Entry<'_, Net>, state: Option<u16>) -> Value<'static> {
     const TCP_LISTEN: u16 = 10;
     let is_tcp = e.protocol().is_some_and(|p| i32::from(p) == libc::IPPROTO_TCP);
     match is_network(e) {
-        // No connection, or none that has measured anything yet.
+        // There is no connection, or it has not measured anything yet.
         true if is_tcp && (state == Some(TCP_LISTEN) || e.sent_bytes().is_some()) => Value::ABSENT,
         true => Value::UNKNOWN,
         false => Value::ABSENT,
@@ -111,8 +111,8 @@ fn summed(field: &Field) -> Option<Member> {
     SUMS.iter().find(|(name, _)| field.groups == Groups::NET && field.name == *name).map(|s| s.1)
 }
 
-/// The sum of a column over the sockets of a row that are not in `seen`, which gets them. `None`:
-/// it is no such column.
+/// The sum of a column over the sockets of a row that are not in `seen` yet; they are added to
+/// `seen`. `None`: the column is not about traffic.
 #[cfg(feature = "view")]
 pub fn sum_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
     match summed(field) {
@@ -177,8 +177,8 @@ pub const FIELDS: &[Field] = &[
 #[cfg(feature = "view")]
 const RATED: [&str; 2] = ["net_sent_now", "net_received_now"];
 
-/// The bytes a second of one of these columns, over the sockets that are not in `seen`, which gets
-/// them. `None`: it is another column.
+/// The bytes per second of one of these columns over the sockets that are not in `seen` yet; they
+/// are added to `seen`. `None`: it is another column.
 #[cfg(feature = "view")]
 fn rate_once(field: &Field, row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<Value<'static>> {
     let which = RATED.iter().position(|name| *name == field.name)?;

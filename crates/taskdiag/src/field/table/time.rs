@@ -33,7 +33,7 @@ fn pcpu(cx: &Context, row: &Row<'_>) -> Value<'static> {
     cpu_ns(row).map_or_else(|missing| missing, |ns| share(cx, row, ns, threads))
 }
 
-/// The same with the CPU time of reaped children. The number of their threads is not known.
+/// As `pcpu`, with the CPU time of reaped children. The number of their threads is not known.
 fn pcpu_with_children(cx: &Context, row: &Row<'_>) -> Value<'static> {
     let own = match cpu_ns(row) {
         Ok(ns) => ns,
@@ -229,7 +229,7 @@ mod tests {
             // after the clock.
             assert_eq!(percent(S / 11, S / 500, took, 1), 100.0);
             assert_eq!(percent(S / 11 * 2, S / 500, took, 2), 200.0);
-            // It began after the clock was read.
+            // The process began after the clock was read.
             let of_the_walk = if took.is_some() { 40.0 } else { 100.0 };
             assert_eq!(percent(S / 50, 0, took, 1), of_the_walk);
             assert_eq!(percent(0, 0, took, 1), 0.0);

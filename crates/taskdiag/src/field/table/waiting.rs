@@ -1,4 +1,4 @@
-//! Where a task is in the kernel, what it waits for, and since when.
+//! Columns about waiting: where a task is in the kernel, what it waits for, and since when.
 
 use std::borrow::Cow;
 
@@ -65,7 +65,7 @@ fn waits_on<'a>(_: &Context, wait: Record<'a, Wait>) -> Value<'a> {
 
 fn waited(cx: &Context, wait: Record<'_, Wait>) -> Value<'static> {
     let since = match kind(wait) {
-        // It does not wait, or that is not known.
+        // The task does not wait, or whether it does is not known.
         Some(WaitKind::OnCpu | WaitKind::Runnable) => return Value::ABSENT,
         Some(WaitKind::Cpu | WaitKind::Throttled) => wait.ready_ns().or(wait.last_ran_ns()),
         _ => wait.last_ran_ns(),
@@ -80,7 +80,7 @@ fn last_ran(_: &Context, wait: Record<'_, Wait>) -> Value<'static> {
 fn syscall(cx: &Context, wait: Record<'_, Wait>) -> Value<'static> {
     let nr = match wait.syscall_nr() {
         Some(nr) if nr >= 0 => nr,
-        // It is in none, or runs.
+        // The task is in no system call, or runs.
         _ => return Value::ABSENT,
     };
     let is_compat = wait.flags().is_some_and(|f| f & WAIT_COMPAT != 0);

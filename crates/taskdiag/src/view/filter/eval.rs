@@ -78,7 +78,7 @@ pub(super) enum How {
     Number(fn(Ordering) -> bool, i128),
     /// Is it one of these numbers, in billionths?
     Numbers(Vec<i128>),
-    /// Is it one of these texts, or a user or group whose id is one of them?
+    /// Is the value one of these texts, or a user or group whose id is one of these?
     Texts(Vec<TextLiteral>),
     /// Does the expression match it?
     Match(Pattern),

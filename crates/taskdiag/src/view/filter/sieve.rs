@@ -25,10 +25,10 @@ pub struct Left {
 #[derive(Debug)]
 pub struct Sieve<'f> {
     filter: Option<&'f Filter>,
-    /// What a second look has found about the text of some tasks.
+    /// The results of a second look at the text of some tasks.
     decided: Option<&'f Decided>,
-    /// The missing field, the reason, and the tasks. A task is counted once, however many of its
-    /// rows are tested, and however often.
+    /// For each missing field and reason, the tasks that lack it. A task is counted once, however
+    /// many of its rows are tested, and however often.
     left: RefCell<Vec<(&'static Field, Missing, HashSet<u32>)>>,
 }
 
@@ -37,8 +37,8 @@ impl<'f> Sieve<'f> {
     pub fn new(filter: Option<&'f Filter>) -> Sieve<'f> {
         Sieve { filter, decided: None, left: RefCell::new(Vec::new()) }
     }
-    /// The same sieve for the rows of an answer. If the answer has the results of a second look
-    /// for this filter, they count.
+    /// This sieve, prepared for the rows of an answer. If the answer has the results of a second
+    /// look for this filter, they count.
     #[must_use]
     pub fn knowing(self, snapshot: &'f Snapshot) -> Sieve<'f> {
         let text = self.filter.map(Filter::to_string);

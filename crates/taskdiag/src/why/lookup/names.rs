@@ -18,7 +18,7 @@ const CGROUPS: u32 = 4096;
 const NAMESPACES: usize = 64;
 const MOUNTS: usize = 10_000;
 
-/// What was looked up before.
+/// The results of earlier lookups.
 #[derive(Default)]
 pub(super) struct Seen {
     cgroups: u32,
@@ -31,7 +31,8 @@ struct Mounted {
     mount: Mount,
 }
 
-/// Whether a file system of this type asks a server, as far as the kernel has such types.
+/// Whether a file system of this type asks a server. The list has the types that the kernel itself
+/// has.
 fn asks_server(kind: &[u8]) -> bool {
     const ALL: &[&[u8]] = &[
         b"9p",
@@ -65,7 +66,8 @@ fn is_in(path: &[u8], dir: &[u8]) -> bool {
     path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// The mount with this id, or else the one that this path leads to: the last of the longest.
+/// The mount with this id. Without one, the mount that this path leads to: of those with the
+/// longest matching path, the last.
 fn find(all: &[Mounted], id: Option<u64>, path: Option<&[u8]>) -> Option<Mount> {
     if let Some(id) = id {
         return all.iter().find(|m| m.id == id).map(|m| m.mount.clone());

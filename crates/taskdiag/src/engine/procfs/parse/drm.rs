@@ -13,13 +13,14 @@ macro_rules! bits {
     ($($member:ident)*) => { 0 $(| bit(Gpu::MEMBERS, stringify!($member)))* };
 }
 
-/// What an fdinfo file says of a DRM client.
+/// The data of a DRM client in an fdinfo file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrmClient {
-    /// Its number, unique for the device. `None`: the driver has no counters.
+    /// The number of the client, unique for the device. `None`: the driver has no counters.
     pub client: Option<u64>,
-    /// Its engines and memory regions with the known members, in the order of the file. `client`,
-    /// `driver` and `pdev` are set. Without any, one entry has these.
+    /// The engines and memory regions of the client with the known members, in the order of the
+    /// file. `client`, `driver` and `pdev` are set. If the file has neither engine nor region, one
+    /// entry has only these three.
     pub entries: Vec<(u32, Gpu)>,
 }
 
@@ -31,7 +32,7 @@ fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
     all
 }
 
-/// A number with a unit: `ns`, `KiB`, `MiB`, none, or one that is not looked at.
+/// A number with the unit `ns`, `KiB` or `MiB`. No unit, or an unknown one, changes nothing.
 fn amount(text: &[u8]) -> Option<u64> {
     let (digits, unit) = match text.iter().position(|b| *b == b' ') {
         Some(at) => (&text[..at], text[at..].trim_ascii()),

@@ -77,7 +77,7 @@ fn kind(has_file: bool, text: &[u8]) -> VmaKind {
 impl<'a> MapLine<'a> {
     /// The name as it goes on the wire, without the mark of a deleted file. `None` if the kind is
     /// enough. The kernel writes newlines as `\012` and does not mark a real backslash, so a name
-    /// [with such a sequence](Self::is_ambiguous) may have been another one.
+    /// [with such a sequence](Self::is_ambiguous) may have been a different one.
     pub fn name(&self) -> Option<Cow<'a, [u8]>> {
         let text = match VmaKind::from_number(self.vma.kind)? {
             VmaKind::Anon | VmaKind::Heap | VmaKind::Stack | VmaKind::Vdso => return None,

@@ -16,8 +16,8 @@ const ACCEPTS: u32 = 1 << 16;
 /// `SS_CONNECTING` and `SS_CONNECTED` of linux/net.h.
 const CONNECTED: [u16; 2] = [2, 3];
 
-/// The sockets in a file of /proc/PID/net. There are none if the name of the file is not known
-/// here. Those that a user may have made up are left out.
+/// The sockets in a file of /proc/PID/net. A file with an unknown name gives no sockets. Lines that
+/// a user may have made up are left out.
 pub fn net_text<'a>(file: &str, text: &'a [u8]) -> Box<dyn Iterator<Item = Sock> + 'a> {
     let line: fn(&[u8]) -> Option<Sock> = match file {
         "net/unix" => {
@@ -72,8 +72,9 @@ const NAME_MAX: usize = 108;
 ///
 /// The kernel writes names as they are, and a name may have line feeds. So a user can bind a socket
 /// whose name ends with a line that looks like one of the kernel's, of any inode and with any name.
-/// A line that ends within the longest name after the beginning of an earlier name may be such a
-/// one. It is not known which, so it is left out: its socket is then one of which nothing is known.
+/// So a line is doubtful if it ends within the length of the longest name, counted from the
+/// beginning of an earlier name. It is not known which, so it is left out: its socket is then one
+/// of which nothing is known.
 pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 0;
     // Before this place, the bytes may be those of a name.
@@ -92,7 +93,7 @@ pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
             if may_be_name || !is_of_unix(line) {
                 continue;
             }
-            // What does not look like a socket continues with the name.
+            // A line that does not look like a socket is a part of the name.
             let rest = at;
             while name.is_some() {
                 let Some(next) = lines.peek() else { break };
@@ -107,9 +108,8 @@ pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The address that the text of /proc/PID/net/unix has for each unix socket, by inode. A socket
-/// that has several lines has that of a line that is certainly the kernel's, or none: see
-/// `unix_lines`.
+/// The address that the text of /proc/PID/net/unix has for each unix socket, by inode. If several
+/// lines name a socket, only a line that is certainly the kernel's counts: see `unix_lines`.
 pub fn unix_addresses(text: &[u8]) -> HashMap<u64, &[u8]> {
     let words = |line| {
         let f = Words::new(line);
@@ -127,7 +127,8 @@ pub fn unix_addresses(text: &[u8]) -> HashMap<u64, &[u8]> {
     all.into_iter().filter_map(|(inode, address)| Some((inode, address?))).collect()
 }
 
-/// Where the name of a line of a unix socket begins. `None`: it is not one, or has no name.
+/// Where the name of a line of a unix socket begins. `None`: the line is not about a unix socket,
+/// or the socket has no name.
 fn unix_name(line: &[u8]) -> Option<usize> {
     let end = is_of_unix(line).then(|| Words::new(line).end(6))??;
     (end < line.len()).then_some(end + 1)
@@ -392,7 +393,7 @@ mod tests {
         let text = [&[HEADER.to_owned()][..], &all].concat().concat();
         let name = || Some(path.to_owned());
         let want = [(1, None), (2, name()), (3, name()), (4, Some("@a".to_owned())), (5, name())];
-        // Only socket 4 is so short that its line may be a part of the name of 3.
+        // Only the line of socket 4 is so short that it may be a part of the name of socket 3.
         let found = believed(text.as_bytes());
         assert!(
             want.iter().filter(|w| w.0 != 4 && w.0 != 5).all(|w| found.contains(w)),

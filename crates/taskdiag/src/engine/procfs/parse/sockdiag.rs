@@ -14,11 +14,11 @@ pub struct Sock {
     pub valid: u32,
     /// For AF_UNIX, the path, or `@` and the abstract name.
     pub name: Option<Box<[u8]>>,
-    /// What has gone over it, if that was asked for.
+    /// The traffic of the socket, if it was requested.
     pub net: Option<Box<Traffic>>,
 }
 
-/// What has gone over a socket.
+/// The traffic of a socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// The record. Its members `fd` and `inode` are not set.
@@ -105,7 +105,7 @@ impl Traffic {
             self.valid |= net_bits!(protocol);
         }
     }
-    /// `Some`, if anything is known.
+    /// The traffic in a box, or `None` if no member is known.
     pub fn known(self) -> Option<Box<Traffic>> {
         (self.valid != 0).then(|| Box::new(self))
     }

@@ -26,7 +26,7 @@ pub struct StatFile {
     /// The number of bytes between the kernel's marks of the start and the end of the arguments.
     /// `None` if the reader may not know them, or there are none.
     pub args_len: Option<u64>,
-    /// The same for the environment.
+    /// As `args_len`, for the environment.
     pub environ_len: Option<u64>,
     comm: [u8; COMM_MAX],
     comm_len: usize,

@@ -16,8 +16,8 @@ const FAMILY_ID: u16 = 1;
 /// `struct genlmsghdr` before the attributes.
 const GENL_HEAD: usize = 4;
 
-/// Where the count of each kind of delay is, which the total follows, and the first version with
-/// it, in the order of the members of DELAYS.
+/// For each kind of delay, in the order of the members of DELAYS: the offset of its count, which is
+/// followed by the total, and the first version that has both.
 const KINDS: [(usize, u16); 8] =
     [(16, 1), (32, 1), (48, 1), (312, 7), (328, 9), (352, 11), (400, 13), (416, 14)];
 /// Where the longest and the shortest delay of each kind begin, in the same order.
@@ -57,7 +57,7 @@ pub fn genl_family(payload: &[u8]) -> Option<u16> {
 }
 
 /// The process of a thread, from the answer to TASKSTATS_CMD_GET without the head of netlink.
-/// `None` if it does not say so.
+/// `None` if the answer does not have it.
 pub fn taskstats_tgid(payload: &[u8]) -> Option<u32> {
     let stats = find(find(payload.get(GENL_HEAD..)?, TYPE_AGGR_PID)?, TYPE_STATS)?;
     let version = u16::from_ne_bytes(*stats.first_chunk()?);
@@ -95,7 +95,8 @@ pub fn taskstats(payload: &[u8]) -> Option<DelayCounts> {
 }
 
 impl DelayCounts {
-    /// Adds another thread of the same process. What is not known of one is not known of both.
+    /// Adds another thread of the same process. A member that is unknown for one thread is unknown
+    /// for the sum.
     #[must_use]
     pub fn with(mut self, other: DelayCounts) -> DelayCounts {
         for (mine, other) in self.kinds.iter_mut().zip(other.kinds) {

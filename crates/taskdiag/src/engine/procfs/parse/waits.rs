@@ -12,7 +12,7 @@ pub enum SyscallText {
     /// The task sleeps: number, stack pointer and instruction pointer; arguments if it is in a
     /// call.
     Asleep {
-        /// Number of the call, -1 if it is in none.
+        /// Number of the system call, -1 if the thread is in none.
         nr: i32,
         /// Arguments.
         args: Option<[u64; 6]>,
@@ -27,7 +27,7 @@ fn hex(field: &str) -> Option<u64> {
     u64::from_str_radix(field.strip_prefix("0x")?, 16).ok()
 }
 
-/// Parses /proc/PID/syscall. `None` if it is not understood, or cut.
+/// Parses /proc/PID/syscall. `None` if the text is not understood, or cut.
 pub fn syscall(bytes: &[u8]) -> Option<SyscallText> {
     let text = std::str::from_utf8(bytes.strip_suffix(b"\n")?).ok()?;
     if text == "running" {
@@ -88,7 +88,7 @@ pub fn sched(bytes: &[u8]) -> SchedText {
         let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
         let value = || std::str::from_utf8(&line[colon + 1..]).ok().map(str::trim);
         match line[..colon].trim_ascii_end() {
-            // It is 0 after the task was moved to another CPU.
+            // The value is 0 after the task was moved to another CPU.
             b"se.exec_start" => {
                 s.exec_start_ns = value().and_then(ns_of_ms).filter(|ns| *ns > 0);
             }
@@ -102,7 +102,7 @@ pub fn sched(bytes: &[u8]) -> SchedText {
     s
 }
 
-/// Of /proc/PID/status, what is needed to know whether a task has slept all the time.
+/// The values of /proc/PID/status that show whether a task has slept all the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepText {
     /// State letter.
