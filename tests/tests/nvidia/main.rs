@@ -142,7 +142,9 @@ fn values_are_those_of_the_library_of_nvidia() {
     let out = machine.command(&args).output().expect("it runs");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut shares = text.lines().filter_map(|l| l.trim().strip_prefix(&pid)).map(str::trim);
-    assert_eq!(shares.next_back(), Some("40.0"), "{out:?}");
+    let share: f64 = shares.next_back().expect("a row").parse().expect("a number");
+    // The times of the two looks are rounded, so it is not 40 exactly.
+    assert!((39.0..=41.0).contains(&share), "{out:?}");
     machine.no_helper_stays();
     // Nobody else is asked, and no helper is started.
     let pid = std::process::id().to_string();
