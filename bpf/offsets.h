@@ -23,6 +23,8 @@ MAY(AUTOGROUP_TG, autogroup, tg)
 MAY(AUTOGROUP_ID, autogroup, id)
 MAY(AUTOGROUP_NICE, autogroup, nice)
 MAY(GROUP_AUTOGROUP, task_group, autogroup)
+/* Since Linux 6.9 */
+MAY(PID_INO, pid, ino)
 NEED(TASK_FILES, task_struct, files)
 /* Since Linux 7.3, a task looks up some files with the directories of init, and `fs` has these meanwhile. */
 NEED(TASK_FS, task_struct, real_fs / fs)

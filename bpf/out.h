@@ -46,7 +46,7 @@ struct {
 #else
 #define LEFT_OUT_MORE 0
 #endif
-#define BUILT_IN(group) (!((LEFT_OUT_RARE | LEFT_OUT_MORE) & 1u << (group)))
+#define BUILT_IN(group) (!((LEFT_OUT_RARE | LEFT_OUT_MORE) & 1ull << (group)))
 #define WANT(group) (BUILT_IN(group) && (cfg.groups & (1ull << (group))))
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
 /* `valid` of a record or list if every member is known. */

@@ -38,6 +38,7 @@ const (
 	GroupDelays    Group = 28
 	GroupNet       Group = 29
 	GroupGpu       Group = 30
+	GroupPidfd     Group = 31
 )
 
 var groupNames = [...]string{
@@ -72,6 +73,7 @@ var groupNames = [...]string{
 	"delays",
 	"net",
 	"gpu",
+	"pidfd",
 }
 
 // What the service shows of processes, and of threads.
@@ -432,6 +434,18 @@ func (t Task) Delays() (Delays, bool) {
 	return Delays{r}, there
 }
 
+// Pidfd is struct task_diag_pidfd of uapi/task_diag.h. Each method returns a member, and whether it is known.
+type Pidfd struct{ record }
+
+func (r Pidfd) Ino() (uint64, bool)        { return r.u64(0, 8) }
+func (r Pidfd) ProcessIno() (uint64, bool) { return r.u64(1, 16) }
+
+// Pidfd is the record of this type; false if the task has none, which [Task.Missing] explains.
+func (t Task) Pidfd() (Pidfd, bool) {
+	r, there := t.one(31)
+	return Pidfd{r}, there
+}
+
 // Vma is struct task_diag_vma of uapi/task_diag.h. Each method returns a member, and whether it is known.
 type Vma struct{ record }
 
@@ -684,6 +698,7 @@ var least = map[uint16]int{
 	26: 32,
 	27: 176,
 	28: 264,
+	31: 24,
 	69: 16,
 }
 

@@ -101,6 +101,7 @@ enum task_diag_group {
 	TASK_DIAG_DELAYS	= 28,
 	TASK_DIAG_NET		= 29,
 	TASK_DIAG_GPU		= 30,
+	TASK_DIAG_PIDFD		= 31,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -985,6 +986,17 @@ struct task_diag_delays {
 	__u64 irq_count;
 	__u64 max_ns[8];	/* the longest delay of each kind */
 	__u64 min_ns[8];	/* the shortest; 0: there was none */
+};
+
+/*
+ * PIDFD: inode numbers of the pidfds of a task, since Linux 6.9. No other task
+ * gets the same number before the next boot. pidfd_open(2), fstat(2)
+ */
+struct task_diag_pidfd {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 ino;		/* of the thread; of a process, as the next */
+	__u64 process_ino;	/* of its process */
 };
 
 #endif /* _UAPI_LINUX_TASK_DIAG_H */

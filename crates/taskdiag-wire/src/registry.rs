@@ -133,6 +133,10 @@ macro_rules! registry {
                 Delays = 28 delays DELAYS {
                     program: Program::More, sums: true, procfs_ns: 2 * FILE,
                 },
+                /// Inode numbers of its pidfds.
+                Pidfd = 31 pidfd PIDFD {
+                    program: Program::More, steady: true,
+                },
             }
             // Groups that are a list of such structs.
             lists {

@@ -11,8 +11,8 @@ use crate::limits;
 /// Parsed options of `taskdiag wait`.
 #[derive(Clone, Debug)]
 pub struct WaitArgs {
-    /// The processes, each once.
-    pub pids: Vec<u32>,
+    /// The processes, each once, some with the inode of the pidfd.
+    pub pids: Vec<(u32, Option<u64>)>,
     /// End when the first of them has ended?
     pub any: bool,
     /// Wait no longer than this.
@@ -36,7 +36,10 @@ pub fn command() -> Command {
                 .num_args(1..)
                 .action(ArgAction::Append)
                 .required(true)
-                .help("Wait for these processes; ids may have commas or blanks between them"),
+                .help(
+                    "Wait for these processes; ids may have commas or blanks between them. PID:INODE means only \
+                     the process whose pidfd has that inode (the column pidfd_ino)",
+                ),
         )
         .arg(
             Arg::new("any")
@@ -78,13 +81,13 @@ impl WaitArgs {
         let given = m.get_many::<String>("pids").into_iter().flatten();
         let mut pids = Vec::new();
         for item in lists::items(given) {
-            match lists::pid("wait", item)? {
-                0 => return Err(Exit::Usage(String::from("wait: there is no process 0"))),
+            match lists::pid_and_inode("wait", item)? {
+                (0, _) => return Err(Exit::Usage(String::from("wait: there is no process 0"))),
                 pid => pids.push(pid),
             }
         }
         let mut seen = std::collections::HashSet::new();
-        pids.retain(|p| seen.insert(*p));
+        pids.retain(|(pid, _)| seen.insert(*pid));
         if pids.is_empty() {
             return Err(Exit::Usage(String::from("wait needs at least one process id")));
         }

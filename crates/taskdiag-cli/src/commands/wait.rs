@@ -34,8 +34,12 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
     let mut waiter = Waiter::new()?;
     // The last names that were seen, because a reaped process has none.
     let mut names = HashMap::with_capacity(args.pids.len());
-    for pid in &args.pids {
-        match waiter.add(*pid) {
+    for (pid, inode) in &args.pids {
+        let added = match inode {
+            Some(inode) => waiter.add_with_inode(*pid, *inode),
+            None => waiter.add(*pid),
+        };
+        match added {
             Ok(process) => {
                 names.insert(*pid, name(process));
             }

@@ -276,6 +276,7 @@ fn query(args: &FilesArgs) -> Query {
     // Files at other ends, and files of threads, are selected when they are known.
     let is_all = tasks || layout.is_some_and(|l| l.ends != layout::Ends::No);
     if !is_all {
+        query.select.inodes = select.inodes.clone();
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
     }
     // lsof lists no files of threads, unless it is asked to.

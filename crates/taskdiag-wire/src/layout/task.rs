@@ -366,3 +366,15 @@ record! {
         min_ns: [u64; 8],
     }
 }
+
+record! {
+    /// PIDFD: inode numbers of its pidfds, which no other task gets before the next boot. Source:
+    /// `pidfd_open(2)`, `struct pid`; since Linux 6.9.
+    Pidfd = "task_diag_pidfd", least 24;
+    {
+        /// Of the thread, or of the process, as the next.
+        ino: u64,
+        /// Of its process.
+        process_ino: u64,
+    }
+}

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::FdType;
 use taskdiag::field::FILES;
 use taskdiag::files::TYPES;
-use taskdiag::view::Pattern;
+use taskdiag::view::{Pattern, PidfdInodes};
 
 use super::layout::Form as LsofForm;
 use super::request::{FilesArgs, Instead, Repeat};
@@ -73,7 +73,7 @@ pub fn command() -> Command {
                 .value_hint(ValueHint::AnyPath)
                 .help("Show who uses this file, or any file of the file system mounted here; a word that is no file also finds processes that have it in their name or arguments"),
         )
-        .arg(list("pid", "LIST", "Show files of these processes; ^PID means all but this one").short('p'))
+        .arg(list("pid", "LIST", "Show files of these processes; ^PID means all but this one, PID:INODE only one whose pidfd has that inode").short('p'))
         .arg(
             list("user", "LIST", "Show files of these users, by name or effective uid; ^USER means all but this one")
                 .short('u')
@@ -395,8 +395,14 @@ impl FilesArgs {
         };
         let to_find = paths("file").filter(is_word).map(|p| p.as_os_str().as_bytes().to_vec());
         let to_find = Words::new(to_find.collect(), look.then(std::process::id));
+        let mut inodes = PidfdInodes::default();
         let select = FileSelection {
-            pids: among(items("pid"), |s| lists::pid("-p", s))?,
+            pids: among(items("pid"), |s| {
+                let (pid, inode) = lists::pid_and_inode("-p", s)?;
+                inode.into_iter().for_each(|inode| inodes.add(pid, inode));
+                Ok(pid)
+            })?,
+            inodes,
             uids: among(items("user"), |s| lists::uid("-u", s))?,
             pgids: among(items("group"), |s| lists::pid("-g", s))?,
             commands: among(commands(m), |s| command_name(s.as_bytes()))?,

@@ -72,6 +72,7 @@ const STEPS: &[Step] = &[
     step(Groups::LABEL, Needs::Task, |w, at, _| w.label(at)),
     step(Groups::AUTOGROUP, Needs::Task, |w, at, _| w.autogroup(at)),
     step(Groups::LOGIN, Needs::Task, |w, at, _| w.login(at)),
+    step(Groups::PIDFD, Needs::Task, |w, at, _| w.pidfd(at)),
     step(Groups::ENVIRON, Needs::Memory, |w, at, stat| w.environ(at, stat)),
     step(Groups::VMA.union(Groups::VMA_STAT), Needs::Mappings, |w, at, stat| w.mappings(at, stat)),
     step(Groups::ROLLUP, Needs::Memory, |w, at, _| w.rollup(at)),
