@@ -2,8 +2,8 @@
 /*
  * LIMITS, SIGNALS, WCHAN, KSTACK, WAIT, AUTOGROUP, LOGIN, PIDFD and LAYOUT:
  * limits and signals of a task, where it waits in the kernel, the groups and
- * login it belongs to, and where its code and stack are. wait.h has what WAIT needs, and
- * delays.h has DELAYS.
+ * login it belongs to, and where its code and stack are. wait.h has what WAIT
+ * needs, delays.h has DELAYS, and settings.h has SETTINGS, PERSONA and NS_ID.
  */
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
@@ -11,6 +11,7 @@
 #include "delays.h"
 #include "names.h"
 #include "raw.h"
+#include "settings.h"
 #include "wait.h"
 
 enum { SIGNALS_MAX = 64, UCOUNT_SIGPENDING = 2, FRAMES_MAX = 64 };
@@ -308,6 +309,10 @@ static __always_inline void put_states(void)
 		put_login();
 	if (WANT(TASK_DIAG_PIDFD))
 		put_pidfd();
+	if (WANT(TASK_DIAG_SETTINGS))
+		put_settings();
+	if (WANT(TASK_DIAG_PERSONA))
+		put_persona();
 	if (WANT(TASK_DIAG_DELAYS))
 		put_delays();
 }

@@ -17,6 +17,8 @@ const RARE: &[&str] = &[
     // The kernel or its configuration may lack them.
     "run_delay",
     "timeslices",
+    // It has not set one.
+    "iolevel",
     // It does not wait.
     "waits_for",
     "waits_for_comm",

@@ -13,7 +13,8 @@ pub struct Selection {
     pub all: bool,
     /// Process ids; with threads, also thread ids.
     pub pids: Vec<u32>,
-    /// Inodes that the pidfds of these processes have. Another process with such a pid is not shown.
+    /// Inodes that the pidfds of these processes have. Another process with such a pid is not
+    /// shown.
     pub inodes: PidfdInodes,
     /// Parents.
     pub ppids: Vec<u32>,

@@ -52,6 +52,7 @@ pub mod parse;
 mod path;
 mod read;
 mod run;
+mod settings;
 mod shares;
 mod shmem;
 #[doc(hidden)]
@@ -273,7 +274,7 @@ impl Procfs {
                 || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
             own_times: (req.groups.has(Group::Sched) && !req.strategy.is_threads()
-                || req.groups.intersects(Groups::DELAYS | Groups::PIDFD))
+                || req.groups.intersects(Groups::DELAYS | Groups::PIDFD | Groups::SETTINGS))
                 && {
                     reader.syscalls += 3;
                     self.has_own_pids()

@@ -63,6 +63,7 @@ pub mod net;
 pub mod places;
 mod rates;
 mod rollup;
+mod settings;
 mod signals;
 mod tags;
 mod time;
@@ -82,6 +83,7 @@ pub static TABLES: &[&[Field]] = &[
     work::FIELDS,
     namespaces::FIELDS,
     signals::FIELDS,
+    settings::FIELDS,
     waiting::FIELDS,
     limits::FIELDS,
     fds::FIELDS,
