@@ -19,6 +19,7 @@ use super::request::{FilesArgs, Instead, Repeat};
 use crate::args::lists;
 use crate::args::table::{self, flag, list};
 use crate::aside;
+use crate::columns::{self, Column};
 use crate::exit::{self, Asked, Exit, Lack};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
@@ -115,6 +116,16 @@ pub fn command() -> Command {
         .arg(flag("paths", "Also show the working directory, root and program: cwd, rtd, txt"))
         .arg(flag("mem", "Also show mapped files: mem, DEL"))
         .arg(flag("count", "Print a row for each process, with the number of its open files"))
+        .arg(
+            Arg::new("summary")
+                .long("summary")
+                .value_name("COLUMN")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("kind")
+                .conflicts_with_all(["count", "terse", "fields"])
+                .help("Print how many files there are for each value of a column, such as type, user or command; kind if none is named"),
+        )
         .arg(flag("terse", "Print only process ids").short('t').conflicts_with_all(table::FORMS))
         .arg(
             Arg::new("fields")
@@ -200,6 +211,11 @@ fn among<T>(
         }
     }
     Ok(out)
+}
+
+/// The column of `--summary`.
+fn summary(m: &ArgMatches) -> Result<Option<Column>, Exit> {
+    m.get_one::<String>("summary").map_or(Ok(None), |name| columns::by(&FILES, name))
 }
 
 fn label(item: &str) -> Result<Label, Exit> {
@@ -425,6 +441,7 @@ impl FilesArgs {
             fields: m.get_one::<String>("fields").map(|f| Fields::of_lsof(f)).transpose()?,
             groups: m.contains_id("group"),
             count: m.get_flag("count"),
+            summary: summary(m)?,
             repeat: m.get_one::<u32>("repeat").map(|seconds| Repeat {
                 every: Duration::from_secs(u64::from(*seconds)),
                 while_any: m.get_flag("until-none"),

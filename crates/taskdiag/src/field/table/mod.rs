@@ -49,6 +49,7 @@ macro_rules! uint {
 mod cgroups;
 mod command;
 mod cred;
+mod details;
 mod fds;
 mod files;
 pub mod gpu;
@@ -108,4 +109,5 @@ pub static CGROUPS: &[&[Field]] =
     &[cgroups::IDENTITY, cgroups::USE, cgroups::MEMORY, cgroups::WAITING, cgroups::RATES];
 
 /// Rows of files that are in use.
-pub static FILES: &[&[Field]] = &[files::FIELDS, net::FILES];
+pub static FILES: &[&[Field]] =
+    &[files::FIELDS, details::FIELDS, net::FILES, grouped::PROCESSES, grouped::FILES];
