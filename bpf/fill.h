@@ -25,6 +25,8 @@ static __always_inline void add_thread(struct task_struct *t)
 		st.utime += R(t, utime);
 		st.stime += R(t, stime);
 	}
+	if (NEED_STAT(GUEST_NS))
+		st.gtime += R(t, gtime);
 	if (NEED_STAT(MINFLT))
 		st.min_flt += R(t, min_flt);
 	if (NEED_STAT(MAJFLT))
@@ -57,6 +59,8 @@ static __always_inline void sum_begin(struct signal_struct *s, bool process)
 	}
 	if (NEED_TIME || WANT(TASK_DIAG_SCHED))
 		st.runtime = process ? R(s, sum_sched_runtime) : 0;
+	if (NEED_STAT(GUEST_NS))
+		st.gtime = process ? R(s, gtime) : 0;
 	if (NEED_STAT(MINFLT))
 		st.min_flt = process ? R(s, min_flt) : 0;
 	if (NEED_STAT(MAJFLT))
@@ -184,7 +188,8 @@ GROUP_FN put_stat(void)
 		adjust(&ut, &stm, st.runtime, R(t, prev_cputime.utime), R(t, prev_cputime.stime));
 	a->valid = ALL_OF(STAT) & ~cfg.skip_stat;
 	if (st.sum_lost)
-		a->valid &= ~(1u << STAT_MINFLT | 1u << STAT_MAJFLT | 1u << STAT_UTIME_NS | 1u << STAT_STIME_NS);
+		a->valid &= ~(1u << STAT_MINFLT | 1u << STAT_MAJFLT | 1u << STAT_UTIME_NS | 1u << STAT_STIME_NS |
+			      1u << STAT_GUEST_NS);
 	a->minflt = IF_STAT(MINFLT, st.min_flt);
 	a->majflt = IF_STAT(MAJFLT, st.maj_flt);
 	a->cminflt = IF_STAT(CMINFLT, R(s, cmin_flt));
@@ -193,6 +198,8 @@ GROUP_FN put_stat(void)
 	a->stime_ns = IF_STAT(STIME_NS, stm);
 	a->cutime_ns = IF_STAT(CUTIME_NS, R(s, cutime));
 	a->cstime_ns = IF_STAT(CSTIME_NS, R(s, cstime));
+	a->guest_ns = IF_STAT(GUEST_NS, st.gtime);
+	a->cguest_ns = IF_STAT(CGUEST_NS, R(s, cgtime));
 	a->nice = IF_STAT(NICE, R(t, static_prio) - 120);
 	a->priority = IF_STAT(PRIORITY, R(t, prio) - 100);
 	a->rt_priority = IF_STAT(RT_PRIORITY, R(t, rt_priority));

@@ -105,7 +105,7 @@ struct signal_struct {
 	struct pid *pids[4];
 	struct tty_struct *tty;
 	seqlock_t stats_lock;
-	u64 utime, stime, cutime, cstime;
+	u64 utime, stime, cutime, cstime, gtime, cgtime;
 	struct prev_cputime prev_cputime;
 	unsigned long nvcsw, nivcsw;
 	unsigned long min_flt, maj_flt, cmin_flt, cmaj_flt;
@@ -178,7 +178,7 @@ struct task_struct {
 	struct hlist_node pid_links[4];
 	struct list_head tasks, thread_node;
 	void *worker_private;
-	u64 utime, stime;
+	u64 utime, stime, gtime;
 	struct prev_cputime prev_cputime;
 	unsigned long nvcsw, nivcsw;
 	u64 start_boottime;

@@ -46,7 +46,7 @@ struct {
 #else
 #define LEFT_OUT_MORE 0
 #endif
-#define BUILT_IN(group) (!((LEFT_OUT_RARE | LEFT_OUT_MORE) & 1u << (group)))
+#define BUILT_IN(group) (!((LEFT_OUT_RARE | LEFT_OUT_MORE) & 1ull << (group)))
 #define WANT(group) (BUILT_IN(group) && (cfg.groups & (1ull << (group))))
 #define IS_PROCESS (cfg.strategy != TASK_DIAG_DUMP_ALL_THREAD && cfg.strategy != TASK_DIAG_DUMP_THREAD)
 /* `valid` of a record or list if every member is known. */
@@ -60,7 +60,8 @@ struct {
 #define NEED_TIME (NEED_STAT(UTIME_NS) || NEED_STAT(STIME_NS))
 /* Does STAT of a thread need the signal_struct? */
 #define NEED_SIGNAL (NEED_STAT(NUM_THREADS) || NEED_STAT(TTY_NR) || NEED_STAT(TTY_PGRP) ||			\
-		     NEED_STAT(CMINFLT) || NEED_STAT(CMAJFLT) || NEED_STAT(CUTIME_NS) || NEED_STAT(CSTIME_NS))
+		     NEED_STAT(CMINFLT) || NEED_STAT(CMAJFLT) || NEED_STAT(CUTIME_NS) || NEED_STAT(CSTIME_NS) ||		\
+		     NEED_STAT(CGUEST_NS))
 /* A member that is not wanted is not read and stays zero. */
 #define IF_BASE(bit, value) (NEED_BASE(bit) ? (value) : 0)
 #define IF_CRED(bit, value) (NEED_CRED(bit) ? (value) : 0)
@@ -288,7 +289,7 @@ static __always_inline void *at(u32 off)
 
 static __always_inline void missing(u32 group, u32 reason)
 {
-	st.reason[group & 31] = reason;
+	st.reason[group & (GROUPS_MAX - 1)] = reason;
 	st.nmissing++;
 }
 
@@ -461,7 +462,7 @@ static __always_inline u64 task_of(u64 pid)
 
 STEP(put_reason, group)
 {
-	u32 reason = st.reason[group & 31], n = st.n & 31;
+	u32 reason = st.reason[group & (GROUPS_MAX - 1)], n = st.n & (GROUPS_MAX - 1);
 	struct task_diag_missing *a;
 
 	if (!reason)
@@ -472,7 +473,7 @@ STEP(put_reason, group)
 	a->entries[n].group = group;
 	a->entries[n].reason = reason;
 	st.n = n + 1;
-	st.reason[group & 31] = 0;
+	st.reason[group & (GROUPS_MAX - 1)] = 0;
 	return 0;
 }
 
@@ -484,11 +485,11 @@ GROUP_FN put_missing(void)
 	if (!st.nmissing)
 		return 0;
 	st.n = 0;
-	LOOP(32, put_reason);
+	LOOP(GROUPS_MAX, put_reason);
 	a = here();
 	if (!a)
 		return 0;
-	n = st.n & 31;
+	n = st.n & (GROUPS_MAX - 1);
 	a->count = n;
 	a->nla.nla_type = TASK_DIAG_A_MISSING;
 	a->nla.nla_len = sizeof(*a) + n * sizeof(a->entries[0]);

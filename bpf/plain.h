@@ -174,9 +174,12 @@ GROUP_FN put_plain(void)
 	}
 #ifndef NO_MORE
 	put_states();
-	if (WANT(TASK_DIAG_LAYOUT)) {
+	if (WANT(TASK_DIAG_LAYOUT) || WANT(TASK_DIAG_NS_ID)) {
 		to_memory();
-		put_layout();
+		if (WANT(TASK_DIAG_LAYOUT))
+			put_layout();
+		if (WANT(TASK_DIAG_NS_ID))
+			put_ns_id();
 		from_memory();
 	}
 #endif

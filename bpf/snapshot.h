@@ -18,6 +18,7 @@
 /* How many more chunks a task may need before its command line, which a later run can go on with: for 65,536 gids and
  * for the paths of its cgroups, each of at most 256 KiB. */
 #define CHUNKS_RESERVE	2
+#define GROUPS_MAX	64
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
 /* How many css_sets a run remembers. */
@@ -96,6 +97,10 @@ struct config {
 	/* Are paths of cgroups left out that are the root of a hierarchy of version 1? */
 	__u32 skip_cgroup_roots;
 	__u32 jiffy_ns;		/* how long a tick of the kernel is */
+	/* How many numbers processors and NUMA nodes may have. 0: that is not known. */
+	__u32 cpus, nodes;
+	__u32 has_thp;		/* Has the kernel transparent huge pages, for certain? */
+	__u32 reserved;
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
 	char symbol_format[8];
@@ -165,7 +170,7 @@ struct state {
 	__u32 is_cut;		/* a value of the current task is longer than what is written of it */
 	__u32 msg;		/* where the message begins in the chunk */
 	__u32 nmissing;
-	__u32 reason[32];	/* of each missing group */
+	__u32 reason[GROUPS_MAX]; /* of each missing group */
 	__u32 level;		/* of the reader's pid namespace */
 	__u32 set_up;
 	__u32 ncpus;		/* possible */
@@ -220,7 +225,7 @@ struct state {
 	__u32 in_order, last_pid;
 	__u64 kn[32];		/* path of a cgroup, from the leaf up */
 	/* sums over the threads of a process */
-	__u64 utime, stime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;
+	__u64 utime, stime, gtime, runtime, min_flt, maj_flt, nvcsw, nivcsw, run_delay, pcount;
 	__u64 div_high, div_low, divisor, quotient;
 	__u64 io[7];
 	__u64 cpu_offset[CPUS_MAX];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * LIMITS, SIGNALS, WCHAN, KSTACK, WAIT, AUTOGROUP, LOGIN and LAYOUT: limits and
- * signals of a task, where it waits in the kernel, the groups and login it
- * belongs to, and where its code and stack are. wait.h has what WAIT needs, and
- * delays.h has DELAYS.
+ * LIMITS, SIGNALS, WCHAN, KSTACK, WAIT, AUTOGROUP, LOGIN, PIDFD and LAYOUT:
+ * limits and signals of a task, where it waits in the kernel, the groups and
+ * login it belongs to, and where its code and stack are. wait.h has what WAIT
+ * needs, delays.h has DELAYS, and settings.h has SETTINGS, PERSONA and NS_ID.
  */
 #ifndef TASKDIAG_STATE_H
 #define TASKDIAG_STATE_H
@@ -11,6 +11,7 @@
 #include "delays.h"
 #include "names.h"
 #include "raw.h"
+#include "settings.h"
 #include "wait.h"
 
 enum { SIGNALS_MAX = 64, UCOUNT_SIGPENDING = 2, FRAMES_MAX = 64 };
@@ -83,6 +84,30 @@ GROUP_FN put_login(void)
 	a->valid = ALL_OF(LOGIN);
 	a->uid = RD(u32, t, TASK_LOGINUID);
 	a->session = RD(u32, t, TASK_SESSIONID);
+	return 0;
+}
+
+/* A pid that has no number yet is not shown to anyone. */
+GROUP_FN put_pidfd(void)
+{
+	struct task_struct *t = THIS;
+	struct task_diag_pidfd *a = here();
+	struct pid *pid = R(t, thread_pid), *process = R(t, signal, pids[PIDTYPE_TGID]);
+
+	if (!a)
+		return 0;
+	if (!HAVE(PID_INO)) {
+		missing(TASK_DIAG_PIDFD, TASK_DIAG_R_UNSUPPORTED);
+		return 0;
+	}
+	if (!pid || !process) {
+		missing(TASK_DIAG_PIDFD, TASK_DIAG_R_VANISHED);
+		return 0;
+	}
+	PUT(a, TASK_DIAG_PIDFD);
+	a->valid = ALL_OF(PIDFD);
+	a->process_ino = RD(u64, process, PID_INO);
+	a->ino = IS_PROCESS ? a->process_ino : RD(u64, pid, PID_INO);
 	return 0;
 }
 
@@ -282,6 +307,12 @@ static __always_inline void put_states(void)
 		put_autogroup();
 	if (WANT(TASK_DIAG_LOGIN))
 		put_login();
+	if (WANT(TASK_DIAG_PIDFD))
+		put_pidfd();
+	if (WANT(TASK_DIAG_SETTINGS))
+		put_settings();
+	if (WANT(TASK_DIAG_PERSONA))
+		put_persona();
 	if (WANT(TASK_DIAG_DELAYS))
 		put_delays();
 }

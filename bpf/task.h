@@ -311,7 +311,7 @@ GROUP_FN put_fixed(void)
 	return 0;
 }
 
-#define NEED_SUM (NEED_TIME || NEED_STAT(MINFLT) || NEED_STAT(MAJFLT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO) || \
+#define NEED_SUM (NEED_TIME || NEED_STAT(GUEST_NS) || NEED_STAT(MINFLT) || NEED_STAT(MAJFLT) || WANT(TASK_DIAG_SCHED) || WANT(TASK_DIAG_IO) || \
 		  WANT(TASK_DIAG_DELAYS))
 
 /* Can a task take longer than a run? */

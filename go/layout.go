@@ -38,6 +38,11 @@ const (
 	GroupDelays    Group = 28
 	GroupNet       Group = 29
 	GroupGpu       Group = 30
+	GroupPidfd     Group = 31
+	GroupSettings  Group = 32
+	GroupPersona   Group = 33
+	GroupCpuset    Group = 34
+	GroupNsId      Group = 35
 )
 
 var groupNames = [...]string{
@@ -72,6 +77,11 @@ var groupNames = [...]string{
 	"delays",
 	"net",
 	"gpu",
+	"pidfd",
+	"settings",
+	"persona",
+	"cpuset",
+	"ns_id",
 }
 
 // What the service shows of processes, and of threads.
@@ -147,6 +157,8 @@ func (r Stat) TtyNr() (uint32, bool)      { return r.u32(14, 96) }
 func (r Stat) TtyPgrp() (int32, bool)     { return r.i32(15, 100) }
 func (r Stat) ExitSignal() (int32, bool)  { return r.i32(16, 104) }
 func (r Stat) Flags() (uint32, bool)      { return r.u32(17, 108) }
+func (r Stat) GuestNs() (uint64, bool)    { return r.u64(18, 112) }
+func (r Stat) CguestNs() (uint64, bool)   { return r.u64(19, 120) }
 
 // Stat is the record of this type; false if the task has none, which [Task.Missing] explains.
 func (t Task) Stat() (Stat, bool) {
@@ -432,6 +444,65 @@ func (t Task) Delays() (Delays, bool) {
 	return Delays{r}, there
 }
 
+// Pidfd is struct task_diag_pidfd of uapi/task_diag.h. Each method returns a member, and whether it is known.
+type Pidfd struct{ record }
+
+func (r Pidfd) Ino() (uint64, bool)        { return r.u64(0, 8) }
+func (r Pidfd) ProcessIno() (uint64, bool) { return r.u64(1, 16) }
+
+// Pidfd is the record of this type; false if the task has none, which [Task.Missing] explains.
+func (t Task) Pidfd() (Pidfd, bool) {
+	r, there := t.one(31)
+	return Pidfd{r}, there
+}
+
+// Settings is struct task_diag_settings of uapi/task_diag.h. Each method returns a member, and whether it is known.
+type Settings struct{ record }
+
+func (r Settings) Ioprio() (uint32, bool)         { return r.u32(0, 8) }
+func (r Settings) Umask() (uint32, bool)          { return r.u32(1, 12) }
+func (r Settings) SeccompFilters() (uint32, bool) { return r.u32(2, 16) }
+func (r Settings) ThpEnabled() (uint32, bool)     { return r.u32(3, 20) }
+func (r Settings) Coredumping() (uint32, bool)    { return r.u32(4, 24) }
+
+// Settings is the record of this type; false if the task has none, which [Task.Missing] explains.
+func (t Task) Settings() (Settings, bool) {
+	r, there := t.one(32)
+	return Settings{r}, there
+}
+
+// Persona is struct task_diag_persona of uapi/task_diag.h. Each method returns a member, and whether it is known.
+type Persona struct{ record }
+
+func (r Persona) TimerSlackNs() (uint64, bool) { return r.u64(0, 8) }
+func (r Persona) Personality() (uint32, bool)  { return r.u32(1, 16) }
+
+// Persona is the record of this type; false if the task has none, which [Task.Missing] explains.
+func (t Task) Persona() (Persona, bool) {
+	r, there := t.one(33)
+	return Persona{r}, there
+}
+
+// NsId is struct task_diag_ns_id of uapi/task_diag.h. Each method returns a member, and whether it is known.
+type NsId struct{ record }
+
+func (r NsId) Cgroup() (uint64, bool)          { return r.u64(0, 8) }
+func (r NsId) Ipc() (uint64, bool)             { return r.u64(1, 16) }
+func (r NsId) Mnt() (uint64, bool)             { return r.u64(2, 24) }
+func (r NsId) Net() (uint64, bool)             { return r.u64(3, 32) }
+func (r NsId) Pid() (uint64, bool)             { return r.u64(4, 40) }
+func (r NsId) PidForChildren() (uint64, bool)  { return r.u64(5, 48) }
+func (r NsId) Time() (uint64, bool)            { return r.u64(6, 56) }
+func (r NsId) TimeForChildren() (uint64, bool) { return r.u64(7, 64) }
+func (r NsId) User() (uint64, bool)            { return r.u64(8, 72) }
+func (r NsId) Uts() (uint64, bool)             { return r.u64(9, 80) }
+
+// NsId is the record of this type; false if the task has none, which [Task.Missing] explains.
+func (t Task) NsId() (NsId, bool) {
+	r, there := t.one(35)
+	return NsId{r}, there
+}
+
 // Vma is struct task_diag_vma of uapi/task_diag.h. Each method returns a member, and whether it is known.
 type Vma struct{ record }
 
@@ -684,6 +755,10 @@ var least = map[uint16]int{
 	26: 32,
 	27: 176,
 	28: 264,
+	31: 24,
+	32: 32,
+	33: 24,
+	35: 88,
 	69: 16,
 }
 

@@ -101,6 +101,11 @@ enum task_diag_group {
 	TASK_DIAG_DELAYS	= 28,
 	TASK_DIAG_NET		= 29,
 	TASK_DIAG_GPU		= 30,
+	TASK_DIAG_PIDFD		= 31,
+	TASK_DIAG_SETTINGS	= 32,
+	TASK_DIAG_PERSONA	= 33,
+	TASK_DIAG_CPUSET	= 34,
+	TASK_DIAG_NS_ID		= 35,
 	__TASK_DIAG_GROUP_MAX
 };
 
@@ -119,6 +124,13 @@ enum task_diag_attr {
 	TASK_DIAG_A_FD_DETAIL	= 71,	/* with FD: array of struct task_diag_fd_detail */
 	TASK_DIAG_A_COMM	= 72,	/* with BASE: blob, the command name where comm has no
 				 * room for all of it */
+	TASK_DIAG_A_CPUS	= 74,	/* with SETTINGS: blob, a bit for each processor that it may run
+					 * on, the lowest bit of the first byte for number 0. Zeros at
+					 * the end may be there or not */
+	TASK_DIAG_A_MEMS	= 75,	/* with SETTINGS: the same for NUMA nodes that it may have memory of */
+	TASK_DIAG_A_UID_MAP	= 76,	/* with PERSONA: blob of three __u32 for each range of ids of its
+					 * user namespace: first there, first in the reader's, how many */
+	TASK_DIAG_A_GID_MAP	= 77,	/* with PERSONA: the same for gids */
 	TASK_DIAG_A_CONTAINER	= 73,	/* in MSG_CONTAINER: blob, kind = enum task_diag_container */
 };
 
@@ -376,6 +388,8 @@ struct task_diag_stat {
 	__s32 tty_pgrp;		/* foreground process group of the terminal, or -1 */
 	__s32 exit_signal;	/* sent to the parent; -1 for a thread */
 	__u32 flags;		/* TASK_DIAG_STAT_*; not in /proc/PID/stat */
+	__u64 guest_ns;		/* of utime_ns, for virtual processors (KVM) */
+	__u64 cguest_ns;
 };
 
 /* STATM: the address space, in bytes. /proc/PID/status */
@@ -985,6 +999,59 @@ struct task_diag_delays {
 	__u64 irq_count;
 	__u64 max_ns[8];	/* the longest delay of each kind */
 	__u64 min_ns[8];	/* the shortest; 0: there was none */
+};
+
+/*
+ * PIDFD: inode numbers of the pidfds of a task, since Linux 6.9. No other task
+ * gets the same number before the next boot. pidfd_open(2), fstat(2)
+ */
+struct task_diag_pidfd {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 ino;		/* of the thread; of a process, as the next */
+	__u64 process_ino;	/* of its process */
+};
+
+/* SETTINGS: what it has set for itself, or was set for it. ioprio_get(2), /proc/PID/status */
+struct task_diag_settings {
+	struct nlattr nla;
+	__u32 valid;
+	__u32 ioprio;		/* IOPRIO_PRIO_VALUE(); 0: none is set, and nice decides */
+	__u32 umask;
+	__u32 seccomp_filters;	/* how many */
+	__u32 thp_enabled;	/* 0: no transparent huge pages, as by PR_SET_THP_DISABLE */
+	__u32 coredumping;	/* 1: it is writing a core dump */
+	__u32 reserved;
+};
+
+/* PERSONA: how the kernel treats it. /proc/PID/{personality,timerslack_ns} */
+struct task_diag_persona {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 timer_slack_ns;
+	__u32 personality;	/* PER_* and flags, see personality(2) */
+	__u32 reserved;
+};
+
+/* CPUSET: a blob, the path of its cpuset. /proc/PID/cpuset */
+
+/*
+ * NS_ID: numbers of its namespaces, since Linux 6.18. No other namespace gets
+ * the same number before the next boot. ioctl_nsfs(2), NS_GET_ID
+ */
+struct task_diag_ns_id {
+	struct nlattr nla;
+	__u32 valid;
+	__u64 cgroup;
+	__u64 ipc;
+	__u64 mnt;
+	__u64 net;
+	__u64 pid;
+	__u64 pid_for_children;
+	__u64 time;
+	__u64 time_for_children;
+	__u64 user;
+	__u64 uts;
 };
 
 #endif /* _UAPI_LINUX_TASK_DIAG_H */

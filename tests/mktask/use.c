@@ -4,19 +4,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/swap.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <linux/kvm.h>
+#endif
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
@@ -318,6 +324,94 @@ static void swap_parts(int argc, char **argv)
 	hold();
 }
 
+/* The n-th number of /proc/self/stat. */
+static unsigned long long stat_number(int n)
+{
+	char text[1024], *at;
+
+	read_proc(getpid(), "stat", text, sizeof(text));
+	at = strrchr(text, ')');
+	for (n -= 2; at && n > 0; n--)
+		at = strchr(at + 1, ' ');
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+#ifdef __x86_64__
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+/* Runs a virtual processor in an endless loop for a while. */
+static void run_guest(void)
+{
+	struct kvm_userspace_memory_region memory = { .guest_phys_addr = 4096, .memory_size = 4096 };
+	struct kvm_regs regs = { .rip = 4096, .rflags = 2 };
+	struct itimerval often = { { 0, 10000 }, { 0, 10000 } };
+	struct kvm_sregs sregs;
+	int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC), vm, cpu;
+	char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *run;
+
+	if (kvm < 0)
+		skip("/dev/kvm: %m");
+	memcpy(code, "\xeb\xfe", 2);	/* jmp to itself */
+	memory.userspace_addr = (unsigned long)code;
+	vm = ioctl(kvm, KVM_CREATE_VM, 0);
+	if (vm < 0)
+		skip("KVM_CREATE_VM: %m");
+	must(ioctl(vm, KVM_SET_TSS_ADDR, 0xfffbd000));
+	must(ioctl(vm, KVM_SET_USER_MEMORY_REGION, &memory));
+	cpu = must(ioctl(vm, KVM_CREATE_VCPU, 0));
+	run = mmap(NULL, must(ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0)), PROT_READ | PROT_WRITE, MAP_SHARED, cpu, 0);
+	if (run == MAP_FAILED)
+		die("mmap: %m");
+	must(ioctl(cpu, KVM_GET_SREGS, &sregs));
+	sregs.cs.base = sregs.cs.selector = 0;
+	must(ioctl(cpu, KVM_SET_SREGS, &sregs));
+	must(ioctl(cpu, KVM_SET_REGS, &regs));
+	signal(SIGALRM, nothing);
+	siginterrupt(SIGALRM, 1);
+	must(setitimer(ITIMER_REAL, &often, NULL));
+	for (int i = 0; i < 100 && stat_number(43) < 20; i++)
+		if (ioctl(cpu, KVM_RUN, 0) >= 0 || errno != EINTR)
+			skip("KVM_RUN does not run an endless loop: %m");
+	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+	if (stat_number(43) < 20)
+		skip("this KVM counts no guest time: it emulates the loop, or the machine is too busy");
+	close(cpu);
+	close(vm);
+	close(kvm);
+}
+
+/* guest: time of virtual processors, of a child that was reaped and of its own. */
+static void guest(int argc, char **argv)
+{
+	pid_t pid = spawn();
+	int status;
+
+	(void)argc, (void)argv;
+	if (pid == 0) {
+		run_guest();
+		_exit(0);
+	}
+	must(waitpid(pid, &status, 0));
+	if (status)
+		forever();	/* the child has reported why */
+	run_guest();
+	ids();
+	fact("guest_ticks", "%llu", stat_number(43));
+	fact("cguest_ticks", "%llu", stat_number(44));
+	hold();
+}
+#else
+static void guest(int argc, char **argv)
+{
+	(void)argc, (void)argv, (void)stat_number;
+	skip("the loop is one for x86-64");
+}
+#endif
+
 const struct state use_states[] = {
 	{ "burn", burn, "[MS]: CPU time, 1000 faults" },
 	{ "children", children, "[MS]: used by a child that was waited for" },
@@ -326,5 +420,6 @@ const struct state use_states[] = {
 	{ "memory", memory, "known mappings, shared, locked, reserved" },
 	{ "swap", swap, "[FILE]: half of anonymous and shared memory swapped out" },
 	{ "swap-parts", swap_parts, "[FILE]: parts and copies of an object that is half swapped out" },
+	{ "guest", guest, "guest time by KVM, its own and that of a reaped child" },
 	{ 0 }
 };

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
@@ -539,6 +540,32 @@ static int walk_prctl(unsigned int n)
 	return 0;
 }
 
+/* What is in SETTINGS and PERSONA: priority of I/O, processors, umask, personality, timer slack,
+ * huge pages. */
+static int walk_setting(unsigned int n)
+{
+	static const unsigned long flags[] = { 0x40000, 0x1000000, 0x2000000, 0x4000000 };
+	cpu_set_t cpus;
+
+	switch (n % 6) {
+	case 0:
+		return syscall(SYS_ioprio_set, 1, 0, (1 + (n >> 3) % 3) << 13 | (n >> 5) % 8);
+	case 1:
+		CPU_ZERO(&cpus);
+		CPU_SET((n >> 3) % sysconf(_SC_NPROCESSORS_ONLN), &cpus);
+		return sched_setaffinity(0, sizeof(cpus), &cpus);
+	case 2:
+		umask(n >> 3 & 0777);
+		return 0;
+	case 3:
+		return personality(flags[(n >> 3) % 4]);
+	case 4:
+		return prctl(PR_SET_TIMERSLACK, 1 + (n >> 3) % 1000000);
+	default:
+		return prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	}
+}
+
 static int walk_seccomp(unsigned int n)
 {
 	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -585,6 +612,7 @@ static const struct {
 	{ "map", walk_map }, { "descriptor", walk_descriptor }, { "clone", walk_clone }, { "thread", walk_thread },
 	{ "cwd", walk_cwd }, { "root", walk_root }, { "sched", walk_sched }, { "signals", walk_signals }, { "limit", walk_limit },
 	{ "groups", walk_groups }, { "ids", walk_ids }, { "caps", walk_caps }, { "prctl", walk_prctl }, { "comm", walk_comm },
+	{ "setting", walk_setting },
 	{ "seccomp", walk_seccomp },
 };
 

@@ -22,6 +22,7 @@
 #include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -152,6 +153,76 @@ static void seccomp_filter(int argc, char **argv)
 	hold();
 }
 
+/* Reports what the kernel tells the caller of its settings, with this before each name. */
+static void setting_facts(const char *whose)
+{
+	char name[32], text[64];
+	cpu_set_t cpus;
+	unsigned long long mask = 0;
+
+#define setting(what, ...) (snprintf(name, sizeof(name), "%s" what, whose), fact(name, __VA_ARGS__))
+	must(sched_getaffinity(0, sizeof(cpus), &cpus));
+	for (int i = 0; i < 64; i++)
+		mask |= (unsigned long long)!!CPU_ISSET(i, &cpus) << i;
+	setting("tid", "%d", host_tid());
+	setting("cpus", "%llu", mask);
+	setting("ioprio", "%ld", must(syscall(SYS_ioprio_get, 1, 0)));
+	setting("personality", "%d", personality(0xffffffff));
+	/* prctl(2) returns an int. */
+	setting("timer_slack", "%d", must(prctl(PR_GET_TIMERSLACK)));
+	read_proc(host_tid(), "cpuset", text, sizeof(text));
+	text[strcspn(text, "\n")] = 0;
+	snprintf(name, sizeof(name), "%scpuset", whose);
+	fact_str(name, text);
+}
+
+static void *other_settings(void *arg)
+{
+	must(syscall(SYS_ioprio_set, 1, 0, 3 << 13));
+	must(prctl(PR_SET_TIMERSLACK, 777777));
+	setting_facts("other_");
+	pthread_barrier_wait(arg);
+	forever();
+}
+
+/* settings: values of its own for all that SETTINGS and PERSONA have, and a thread with others. */
+static void settings(int argc, char **argv)
+{
+	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog prog = { .len = 1, .filter = &allow };
+	pthread_barrier_t made;
+	pthread_t thread;
+	cpu_set_t cpus, one;
+	int cpu = CPU_SETSIZE;
+
+	(void)argc, (void)argv;
+	ids();
+	must(pthread_barrier_init(&made, NULL, 2));
+	if (pthread_create(&thread, NULL, other_settings, &made))
+		die("pthread_create: %m");
+	pthread_barrier_wait(&made);
+	must(sched_getaffinity(0, sizeof(cpus), &cpus));
+	while (!CPU_ISSET(--cpu, &cpus))
+		;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	must(sched_setaffinity(0, sizeof(one), &one));
+	must(syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 6));
+	must(personality(ADDR_NO_RANDOMIZE | SHORT_INODE));
+	must(prctl(PR_SET_TIMERSLACK, 123456));
+	must(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
+	fact("thp_disabled", "%d", must(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0)));
+	umask(0027);
+	fact("umask", "%d", 0027);
+	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	for (int i = 0; i < 3; i++)
+		if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0))
+			skip("seccomp filter: %m");
+	fact("seccomp_filters", "3");
+	setting_facts("");
+	hold();
+}
+
 static void seccomp_strict(int argc, char **argv)
 {
 	int pipefd[2];
@@ -243,10 +314,9 @@ static void pidns(int argc, char **argv)
 
 static void userns(int argc, char **argv)
 {
-	int go[2], pid;
-	char path[64], c = 0;
+	int go[2], pid, used = 0;
+	char path[64], map[4000], c = 0;
 
-	(void)argc, (void)argv;
 	if (geteuid())
 		skip("mapping ids needs root");
 	must(pipe2(go, O_CLOEXEC));
@@ -268,7 +338,9 @@ static void userns(int argc, char **argv)
 	}
 	await_state(pid, pid, 'T');
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
-	write_file(path, "0 50000 100");
+	for (long i = 0, n = arg_number(argc, argv, 1, 0); i < n; i++)
+		used += snprintf(map + used, sizeof(map) - used, "%ld %ld 1\n", 2 * i, 50000 + 2 * i);
+	write_file(path, used ? map : "0 50000 100");
 	snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
 	write_file(path, "0 60000 100");
 	must(kill(pid, SIGCONT));
@@ -453,11 +525,12 @@ const struct state who_states[] = {
 	{ "user", user, "[ID]: uid and gid ID" },
 	{ "thread-creds", thread_creds, "a thread with another uid" },
 	{ "seccomp-filter", seccomp_filter, "a seccomp filter" },
+	{ "settings", settings, "its own I/O priority, processors, umask, filters, personality, timer slack; no huge pages" },
 	{ "seccomp-strict", seccomp_strict, "seccomp strict mode" },
 	{ "undumpable", undumpable, "PR_SET_DUMPABLE 0" },
 	{ "namespaces", namespaces, "its own mnt, uts, ipc, net, cgroup, time namespaces" },
 	{ "pidns", pidns, "two pid namespaces down" },
-	{ "userns", userns, "a user namespace with ids mapped" },
+	{ "userns", userns, "[RANGES]: a user namespace with ids mapped" },
 	{ "tty", tty, "a controlling terminal with another foreground group" },
 	{ "cwd", cwd, "DIR: working directory" },
 	{ "cwd-deleted", cwd_deleted, "DIR: a working directory that was removed" },

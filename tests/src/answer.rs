@@ -121,6 +121,17 @@ impl Task {
         if let Some(pids) = view.nspid() {
             t.fields.insert("ns.nspid".into(), ids(pids));
         }
+        let ids = |map: Vec<[u32; 3]>| Value::Bytes(format!("{map:?}").into_bytes());
+        for (key, map) in [("uid_map", wire::A_UID_MAP), ("gid_map", wire::A_GID_MAP)] {
+            if let Some(map) = view.id_map(map) {
+                t.fields.insert(format!("persona.{key}"), ids(map));
+            }
+        }
+        for (key, mask) in [("cpus", view.cpus()), ("mems", view.mems())] {
+            if let Some(mask) = mask {
+                t.fields.insert(format!("settings.{key}"), Value::Bytes(mask));
+            }
+        }
         for (hierarchy, path) in view.cgroups() {
             t.fields.insert(format!("cgroup.{hierarchy}"), Value::Bytes(path.to_vec()));
         }

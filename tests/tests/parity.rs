@@ -17,7 +17,8 @@ const TRIES: u64 = 10;
 fn states(dir: &str) -> Vec<Mktask> {
     let odd = format!("{dir}/odd");
     std::fs::create_dir(&odd).expect("a new directory");
-    let args: [&[&str]; 7] = [
+    let args: [&[&str]; 8] = [
+        &["settings"],
         &["mappings", dir],
         &["files", dir],
         &["threads", "3"],

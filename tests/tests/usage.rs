@@ -33,6 +33,19 @@ fn cpu_time_and_faults() {
     });
 }
 
+#[test]
+fn times_of_virtual_processors() {
+    parity("times_of_virtual_processors", &["guest"], |m, a, t| {
+        for (fact, field) in [("guest_ticks", "guest_ns"), ("cguest_ticks", "cguest_ns")] {
+            let ticks = m.num::<i128>(fact);
+            assert!(ticks >= 20, "{fact} of {} is {ticks}", m.state());
+            // Threads have no children of their own, and share those of the process.
+            let field = format!("stat.{field}");
+            assert_eq!(t.num(&field) / TICK, ticks, "{field} of {a}");
+        }
+    });
+}
+
 /// A process that just began has not used more CPU time than its threads can. Its age and its CPU
 /// time are not read at the same moment.
 #[test]

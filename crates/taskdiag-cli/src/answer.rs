@@ -66,7 +66,18 @@ impl Source {
     /// The saved answer, or an answer of this machine to this query.
     pub fn get(&self, query: impl FnOnce() -> Query) -> Result<Snapshot, Exit> {
         match &self.from {
-            Some(path) => self.read(path),
+            Some(path) => {
+                let (snapshot, select) = (self.read(path)?, query().select);
+                let held = snapshot.stream().asked();
+                // Without it, no process would be the one that is meant.
+                if !held.contains(select.inodes.groups()) {
+                    let how = crate::saved::how_to_make(held | Groups::PIDFD);
+                    return Err(Exit::Failed(format!(
+                        "the saved answer does not hold the inodes of pidfds: make it with {how}"
+                    )));
+                }
+                Ok(snapshot)
+            }
             None => self.ask(query().plan()),
         }
     }

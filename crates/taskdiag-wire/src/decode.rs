@@ -495,7 +495,7 @@ fn check_attr(rest: &[u8], at: usize, checked: &mut Checked) -> Result<NlAttr, E
             if end.is_none_or(|e| e > hdr.total) {
                 return bad("data lies outside its value");
             }
-            let ids = matches!(nla.kind, A_GROUPS | A_NSPID);
+            let ids = matches!(nla.kind, A_GROUPS | A_NSPID | A_UID_MAP | A_GID_MAP);
             if ids && (hdr.len % 4 != 0 || hdr.offset % 4 != 0) {
                 return bad("a list of ids is not a multiple of 4");
             }

@@ -133,6 +133,25 @@ macro_rules! registry {
                 Delays = 28 delays DELAYS {
                     program: Program::More, sums: true, procfs_ns: 2 * FILE,
                 },
+                /// Inode numbers of its pidfds.
+                Pidfd = 31 pidfd PIDFD {
+                    program: Program::More, steady: true,
+                },
+                /// What it has set for itself, or was set for it.
+                Settings = 32 settings SETTINGS {
+                    program: Program::More, in_status: true, list_beside: true,
+                    procfs_ns: STATUS_FILE, more_bytes: 64,
+                },
+                /// Personality, timer slack, maps of ids.
+                Persona = 33 persona PERSONA {
+                    guard: Guard::Ptrace, program: Program::More, steady: true, list_beside: true,
+                    procfs_ns: 4 * FILE, more_bytes: 96,
+                },
+                /// Numbers of its namespaces that are not used again.
+                NsId = 35 ns_id NS_ID {
+                    guard: Guard::Ptrace, program: Program::More, steady: true,
+                    procfs_ns: 10 * FILE,
+                },
             }
             // Groups that are a list of such structs.
             lists {
@@ -203,6 +222,10 @@ macro_rules! registry {
                 Label = 23 label LABEL {
                     steady: true, more_bytes: 80,
                 },
+                /// The path of its cpuset.
+                Cpuset = 34 cpuset CPUSET {
+                    steady: true, more_bytes: 40,
+                },
             }
             // Other attributes, each with the group whose value it is a part of. Those that are no
             // part of a value have no group.
@@ -229,6 +252,14 @@ macro_rules! registry {
                 72 A_COMM [Base],
                 /// Attribute type of a value about a container.
                 73 A_CONTAINER [],
+                /// Attribute type of the processors that it may run on.
+                74 A_CPUS [Settings],
+                /// Attribute type of the NUMA nodes that it may have memory of.
+                75 A_MEMS [Settings],
+                /// Attribute type of the map of uids of its user namespace.
+                76 A_UID_MAP [Persona],
+                /// Attribute type of the map of gids of its user namespace.
+                77 A_GID_MAP [Persona],
             }
         }
     };

@@ -180,6 +180,26 @@ impl<'a> TaskView<'a> {
     pub fn nspid(&self) -> Option<Vec<u32>> {
         self.blob(A_NSPID, 0).map(|b| b.ids())
     }
+    /// The processors that it may run on: bit 0 of the first byte stands for number 0. There are no
+    /// zeros at the end.
+    pub fn cpus(&self) -> Option<Vec<u8>> {
+        self.mask(A_CPUS)
+    }
+    /// The NUMA nodes that it may have memory of, as [`cpus`](Self::cpus).
+    pub fn mems(&self) -> Option<Vec<u8>> {
+        self.mask(A_MEMS)
+    }
+    fn mask(&self, attr: u16) -> Option<Vec<u8>> {
+        let mut mask = self.blob(attr, 0)?.data.into_owned();
+        mask.truncate(mask.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1));
+        Some(mask)
+    }
+    /// The map of uids ([`A_UID_MAP`]) or gids ([`A_GID_MAP`]) of its user namespace: for each
+    /// range, the first id in it, the first id of the reader's, and the number of ids.
+    pub fn id_map(&self, attr: u16) -> Option<Vec<[u32; 3]>> {
+        let ids = self.blob(attr, 0)?.ids();
+        Some(ids.chunks_exact(3).map(|range| [range[0], range[1], range[2]]).collect())
+    }
     /// The cgroups of the task: the id of the hierarchy (0 is v2) and `controllers:path`.
     pub fn cgroups(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         self.blobs(A_CGROUP_PATH).map(|(h, d)| (h.kind, d))

@@ -44,7 +44,7 @@ fn members() -> String {
          \x20*/\n",
     );
     for (name, groups) in [("RARE_GROUPS", Groups::BPF_RARE), ("MORE_GROUPS", Groups::BPF_MORE)] {
-        let bits = groups.iter().map(|g| format!("1u << TASK_DIAG_{}", g.name().to_uppercase()));
+        let bits = groups.iter().map(|g| format!("1ull << TASK_DIAG_{}", g.name().to_uppercase()));
         let bits: Vec<String> = bits.collect();
         let lines: Vec<String> = bits.chunks(3).map(|some| some.join(" | ")).collect();
         writeln!(h, "#define {name} (\\\n\t{})", lines.join(" | \\\n\t")).unwrap();

@@ -138,7 +138,7 @@ fn make() -> (AlignedBuf, String) {
     }
     for attr in blobs() {
         let ids = [1u32, 2, 4_000_000_000].map(u32::to_ne_bytes).concat();
-        let is_ids = matches!(attr, A_GROUPS | A_NSPID);
+        let is_ids = matches!(attr, A_GROUPS | A_NSPID | A_UID_MAP | A_GID_MAP);
         let data = if is_ids { ids } else { format!("a value of {attr}\0\u{ff}").into_bytes() };
         m.blob(attr, 7, if attr == A_NAME { BLOB_DELETED } else { 0 }, &data, data.len());
     }

@@ -72,6 +72,7 @@ pub mod files;
 mod host;
 mod large;
 mod mountinfo;
+mod pidfd;
 mod process;
 mod rates;
 #[cfg(feature = "record")]
@@ -102,6 +103,7 @@ pub use engine::{Answer, Cost, Engine, EngineId, Support};
 pub use error::{Cause, Error};
 pub use field::{Missing, Rate};
 pub use host::Host;
+pub use pidfd::pidfd_inode;
 pub use process::{OpenSocket, Process, ProcessList};
 pub use rates::Rates;
 pub use request::{ByteLimits, Members, Processes, Request};

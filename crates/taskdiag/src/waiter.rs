@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::{Error, act};
+use crate::{Error, act, pidfd};
 
 /// The number of ends that are read from the kernel at once.
 const AT_ONCE: usize = 256;
@@ -98,6 +98,19 @@ impl Waiter {
     /// [`Error::NoSuchProcess`] if there is none; [`Error::Io`] if `pid` is a thread, or where
     /// there are no more file descriptors (`EMFILE`).
     pub fn add(&mut self, pid: u32) -> Result<BorrowedFd<'_>, Error> {
+        self.add_if(pid, None)
+    }
+
+    /// As [`add`](Self::add), for the process whose pidfd has this inode
+    /// ([`pidfd_inode`](crate::pidfd_inode)). Another process with its pid counts as none.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), and [`Error::Io`] where pidfds have no inodes (before Linux 6.9).
+    pub fn add_with_inode(&mut self, pid: u32, inode: u64) -> Result<BorrowedFd<'_>, Error> {
+        self.add_if(pid, Some(inode))
+    }
+
+    fn add_if(&mut self, pid: u32, inode: Option<u64>) -> Result<BorrowedFd<'_>, Error> {
         let failed = |e: Errno| match e {
             Errno::SRCH => Error::NoSuchProcess(pid),
             Errno::MFILE => Error::io(
@@ -113,6 +126,17 @@ impl Waiter {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(Error::NoSuchProcess(pid))?;
         let process = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;
+        if let Some(inode) = inode {
+            match pidfd::inode(&process) {
+                Ok(Some(own)) if own == inode => {}
+                Ok(Some(_)) => return Err(Error::NoSuchProcess(pid)),
+                Ok(None) => {
+                    let what = format!("looking at the inode of process {pid} (needs Linux 6.9)");
+                    return Err(Error::io(what, Errno::OPNOTSUPP));
+                }
+                Err(e) => return Err(failed(e)),
+            }
+        }
         // A descriptor is never negative.
         let at = process.as_raw_fd() as u32;
         epoll::add(&self.epoll, &process, Token { pid, at }.data(), EventFlags::IN)

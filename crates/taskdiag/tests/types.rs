@@ -17,6 +17,28 @@ const RARE: &[&str] = &[
     // The kernel or its configuration may lack them.
     "run_delay",
     "timeslices",
+    // It has no such descriptors. The test of the columns in tests/cli/files.rs of the command has
+    // most of them.
+    "ifindex",
+    "eventfd_count",
+    "eventfd_id",
+    "epoll_count",
+    "epoll_fds",
+    "timer_clock",
+    "timer_ticks",
+    "timer_left",
+    "timer_interval",
+    "signalfd_mask",
+    "inotify_count",
+    "inotify_inodes",
+    "pidfd_pid",
+    "bpf_id",
+    "bpf_type",
+    "bpf_memory",
+    "uring_sq",
+    "uring_cq",
+    // It has not set one.
+    "iolevel",
     // It does not wait.
     "waits_for",
     "waits_for_comm",

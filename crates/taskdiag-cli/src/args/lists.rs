@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 
+use rustix::process::PidfdFlags;
+use taskdiag::view::PidfdInodes;
 pub use taskdiag_face::options::items;
 
 use crate::aside;
@@ -90,6 +92,41 @@ pub fn pid(option: &str, s: &str) -> Result<u32, Exit> {
         .ok()
         .filter(|p| *p <= i32::MAX as u32)
         .ok_or_else(|| Exit::Usage(format!("{option} takes process ids such as 1,42, not '{s}'")))
+}
+
+/// Process ids, and the inodes that some of them stand with.
+#[derive(Clone, Debug, Default)]
+pub struct Pids {
+    /// In their order.
+    pub ids: Vec<u32>,
+    /// As in `PID:INODE`.
+    pub inodes: PidfdInodes,
+}
+
+/// Process ids such as `1` and `42:1234`.
+pub fn pids<'a>(option: &str, items: impl IntoIterator<Item = &'a str>) -> Result<Pids, Exit> {
+    let mut all = Pids::default();
+    for item in items {
+        let (id, inode) = pid_and_inode(option, item)?;
+        all.ids.push(id);
+        inode.into_iter().for_each(|inode| all.inodes.add(id, inode));
+    }
+    Ok(all)
+}
+
+/// A process id, with the inode of its pidfd if that stands after a colon, as util-linux has it.
+pub fn pid_and_inode(option: &str, item: &str) -> Result<(u32, Option<u64>), Exit> {
+    let Some((id, inode)) = item.split_once(':') else { return Ok((pid(option, item)?, None)) };
+    let number = inode.parse().ok().filter(|_| inode.bytes().all(|b| b.is_ascii_digit()));
+    let Some(inode) = number else {
+        let text = format!("{option}: '{item}' is not PID:INODE, such as 42:1234");
+        return Err(Exit::Usage(text));
+    };
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    match own.ok().and_then(|own| taskdiag::pidfd_inode(own).ok()?) {
+        Some(_) => Ok((pid(option, id)?, Some(inode))),
+        None => Err(Exit::Failed(format!("{option}: {item} needs the pidfds of Linux 6.9"))),
+    }
 }
 
 /// A uid, from a name or a number.

@@ -223,7 +223,7 @@ fn selection(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .help("Show processes with these ids, or with this word in their name or arguments; without any condition, show all"),
         )
-        .arg(list("pid", "LIST", "Show processes with these ids").short('p'))
+        .arg(list("pid", "LIST", "Show processes with these ids; PID:INODE means only the one whose pidfd has that inode").short('p'))
         .arg(list("ppid", "LIST", "Show children of these processes"))
         .arg(
             list("user", "LIST", "Show processes of these effective users, by name or uid")
@@ -369,20 +369,21 @@ impl TableArgs {
     }
     fn selection(m: &ArgMatches) -> Result<Selection, Exit> {
         let many = |id: &str| m.get_many::<String>(id).into_iter().flatten();
-        let ids = |id: &str, option: &str, parse: fn(&str, &str) -> Result<u32, Exit>| {
+        let items = |id: &str, option: &str| {
             let of_words = |arg: &&String| id == "pids" && is_word(arg);
             let items = lists::items(many(id).filter(|arg| !of_words(arg)));
-            let list: Vec<u32> =
-                items.into_iter().map(|s| parse(option, s)).collect::<Result<_, _>>()?;
-            if list.is_empty() && m.contains_id(id) && !many(id).any(|arg| of_words(&arg)) {
+            if items.is_empty() && m.contains_id(id) && !many(id).any(|arg| of_words(&arg)) {
                 return Err(Exit::Usage(format!("{option} needs at least one value")));
             }
-            Ok(list)
+            Ok(items)
         };
-        let mut pids = ids("pid", "--pid", lists::pid)?;
-        pids.extend(ids("pids", "PID", lists::pid)?);
+        let ids = |id: &str, option: &str, parse: fn(&str, &str) -> Result<u32, Exit>| {
+            items(id, option)?.into_iter().map(|s| parse(option, s)).collect::<Result<Vec<_>, _>>()
+        };
+        let named = items("pid", "--pid")?.into_iter().chain(items("pids", "PID")?);
+        let pids = lists::pids("--pid", named)?;
         let mut select = Selection::default();
-        (select.all, select.pids) = (m.get_flag("all"), pids);
+        (select.all, select.pids, select.inodes) = (m.get_flag("all"), pids.ids, pids.inodes);
         select.ppids = ids("ppid", "--ppid", lists::pid)?;
         select.euids = ids("user", "--user", lists::uid)?;
         select.commands = lists::commands(many("command"))?;

@@ -143,7 +143,7 @@ pub fn command() -> Command {
                 .help("Show processes with this word in their name or arguments"),
         )
         .args(table::conditions())
-        .arg(table::list("pid", "LIST", "Show processes with these ids").short('p'))
+        .arg(table::list("pid", "LIST", "Show processes with these ids, or PID:INODE").short('p'))
         .arg(
             table::list("filter", "WORD", "Show processes with this word, as the key F4 of htop")
                 .short('F')
@@ -307,8 +307,7 @@ impl TopArgs {
             keys.extend(key);
         }
         let ids = lists::items(many("pid"));
-        let pids: Vec<u32> =
-            ids.into_iter().map(|s| lists::pid("--pid", s)).collect::<Result<_, _>>()?;
+        let lists::Pids { ids: pids, inodes } = lists::pids("--pid", ids)?;
         if pids.is_empty() && m.contains_id("pid") {
             return Err(Exit::Usage(String::from("--pid needs at least one process id")));
         }
@@ -316,8 +315,11 @@ impl TopArgs {
         let mut filter = table::filter_from(m, SET, &words)?;
         if !pids.is_empty() {
             let list: Vec<String> = pids.iter().map(u32::to_string).collect();
-            let one = Filter::parse(SET, &format!("tgid in ({})", list.join(", ")))
-                .map_err(Exit::Where)?;
+            let mut text = format!("tgid in ({})", list.join(", "));
+            for (pid, inode) in inodes.iter() {
+                text += &format!(" and (tgid != {pid} or pidfd_ino == {inode})");
+            }
+            let one = Filter::parse(SET, &text).map_err(Exit::Where)?;
             filter = Some(match filter {
                 Some(filter) => filter.and(one),
                 None => one,

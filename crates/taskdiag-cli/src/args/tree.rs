@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use taskdiag::field::TASKS;
-use taskdiag::view::{Filter, Selection};
+use taskdiag::view::{Filter, PidfdInodes, Selection};
 
 use super::table::{self, flag, list};
 use super::{engine, lists, places};
@@ -81,6 +81,8 @@ const WIDTH_OF_PIPES: usize = 132;
 pub struct TreeArgs {
     /// Where the trees begin.
     pub start: Start,
+    /// The inodes that the pidfds of some of these processes have.
+    pub inodes: PidfdInodes,
     /// Trees begin at the processes that match this and have no matching process above them.
     pub filter: Option<Filter>,
     /// The words that processes were to be found by. They are a part of `filter`.
@@ -289,11 +291,21 @@ impl TreeArgs {
             )));
         }
         let starts = lists::items(words("start"));
-        let numbers: Result<Vec<u32>, _> = starts.iter().map(|s| s.parse()).collect();
+        let mut inodes = PidfdInodes::default();
+        let number = |s: &&str| match s.contains(':') {
+            true => {
+                let (pid, inode) = lists::pid_and_inode("tree", s).map_err(Some)?;
+                inode.into_iter().for_each(|inode| inodes.add(pid, inode));
+                Ok(pid)
+            }
+            false => s.parse().map_err(|_| None),
+        };
+        let numbers: Result<Vec<u32>, Option<Exit>> = starts.iter().map(number).collect();
         let mut to_find = Vec::new();
         let start = match (&starts[..], numbers) {
             ([], _) => Start::All,
             (_, Ok(pids)) => Start::Pids(pids),
+            (_, Err(Some(why))) => return Err(why),
             (all, _) => match (all, lists::uid("tree", all[0])) {
                 ([_], Ok(uid)) => Start::User(uid),
                 _ if !as_pstree && all.iter().all(|word| table::is_word(word)) => {
@@ -322,6 +334,7 @@ impl TreeArgs {
         }
         Ok(TreeArgs {
             start,
+            inodes,
             filter,
             words: to_find,
             parents: flag("show-parents"),

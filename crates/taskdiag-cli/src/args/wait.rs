@@ -13,8 +13,8 @@ use crate::limits;
 /// Parsed options of `taskdiag wait`.
 #[derive(Clone, Debug)]
 pub struct WaitArgs {
-    /// The processes, each once.
-    pub pids: Vec<u32>,
+    /// The processes, each once, some with the inode of the pidfd.
+    pub pids: Vec<(u32, Option<u64>)>,
     /// Instead of these, the processes of which it is true at the start.
     pub filter: Option<Filter>,
     /// End when the first of them has ended?
@@ -44,7 +44,10 @@ pub fn command() -> Command {
                 .num_args(1..)
                 .action(ArgAction::Append)
                 .required_unless_present_any(CONDITIONS)
-                .help("Wait for these processes; ids may have commas or blanks between them"),
+                .help(
+                    "Wait for these processes; ids may have commas or blanks between them. PID:INODE means only \
+                     the process whose pidfd has that inode (the column pidfd_ino)",
+                ),
         )
         .args(table::conditions().map(|condition| condition.conflicts_with("pids")))
         .arg(
@@ -88,13 +91,13 @@ impl WaitArgs {
         let given = m.get_many::<String>("pids").into_iter().flatten();
         let mut pids = Vec::new();
         for item in lists::items(given) {
-            match lists::pid("wait", item)? {
-                0 => return Err(Exit::Usage(String::from("wait: there is no process 0"))),
+            match lists::pid_and_inode("wait", item)? {
+                (0, _) => return Err(Exit::Usage(String::from("wait: there is no process 0"))),
                 pid => pids.push(pid),
             }
         }
         let mut seen = std::collections::HashSet::new();
-        pids.retain(|p| seen.insert(*p));
+        pids.retain(|(pid, _)| seen.insert(*pid));
         let filter = table::filter_from(m, &TASKS, &[])?;
         if pids.is_empty() && filter.is_none() {
             return Err(Exit::Usage(String::from("wait needs at least one process id")));

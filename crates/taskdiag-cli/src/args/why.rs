@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use taskdiag::field::TASKS;
-use taskdiag::view::Filter;
+use taskdiag::view::{Filter, PidfdInodes};
 
 use super::{engine, lists, table};
 use crate::answer::Source;
@@ -16,6 +16,8 @@ use crate::limits::{self, PageLimits};
 pub struct WhyArgs {
     /// The processes or threads, each once. Empty: the whole machine.
     pub pids: Vec<u32>,
+    /// The inodes that the pidfds of some of them have.
+    pub inodes: PidfdInodes,
     /// Words to find processes by, which are conditions in `filter`, too.
     pub words: Vec<String>,
     /// The conditions of `--where`, and the words.
@@ -125,12 +127,10 @@ impl WhyArgs {
         if of_option().next().is_some() && lists::items(of_option()).is_empty() {
             return Err(Exit::Usage(String::from("--pid needs at least one value")));
         }
-        let mut pids = Vec::new();
-        for item in lists::items(given().filter(|a| !table::is_word(a)).chain(of_option())) {
-            match lists::pid("why", item)? {
-                0 => return Err(Exit::Usage(String::from("why: there is no process 0"))),
-                pid => pids.push(pid),
-            }
+        let ids = lists::items(given().filter(|a| !table::is_word(a)).chain(of_option()));
+        let lists::Pids { ids: mut pids, inodes } = lists::pids("why", ids)?;
+        if pids.contains(&0) {
+            return Err(Exit::Usage(String::from("why: there is no process 0")));
         }
         if pids.is_empty() && words.is_empty() && m.contains_id("pids") {
             return Err(Exit::Usage(String::from("PID needs at least one value")));
@@ -145,6 +145,7 @@ impl WhyArgs {
         }
         Ok(WhyArgs {
             pids,
+            inodes,
             filter: table::filter_from(m, &TASKS, &words)?,
             words,
             threads: flag("threads"),

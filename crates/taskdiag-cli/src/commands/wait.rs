@@ -85,13 +85,18 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
 /// The last names that were seen, because a reaped process has none.
 type Names = HashMap<u32, Option<Vec<u8>>>;
 
-/// Holds these processes. `says`: tells which of them are not there.
-fn hold(pids: &[u32], says: bool) -> Result<(Waiter, Names), Exit> {
+/// Holds these processes, those with an inode only if their pidfds have it. `says`: tells which of
+/// them are not there.
+fn hold(pids: &[(u32, Option<u64>)], says: bool) -> Result<(Waiter, Names), Exit> {
     allow_files(pids.len());
     let mut waiter = Waiter::new()?;
     let mut names = HashMap::with_capacity(pids.len());
-    for pid in pids {
-        match waiter.add(*pid) {
+    for (pid, inode) in pids {
+        let added = match inode {
+            Some(inode) => waiter.add_with_inode(*pid, *inode),
+            None => waiter.add(*pid),
+        };
+        match added {
             Ok(process) => {
                 names.insert(*pid, name(process));
             }
@@ -109,7 +114,8 @@ fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
     found.retain(|(pid, _)| *pid != std::process::id());
     loop {
         let pids: Vec<u32> = found.iter().map(|(pid, _)| *pid).collect();
-        let held = hold(&pids, false)?;
+        let unnamed: Vec<_> = pids.iter().map(|pid| (*pid, None)).collect();
+        let held = hold(&unnamed, false)?;
         if pids.is_empty() {
             return Ok(held);
         }

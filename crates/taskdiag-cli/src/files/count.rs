@@ -38,6 +38,7 @@ pub fn run(args: &FilesArgs) -> Result<(), Exit> {
         query.sort = table.sort.clone();
         // The count is enough to find the tasks that share a table.
         query.groups = Groups::FD_COUNT | select.process_groups();
+        query.select.inodes = select.inodes.clone();
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
         query.threads = true;
         if !select.process_groups().is_empty() {

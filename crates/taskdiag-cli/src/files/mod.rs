@@ -34,6 +34,7 @@ use crate::args::table;
 use crate::columns::{self, Column};
 use crate::exit::{Asked, Exit, Lack, say, shown};
 use crate::interrupt;
+use crate::order;
 use crate::output::Form;
 use crate::output::terminal::Terminal;
 use crate::output::{self, Sink, Table, Tally, sink, tally, text};
@@ -150,6 +151,7 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     }
     // If only certain files are selected, a task whose files are not known may have none of them.
     let gaps = table.form != Form::Text
+        && args.summary.is_none()
         && !args.select.has_file_condition()
         && args.select.rows().has(Group::Fd);
     let (Some(files), Some(opened)) = (view.files(), view.opened(gaps)) else {
@@ -196,8 +198,8 @@ fn once(args: &FilesArgs, any: &mut bool) -> Result<(), Exit> {
     table.units.apply(&mut columns);
     columns::fit_pids(&mut columns, answer::largest_pid(&snapshot, table.source.from.is_some()));
     all.fit_commands(&mut columns);
-    let rows = view.rows(gaps, &mut |_, _, _| {});
     let mut tally = Tally::of_entries(columns.len());
+    let rows = view.rows(gaps, &mut |row, c, m| tally.count_in(&output::Item::Row(row), c, m));
     let count =
         write(table, &Table { cx: view.cx(), columns: &columns, rows: &*rows }, &mut tally)?;
     if table.stats {
@@ -237,6 +239,11 @@ fn columns(args: &FilesArgs, unshared: bool, threads: bool) -> Vec<Column> {
     if !args.table.columns.is_empty() {
         return args.table.columns.clone();
     }
+    if let Some(column) = &args.summary {
+        let mut columns = columns::view(&FILES, "files,procs").expect("columns of the table");
+        columns.push(column.clone());
+        return columns;
+    }
     let threads = if threads { "threads," } else { "" };
     if args.table.form != Form::Text {
         // A saved answer does not contain locks, and the present locks are not its own.
@@ -266,8 +273,12 @@ fn query(args: &FilesArgs) -> Query {
         None => columns(args, false, true).iter().map(|c| c.field).collect(),
     };
     let mut query = Query::new(&FILES, fields);
+    query.by = args.summary.as_ref().map(|column| column.field);
     query.filter = args.table.filter.clone();
-    query.sort = args.table.sort.clone();
+    query.sort = match args.table.sort.is_empty() && args.summary.is_some() {
+        true => order::keys(&FILES, vec!["-files"]).expect("a column of the table"),
+        false => args.table.sort.clone(),
+    };
     // The conditions decide about the rows.
     query.groups = select.groups();
     query.groups = query.groups - lacking(args.table.source.engine, query.groups);
@@ -276,6 +287,7 @@ fn query(args: &FilesArgs) -> Query {
     // Files at other ends, and files of threads, are selected when they are known.
     let is_all = tasks || layout.is_some_and(|l| l.ends != layout::Ends::No);
     if !is_all {
+        query.select.inodes = select.inodes.clone();
         query.select.pids = select.only_pids().unwrap_or(&[]).to_vec();
     }
     // Like lsof, list files of threads only on request.

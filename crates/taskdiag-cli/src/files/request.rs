@@ -8,6 +8,7 @@ use super::layout::Layout;
 use super::letters::Fields;
 use super::select::FileSelection;
 use crate::args::table;
+use crate::columns::Column;
 use crate::exit::{Asked, Lack};
 
 /// The request of a call of `taskdiag files`.
@@ -25,6 +26,8 @@ pub struct FilesArgs {
     pub groups: bool,
     /// How many files are open, not which?
     pub count: bool,
+    /// Numbers of files for each value of this column?
+    pub summary: Option<Column>,
     /// List repeatedly?
     pub repeat: Option<Repeat>,
     /// Uids for users?

@@ -7,6 +7,7 @@ use memchr::memmem;
 use taskdiag::Groups;
 use taskdiag::field::Row;
 use taskdiag::files::{OpenFile, What, is_inet};
+use taskdiag::view::PidfdInodes;
 
 use super::inet::{Inet, States};
 use super::place::Place;
@@ -64,6 +65,8 @@ pub const WORDS: [&str; 5] = ["cwd", "rtd", "txt", "mem", "DEL"];
 pub struct FileSelection {
     /// Processes.
     pub pids: Among<u32>,
+    /// The inodes that the pidfds of some of them have.
+    pub inodes: PidfdInodes,
     /// Effective uids.
     pub uids: Among<u32>,
     /// Process groups.
@@ -206,7 +209,7 @@ impl FileSelection {
     }
     /// The groups that the conditions about processes need.
     pub fn process_groups(&self) -> Groups {
-        let mut g = Groups::NONE;
+        let mut g = self.inodes.groups();
         if !self.uids.is_empty() {
             g |= Groups::CRED;
         }
@@ -252,7 +255,7 @@ impl FileSelection {
     /// Is the process of the row excluded?
     pub fn is_excluded(&self, row: &Row<'_>) -> bool {
         let uid = row.cred.and_then(|c| c.euid());
-        self.pids.excludes(|p| *p == row.view.tgid())
+        self.pids.excludes(|p| *p == row.view.tgid() && self.inodes.admit(*p, row))
             || self.uids.excludes(|u| Some(*u) == uid)
             || self.pgids.excludes(|p| Some(*p) == row.base.and_then(|b| b.pgid()))
             || self.commands.excludes(|c| row.comm.is_some_and(|comm| c.is(comm)))
@@ -263,7 +266,9 @@ impl FileSelection {
         let is = |c: &CommandName| row.comm.is_some_and(|comm| c.is(comm));
         let ids = [row.view.tgid(), row.view.pid()];
         [
-            if_set(!self.pids.only.is_empty(), || ids.iter().any(|i| self.pids.only.contains(i))),
+            if_set(!self.pids.only.is_empty(), || {
+                ids.iter().any(|i| self.pids.only.contains(i) && self.inodes.admit(*i, row))
+            }),
             if_set(!self.uids.only.is_empty(), || uid.is_some_and(|u| self.uids.only.contains(&u))),
             if_set(!self.commands.only.is_empty(), || self.commands.only.iter().any(is)),
             if_set(!self.pgids.only.is_empty(), || {

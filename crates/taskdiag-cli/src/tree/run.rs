@@ -199,7 +199,7 @@ fn columns(args: &TreeArgs) -> Vec<Column> {
 fn query(args: &TreeArgs, columns: &[Column]) -> Query {
     let mut query = Query::new(&TASKS, columns.iter().map(|c| c.field));
     // CRED is needed, because processes with the same name are sorted by user.
-    let mut groups = Groups::BASE | Groups::CRED;
+    let mut groups = Groups::BASE | Groups::CRED | args.inodes.groups();
     groups |= args.filter.as_ref().map_or(Groups::NONE, Filter::groups);
     if args.labels.args {
         groups |= Groups::CMDLINE;
@@ -237,7 +237,8 @@ fn pick(args: &TreeArgs, rows: &Rows<'_>, matches: &dyn Fn(&Context, &Row<'_>) -
     let (snapshot, forest) = (rows.snapshot, rows.forest);
     let row = |at: usize| rows.get(at).map(|(_, row)| row);
     let found = |pid: u32| {
-        let at = forest.find(pid);
+        let is_meant = |at: &usize| row(*at).is_none_or(|row| args.inodes.admit(pid, &row));
+        let at = forest.find(pid).filter(is_meant);
         // A hidden pid 1 is reported together with the other gaps.
         let is_hidden = pid == 1 && snapshot.caveats().iter().any(|c| c.is_lack());
         if at.is_none() && !is_hidden && !args.labels.strict {

@@ -7,6 +7,7 @@ mod words;
 use std::cell::Cell;
 use std::time::{Instant, SystemTime};
 
+use taskdiag::field::Row;
 use taskdiag::view::{Left, Plan, Query, Selection};
 use taskdiag::why::{Graph, Limits, NoHolder, Wait, Waits};
 use taskdiag::{Groups, Members, Snapshot, field};
@@ -70,8 +71,12 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     let mut waits = Waits::of(&snapshot);
     let (chosen, left) = chosen(args, &query, &snapshot);
     let is_all = args.is_of_machine();
-    let missing: Vec<u32> =
-        args.pids.iter().copied().filter(|p| waits.find(*p).is_none()).collect();
+    let is_other = |p: u32| {
+        let mut with = snapshot.tasks().filter(|t| t.pid() == p || t.tgid() == p);
+        !args.inodes.is_empty() && !with.any(|t| args.inodes.admit(p, &Row::new(t)))
+    };
+    let is_missing = |p: &u32| waits.find(*p).is_none() || is_other(*p);
+    let missing: Vec<u32> = args.pids.iter().copied().filter(is_missing).collect();
     // With --watch, a process that ends is only missed when all have ended.
     let is_missed = is_first || missing.len() == args.pids.len();
     for pid in missing.iter().filter(|_| is_missed) {
@@ -127,7 +132,7 @@ fn query(args: &WhyArgs) -> Query {
     let mut query = Query::new(&field::TASKS, []);
     query.filter = args.filter.clone();
     query.threads = true;
-    query.groups = Groups::BASE | Groups::WAIT;
+    query.groups = Groups::BASE | Groups::WAIT | args.inodes.groups();
     query.members = Members::of(Groups::BASE, &[]);
     query
 }
@@ -152,7 +157,9 @@ fn chosen(args: &WhyArgs, query: &Query, snapshot: &Snapshot) -> (Vec<bool>, Vec
     }
     if !args.pids.is_empty() {
         for (task, is) in snapshot.tasks().zip(&mut chosen) {
-            let is_named = |id: u32| args.pids.binary_search(&id).is_ok();
+            let row = Row::new(task);
+            let is_named =
+                |id: u32| args.pids.binary_search(&id).is_ok() && args.inodes.admit(id, &row);
             *is &= is_named(task.tgid()) || is_named(task.pid());
         }
     }

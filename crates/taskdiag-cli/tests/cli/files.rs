@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::common::{NOW_S, Saved, parts, run};
+use super::common::{NOW_S, Saved, parts, run, skip};
 use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
 use taskdiag::{
     Base, Cred, Fd, FdCount, FdDetail, FdDetailKind, FdType, Group, Groups, PathKind, Reason,
@@ -556,4 +556,74 @@ fn many_threads_and_files_stay_small() {
     assert_eq!((code, out.lines().count()), (0, 16_384));
     let last: Vec<&str> = out.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(last, ["100", "4096", "16383r", "/dev/null"]);
+}
+
+#[test]
+fn details_of_descriptors_are_columns_and_files_are_counted() {
+    use std::os::fd::AsRawFd as _;
+    let make = |fd: i32| {
+        assert!(fd >= 0, "it is made");
+        // SAFETY: a new descriptor, which nobody else has.
+        unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }
+    };
+    // SAFETY: these take numbers, and pointers to values that live as long as the calls.
+    let (event, epoll, timer, signals, watcher) = unsafe {
+        let event = make(libc::eventfd(7, 0));
+        let epoll = make(libc::epoll_create1(0));
+        let mut of = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 1 };
+        let fd = event.as_raw_fd();
+        assert_eq!(libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut of), 0);
+        let timer = make(libc::timerfd_create(libc::CLOCK_MONOTONIC, 0));
+        let time = libc::timespec { tv_sec: 1000, tv_nsec: 0 };
+        let every = libc::itimerspec { it_interval: time, it_value: time };
+        let none = std::ptr::null_mut();
+        assert_eq!(libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const every, none), 0);
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut mask, libc::SIGUSR1);
+        let signals = make(libc::signalfd(-1, &raw const mask, 0));
+        let watcher = make(libc::inotify_init1(0));
+        assert!(libc::inotify_add_watch(watcher.as_raw_fd(), c"/".as_ptr(), libc::IN_CREATE) > 0);
+        (event, epoll, timer, signals, watcher)
+    };
+    let me = std::process::id().to_string();
+    let columns = "fdnum,eventfd_count,epoll_count,epoll_fds,timer_clock,timer_left,timer_interval,\
+         signalfd_mask,inotify_count,inotify_inodes,pidfd_pid";
+    for engine in ["procfs", "bpf"] {
+        let (code, out, err) =
+            parts(&run(&["files", "-p", &me, "--json", "-o", columns, "--engine", engine]));
+        if engine == "bpf" && code == 4 {
+            skip("details_of_descriptors_are_columns_and_files_are_counted", "no BPF here");
+            continue;
+        }
+        let all: Vec<serde_json::Value> = serde_json::from_str(&out).expect("JSON");
+        let of = |fd: &std::os::fd::OwnedFd| {
+            let mut rows = all.iter();
+            rows.find(|r| r["fdnum"] == fd.as_raw_fd()).unwrap_or_else(|| panic!("{out} {err}"))
+        };
+        assert_eq!(of(&event)["eventfd_count"], 7, "{engine}");
+        assert_eq!(of(&event).get("epoll_count"), None, "{engine}: it is no epoll");
+        assert_eq!(of(&epoll)["epoll_count"], 1, "{engine}");
+        assert_eq!(of(&epoll)["epoll_fds"][0], event.as_raw_fd(), "{engine}");
+        assert_eq!(of(&timer)["timer_clock"], "monotonic", "{engine}");
+        assert_eq!(of(&timer)["timer_interval"], 1000.0, "{engine}");
+        let left = of(&timer)["timer_left"].as_f64().expect("a number");
+        assert!((900.0..=1000.0).contains(&left), "{engine}: {left}");
+        let mask = of(&signals)["signalfd_mask"].to_string();
+        assert!(mask.contains("200") || mask.contains("USR1"), "{engine}: {mask}");
+        assert_eq!(of(&watcher)["inotify_count"], 1, "{engine}");
+        assert_eq!(of(&watcher)["inotify_inodes"].as_array().map(Vec::len), Some(1), "{engine}");
+        // They filter.
+        let with = ["--where", "eventfd_count == 7", "-o", "fdnum", "--no-headers"];
+        let (_, out, _) =
+            parts(&run(&[&["files", "-p", &me, "--engine", engine], &with[..]].concat()));
+        assert_eq!(out.trim(), event.as_raw_fd().to_string(), "{engine}");
+    }
+    let (code, out, err) = parts(&run(&["files", "-p", &me, "--summary", "--json"]));
+    assert_eq!(code, 0, "{err}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&out).expect("JSON");
+    let timers = rows.iter().find(|r| r["kind"] == "timerfd").expect("there is one");
+    assert_eq!((&timers["files"], &timers["procs"]), (&1.into(), &1.into()), "{out}");
+    let (_, out, _) = parts(&run(&["files", "-p", &me, "--summary=user", "--json"]));
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&out).expect("JSON");
+    assert!(rows.len() == 1 && rows[0]["files"].as_u64() >= Some(5), "{out}");
 }

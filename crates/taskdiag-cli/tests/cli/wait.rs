@@ -141,3 +141,51 @@ fn a_zombie_has_a_name() {
     assert!(out.contains("\"comm\":\"sh\"") && out.contains("\"exit_code\":3"), "{out}");
     zombie.wait().expect("it is mine");
 }
+
+/// The inode of a process's pidfd, or `None` where this kernel has none (before Linux 6.9).
+fn inode(pid: u32) -> Option<u64> {
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+    let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+    taskdiag::pidfd_inode(fd.expect("it is mine")).expect("it is open")
+}
+
+#[test]
+fn another_process_with_the_pid_counts_as_gone() {
+    let here = Sleeper::new();
+    let pid = here.pid();
+    let Some(inode) = inode(here.0.id()) else {
+        let (code, _, err) = parts(&run(&["wait", &format!("{pid}:1")]));
+        assert!(code == 4 && err.contains("Linux 6.9"), "{code} {err}");
+        return;
+    };
+    let (this, other) = (format!("{pid}:{inode}"), format!("{pid}:{}", inode + 1));
+    let (code, out, err) = parts(&run(&["wait", &other]));
+    assert_eq!((code, out, err), (1, String::new(), format!("taskdiag: no process {pid}\n")));
+    assert_eq!(parts(&run(&["wait", "-t", "10ms", &this])).0, 3);
+    // The last word of each is the place of the process.
+    for typed in [
+        &["ps", "-o", "pid", "-p"][..],
+        &["ps", "-o", "pid", "-q"],
+        &["ps", "--threads", "-o", "pid", "-p"],
+        &["ps"],
+        &["memory", "-p"],
+        &["tree", "-p"],
+        &["files", "-p"],
+        &["files", "--count", "-p"],
+        &["why"],
+        &["top", "--once", "--rows", "9", "-p"],
+        &["top", "--once", "--threads", "--rows", "9", "-p"],
+    ] {
+        let with = |last: &str| parts(&run(&[typed, &[last]].concat()));
+        let (code, out, err) = with(&this);
+        assert!(code == 0 && out.contains(&pid), "{typed:?}: {code} {out} {err}");
+        // The others name what they show, so there is nothing to show.
+        let (code, out, err) = with(&other);
+        let shows = out.lines().any(|l| l.contains("sleep") && l.contains(&pid));
+        assert!(!shows && (code == 1 || typed[0] == "top"), "{typed:?}: {code} {out} {err}");
+    }
+    for bad in ["1:", "1:x", "1:-1", ":1", "x:1", "1:+1"] {
+        assert_eq!(parts(&run(&["wait", bad])).0, 2, "{bad}");
+        assert_eq!(parts(&run(&["ps", "-p", bad])).0, 2, "{bad}");
+    }
+}

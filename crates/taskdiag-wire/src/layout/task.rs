@@ -120,6 +120,10 @@ record! {
         exit_signal: i32,
         /// `STAT_LOCKED`; not in `/proc/PID/stat`.
         flags: u32,
+        /// The part of `utime_ns` that virtual processors have used, ns.
+        guest_ns: u64,
+        /// The part of `cutime_ns`, ns.
+        cguest_ns: u64,
     }
 }
 
@@ -364,5 +368,79 @@ record! {
         max_ns: [u64; 8],
         /// The shortest delay of each kind, ns, 0 where there was none.
         min_ns: [u64; 8],
+    }
+}
+
+record! {
+    /// PIDFD: inode numbers of its pidfds, which no other task gets before the next boot. Source:
+    /// `pidfd_open(2)`, `struct pid`; since Linux 6.9.
+    Pidfd = "task_diag_pidfd", least 24;
+    {
+        /// Of the thread, or of the process, as the next.
+        ino: u64,
+        /// Of its process.
+        process_ino: u64,
+    }
+}
+
+record! {
+    /// SETTINGS: what it has set for itself, or was set for it. Source: `ioprio_get(2)`,
+    /// `/proc/PID/status`, `task_struct`. The processors and NUMA nodes that it may use are in
+    /// attributes of their own: [`TaskView::cpus`](crate::TaskView::cpus) and
+    /// [`TaskView::mems`](crate::TaskView::mems).
+    Settings = "task_diag_settings", least 32;
+    {
+        /// Class of its priority of I/O in the bits from 13 on, level in the lowest three. 0: none
+        /// is set.
+        ioprio: u32,
+        /// Permissions that files which it creates do not get.
+        umask: u32,
+        /// Number of its seccomp filters.
+        seccomp_filters: u32,
+        /// 0: it gets no transparent huge pages.
+        thp_enabled: u32,
+        /// 1: it is writing a core dump.
+        coredumping: u32,
+    } pad { reserved: u32, } then {}
+}
+
+record! {
+    /// PERSONA: how the kernel treats it. Source: `/proc/PID/personality`,
+    /// `/proc/PID/timerslack_ns`, `task_struct`. The maps of ids of its user namespace are in
+    /// attributes of their own: [`TaskView::id_map`](crate::TaskView::id_map).
+    Persona = "task_diag_persona", least 24;
+    {
+        /// By how much its timers may be late, ns.
+        timer_slack_ns: u64,
+        /// `PER_*` and flags of `personality(2)`.
+        personality: u32,
+    } pad { reserved: u32, } then {}
+}
+
+record! {
+    /// NS_ID: numbers of the namespaces that no other namespace gets before the next boot. Source:
+    /// `NS_GET_ID` of `ioctl_nsfs(2)`, `ns_common`; since Linux 6.18.
+    NsId = "task_diag_ns_id", least 88;
+    {
+        /// Cgroup namespace.
+        cgroup: u64,
+        /// IPC namespace.
+        ipc: u64,
+        /// Mount namespace.
+        mnt: u64,
+        /// Network namespace.
+        net: u64,
+        /// Pid namespace.
+        pid: u64,
+        /// Pid namespace of its future children.
+        pid_for_children: u64,
+        /// Time namespace.
+        time: u64,
+        /// Time namespace of its future children.
+        time_for_children: u64,
+        /// User namespace.
+        user: u64,
+        /// UTS namespace.
+        uts: u64,
     }
 }

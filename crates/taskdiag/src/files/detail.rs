@@ -41,7 +41,7 @@ pub(super) fn text(
             }
         },
         (FdType::BpfMap, Some(FdDetailKind::BpfMap)) => {
-            let kind = named(&MAP_TYPES, v[1]);
+            let kind = bpf_type(FdDetailKind::BpfMap, v[1]);
             write(&mut out, format_args!("[bpf-map:{}] {kind} entries={}", v[0], v[2]));
             // A size that is not known is all ones.
             if v[3] != u64::MAX {
@@ -49,11 +49,11 @@ pub(super) fn text(
             }
         }
         (FdType::BpfProg, Some(FdDetailKind::BpfProg)) => {
-            let kind = named(&PROG_TYPES, v[1]);
+            let kind = bpf_type(FdDetailKind::BpfProg, v[1]);
             write(&mut out, format_args!("[bpf-prog:{}] {kind} memory={}", v[0], v[2]));
         }
         (FdType::BpfLink, Some(FdDetailKind::BpfLink)) => {
-            let kind = named(&LINK_TYPES, v[1]);
+            let kind = bpf_type(FdDetailKind::BpfLink, v[1]);
             write(&mut out, format_args!("[bpf-link:{}] {kind} prog={}", v[0], v[2]));
         }
         (FdType::IoUring, Some(FdDetailKind::IoUring)) => {
@@ -62,6 +62,30 @@ pub(super) fn text(
         _ => write(&mut out, format_args!("[{}]", kind.name().replace("bpf_", "bpf-"))),
     }
     out
+}
+
+/// The name of the clock of a timer, or its number.
+pub fn clock(n: u64) -> String {
+    named(&words::CLOCKS, n)
+}
+
+/// The name of the type of a map, program or link of BPF, or its number.
+pub fn bpf_type(kind: FdDetailKind, n: u64) -> String {
+    match kind {
+        FdDetailKind::BpfMap => named(&MAP_TYPES, n),
+        FdDetailKind::BpfProg => named(&PROG_TYPES, n),
+        _ => named(&LINK_TYPES, n),
+    }
+}
+
+/// The watches of an inotify descriptor, such as `8,1:1234`: device and inode.
+pub fn watches<'a>(
+    details: &'a [Entry<'a, FdDetail>],
+) -> impl Iterator<Item = String> + Clone + use<'a> {
+    details.iter().filter(|d| d.raw.kind == FdDetailKind::Inotify as u32).map(|d| {
+        let (major, minor) = major_minor(d.raw.value[2] as u32);
+        format!("{major},{minor}:{}", d.raw.value[1])
+    })
 }
 
 /// Writing to a String cannot fail.
@@ -88,12 +112,10 @@ fn epoll(out: &mut String, details: &[Entry<'_, FdDetail>]) {
 /// `[inotify] 8,1:1234` names the device and the inode that are watched.
 fn inotify(out: &mut String, details: &[Entry<'_, FdDetail>]) {
     out.push_str("[inotify]");
-    let watches = details.iter().filter(|d| d.raw.kind == FdDetailKind::Inotify as u32);
-    for d in watches.clone().take(LISTED) {
-        let (major, minor) = major_minor(d.raw.value[2] as u32);
-        write(out, format_args!(" {major},{minor}:{}", d.raw.value[1]));
+    for watch in watches(details).take(LISTED) {
+        write(out, format_args!(" {watch}"));
     }
-    more(out, watches.count());
+    more(out, watches(details).count());
 }
 
 fn more(out: &mut String, all: usize) {
@@ -104,7 +126,7 @@ fn more(out: &mut String, all: usize) {
 
 /// `[timerfd] monotonic in=1.5s every=2s`.
 fn timer(out: &mut String, [clock, ticks, _, left, interval]: [u64; 5]) {
-    write(out, format_args!("[timerfd] {}", named(&words::CLOCKS, clock)));
+    write(out, format_args!("[timerfd] {}", self::clock(clock)));
     if left > 0 {
         write(out, format_args!(" in={}s", seconds(left)));
     }

@@ -28,6 +28,7 @@ use crate::snapshot::Snapshot;
 
 pub use crate::engine::numbering::is_numbered_as_proc;
 pub use crate::engine::procfs::{BoundSocket, bound_sockets, unix_addresses};
+pub(crate) use detail::{bpf_type, clock, watches};
 pub use ends::{End, Ends};
 pub use holders::{Gap, Holder, Holders, holders};
 pub use locks::{Lock, Locked, Locks};

@@ -244,7 +244,14 @@ fn cred(attr: &[u8]) -> Cred {
 
 fn stat(attr: &[u8], tick: Tick) -> Stat {
     let mut r: Stat = copy(attr);
-    for ns in [&mut r.utime_ns, &mut r.stime_ns, &mut r.cutime_ns, &mut r.cstime_ns] {
+    for ns in [
+        &mut r.utime_ns,
+        &mut r.stime_ns,
+        &mut r.cutime_ns,
+        &mut r.cstime_ns,
+        &mut r.guest_ns,
+        &mut r.cguest_ns,
+    ] {
         *ns = tick.floor(*ns);
     }
     r

@@ -6,7 +6,7 @@ use std::io;
 use super::order::{Key, Ranks};
 use super::rows::{Item, Rows, Sum, Take};
 use crate::Groups;
-use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Row, Value};
+use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Part, Row, Value};
 
 /// Finds rows whose memory was counted with an earlier row: rows of processes and threads that
 /// share it.
@@ -34,6 +34,9 @@ impl MemoryOnce {
         self.last.1
     }
 }
+
+/// The groups that have a value for each file of a process.
+const OF_FILES: Groups = Groups::LISTS_OF_FILES.union(Groups::FILE_STAT);
 
 /// The sum of a column so far.
 #[derive(Clone, Debug)]
@@ -191,7 +194,10 @@ impl<'a> Sums<'a> {
             }
             let mut of_process = self.of_processes.as_mut().zip(marks);
             let mark = of_process.as_mut().and_then(|(p, begin)| {
-                let place = p.places[i]?;
+                // Each file of a process has values of its own.
+                let is_of_file =
+                    matches!(row.part, Part::File(_)) && field.groups.intersects(OF_FILES);
+                let place = p.places[i].filter(|_| !is_of_file)?;
                 Some(&mut p.marks[*begin + place])
             });
             if mark.as_ref().is_some_and(|m| **m) {

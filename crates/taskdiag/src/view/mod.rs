@@ -55,7 +55,7 @@ pub use pattern::Pattern;
 pub use plan::{Answered, FEW_PIDS, Plan};
 pub use query::{Query, View};
 pub use rows::{Item, Rows, Sum, Take, Tasks};
-pub use select::{Selection, Simple};
+pub use select::{PidfdInodes, Selection, Simple};
 
 use std::sync::Arc;
 

@@ -13,6 +13,9 @@ pub struct Selection {
     pub all: bool,
     /// Process ids; with threads, also thread ids.
     pub pids: Vec<u32>,
+    /// Inodes that the pidfds of these processes have. Another process with such a pid is not
+    /// shown.
+    pub inodes: PidfdInodes,
     /// Parents.
     pub ppids: Vec<u32>,
     /// Effective uids.
@@ -37,6 +40,43 @@ pub struct Selection {
     pub running: bool,
     /// Show the tasks that are not selected (`-N`).
     pub deselect: bool,
+}
+
+/// The inodes that some pids stand with, as in `PID:INODE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PidfdInodes(Vec<(u32, u64)>);
+
+impl PidfdInodes {
+    /// Only the process or thread with this inode is meant by this id.
+    pub fn add(&mut self, id: u32, inode: u64) {
+        self.0.push((id, inode));
+    }
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// Adds others.
+    pub fn extend(&mut self, others: PidfdInodes) {
+        self.0.extend(others.0);
+    }
+    /// The ids with their inodes.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.0.iter().copied()
+    }
+    /// The group that they need.
+    pub fn groups(&self) -> Groups {
+        if self.is_empty() { Groups::NONE } else { Groups::PIDFD }
+    }
+    /// Is the task, or its process, the one that is meant by this id of it?
+    pub fn admit(&self, id: u32, row: &Row<'_>) -> bool {
+        let mut meant = self.0.iter().filter(|(of, _)| *of == id).map(|(_, inode)| *inode);
+        let Some(first) = meant.next() else { return true };
+        let known = row.pidfd.and_then(|p| match row.view.tgid() == id {
+            true => p.process_ino(),
+            false => p.ino(),
+        });
+        known.is_some_and(|inode| inode == first || meant.any(|other| other == inode))
+    }
 }
 
 /// A kind of processes. All conditions here must be true.
@@ -118,7 +158,7 @@ impl Selection {
         if self.is_everything() {
             return Groups::NONE;
         }
-        let mut g = Groups::BASE;
+        let mut g = Groups::BASE | self.inodes.groups();
         if !(self.euids.is_empty()
             && self.ruids.is_empty()
             && self.rgids.is_empty()
@@ -181,8 +221,9 @@ impl Selection {
     ) -> bool {
         let has = |list: &[u32], v: Option<u32>| v.is_some_and(|v| contains(list, v));
         let tty = row.stat.and_then(|s| s.tty_nr());
-        contains(&self.pids, row.view.tgid())
-            || contains(&self.pids, row.view.pid())
+        let is_listed = |id: u32| contains(&self.pids, id) && self.inodes.admit(id, row);
+        is_listed(row.view.tgid())
+            || is_listed(row.view.pid())
             || has(&self.ppids, row.base.and_then(|b| b.ppid()))
             || has(&self.sids, row.base.and_then(|b| b.sid()))
             || has(&self.euids, row.cred.and_then(|c| c.euid()))

@@ -172,12 +172,16 @@ impl<'a> TypedWords<'a> {
                 (_, Some(digits)) => (&mut sessions, digits),
                 _ => (&mut pids, word.as_str()),
             };
-            for item in lists::strict(digits)? {
-                match lists::pid("what follows a process id", item)? {
-                    0 => return usage(String::from("there is no process 0: ids begin at 1")),
-                    id => to.push(id),
-                }
+            let listed = lists::pids("what follows a process id", lists::strict(digits)?)?;
+            if listed.ids.contains(&0) {
+                return usage(String::from("there is no process 0: ids begin at 1"));
             }
+            let is_of_groups = digits.len() < word.len();
+            if is_of_groups && !listed.inodes.is_empty() {
+                return usage(format!("'{word}': only a process has an inode"));
+            }
+            to.extend(listed.ids);
+            t.inodes.extend(listed.inodes);
         }
         self.at = self.words.len();
         for (ids, make) in [
@@ -211,9 +215,9 @@ impl<'a> TypedWords<'a> {
             let rest = &letters[i + c.len_utf8()..];
             if let ('0'..='9', Style::Bsd) = (c, style) {
                 return (|| {
-                    let ids = lists::strict(&letters[i..])?;
-                    let ids = ids.into_iter().map(|s| lists::pid("a list of processes", s));
-                    t.lists.push(Selector::Pid(ids.collect::<Result<_, _>>()?));
+                    let all = lists::pids("a list of processes", lists::strict(&letters[i..])?)?;
+                    t.lists.push(Selector::Pid(all.ids));
+                    t.inodes.extend(all.inodes);
                     Ok(())
                 })();
             }

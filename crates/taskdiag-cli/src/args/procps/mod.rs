@@ -13,7 +13,7 @@ pub use layout::{columns, fill, keys, specs, take_format};
 
 pub use table::{bsd_letters, letter_of, options};
 
-use taskdiag::view::{Selection, Simple};
+use taskdiag::view::{PidfdInodes, Selection, Simple};
 
 use super::lists;
 use crate::exit::Exit;
@@ -100,6 +100,8 @@ pub struct Typed {
     pub all: bool,
     pub kinds: Kinds,
     pub lists: Vec<Selector>,
+    /// The inodes that some of the listed processes stand with.
+    pub inodes: PidfdInodes,
     /// `-N`.
     pub deselect: bool,
     /// `r`.
@@ -176,6 +178,7 @@ impl Typed {
     pub fn selection(&self) -> Result<Selection, Exit> {
         let mut s = Selection::default();
         (s.all, s.running, s.deselect) = (self.all, self.running, self.deselect);
+        s.inodes = self.inodes.clone();
         for list in &self.lists {
             match list {
                 Selector::Pid(ids) => s.pids.extend(ids),

@@ -109,10 +109,14 @@ fn ids(text: &str, make: fn(Vec<u32>) -> Selector, to: &mut Typed) -> Result<(),
     let all = lists::strict(text)?.into_iter().map(|s| lists::pid("a list of processes", s));
     let all: Vec<u32> = all.collect::<Result<_, _>>()?;
     if all.contains(&0) && !matches!(make(Vec::new()), Selector::Parent(_)) {
-        return Err(Exit::Usage(String::from("there is no process 0: ids begin at 1")));
+        return no_process_0();
     }
     to.lists.push(make(all));
     Ok(())
+}
+
+fn no_process_0() -> Result<(), Exit> {
+    Err(Exit::Usage(String::from("there is no process 0: ids begin at 1")))
 }
 
 fn names(
@@ -132,11 +136,17 @@ fn names(
 }
 
 fn pids(t: &mut Typed, s: &str) -> Result<(), Exit> {
-    ids(s, Selector::Pid, t)
+    let all = lists::pids("a list of processes", lists::strict(s)?)?;
+    if all.ids.contains(&0) {
+        return no_process_0();
+    }
+    t.lists.push(Selector::Pid(all.ids));
+    t.inodes.extend(all.inodes);
+    Ok(())
 }
 fn quick(t: &mut Typed, s: &str) -> Result<(), Exit> {
     t.quick = true;
-    ids(s, Selector::Pid, t)
+    pids(t, s)
 }
 fn parents(t: &mut Typed, s: &str) -> Result<(), Exit> {
     ids(s, Selector::Parent, t)

@@ -12,13 +12,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use taskdiag::FdType;
 use taskdiag::field::FILES;
 use taskdiag::files::TYPES;
-use taskdiag::view::Pattern;
+use taskdiag::view::{Pattern, PidfdInodes};
 
 use super::layout::Form as LsofForm;
 use super::request::{FilesArgs, Instead, Repeat};
 use crate::args::lists;
 use crate::args::table::{self, flag, list};
 use crate::aside;
+use crate::columns::{self, Column};
 use crate::exit::{self, Asked, Exit, Lack};
 use crate::files::inet::{Inet, States};
 use crate::files::letters::Fields;
@@ -73,7 +74,7 @@ pub fn command() -> Command {
                 .value_hint(ValueHint::AnyPath)
                 .help("Show who uses this file, or any file of the file system mounted here; a word that is no file also finds processes that have it in their name or arguments"),
         )
-        .arg(list("pid", "LIST", "Show files of these processes; ^PID means all but this one").short('p'))
+        .arg(list("pid", "LIST", "Show files of these processes; ^PID means all but this one, PID:INODE only one whose pidfd has that inode").short('p'))
         .arg(
             list("user", "LIST", "Show files of these users, by name or effective uid; ^USER means all but this one")
                 .short('u')
@@ -115,6 +116,16 @@ pub fn command() -> Command {
         .arg(flag("paths", "Also show the working directory, root and program: cwd, rtd, txt"))
         .arg(flag("mem", "Also show mapped files: mem, DEL"))
         .arg(flag("count", "Print a row for each process, with the number of its open files"))
+        .arg(
+            Arg::new("summary")
+                .long("summary")
+                .value_name("COLUMN")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("kind")
+                .conflicts_with_all(["count", "terse", "fields"])
+                .help("Print how many files there are for each value of a column, such as type, user or command; kind if none is named"),
+        )
         .arg(flag("terse", "Print only process ids").short('t').conflicts_with_all(table::FORMS))
         .arg(
             Arg::new("fields")
@@ -200,6 +211,11 @@ fn among<T>(
         }
     }
     Ok(out)
+}
+
+/// The column of `--summary`.
+fn summary(m: &ArgMatches) -> Result<Option<Column>, Exit> {
+    m.get_one::<String>("summary").map_or(Ok(None), |name| columns::by(&FILES, name))
 }
 
 fn label(item: &str) -> Result<Label, Exit> {
@@ -395,8 +411,14 @@ impl FilesArgs {
         };
         let to_find = paths("file").filter(is_word).map(|p| p.as_os_str().as_bytes().to_vec());
         let to_find = Words::new(to_find.collect(), look.then(std::process::id));
+        let mut inodes = PidfdInodes::default();
         let select = FileSelection {
-            pids: among(items("pid"), |s| lists::pid("-p", s))?,
+            pids: among(items("pid"), |s| {
+                let (pid, inode) = lists::pid_and_inode("-p", s)?;
+                inode.into_iter().for_each(|inode| inodes.add(pid, inode));
+                Ok(pid)
+            })?,
+            inodes,
             uids: among(items("user"), |s| lists::uid("-u", s))?,
             pgids: among(items("group"), |s| lists::pid("-g", s))?,
             commands: among(commands(m), |s| command_name(s.as_bytes()))?,
@@ -419,6 +441,7 @@ impl FilesArgs {
             fields: m.get_one::<String>("fields").map(|f| Fields::of_lsof(f)).transpose()?,
             groups: m.contains_id("group"),
             count: m.get_flag("count"),
+            summary: summary(m)?,
             repeat: m.get_one::<u32>("repeat").map(|seconds| Repeat {
                 every: Duration::from_secs(u64::from(*seconds)),
                 while_any: m.get_flag("until-none"),

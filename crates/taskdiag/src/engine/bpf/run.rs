@@ -6,10 +6,13 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use taskdiag_wire::{AlignedBuf, Cred, Done, Groups, Info, Statm, Strategy, StreamWriter, build};
+use taskdiag_wire::{
+    AlignedBuf, Cred, Done, Group, Groups, Info, Statm, Strategy, StreamWriter, build,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::mapped::{self, HEAD, MappedStream};
@@ -21,6 +24,7 @@ use super::sys::{self, Mapping};
 use super::{LEGACY, LITE, MORE, SNAPSHOT, ram};
 use super::{is_no_memory, is_signal, unavailable};
 use crate::bytes::{Bytes, populate};
+use crate::cpulist;
 use crate::engine::{EngineId, estimate};
 use crate::error::{Cause, Error};
 use crate::large;
@@ -101,6 +105,8 @@ impl LoadedProgram {
             }
             false => 1,
         };
+        let (cpus, nodes, has_thp) =
+            if req.groups.has(Group::Settings) { sysfs() } else { (0, 0, 0) };
         let config = Config {
             groups: req.groups.bits(),
             strategy: req.strategy as u32,
@@ -134,6 +140,10 @@ impl LoadedProgram {
             orders_loads: u32::from(!cfg!(target_arch = "x86_64")),
             skip_cgroup_roots: u32::from(!req.members.cgroup_roots),
             jiffy_ns: jiffy_ns(),
+            cpus,
+            nodes,
+            has_thp,
+            reserved: 0,
             offsets,
         };
         let init = [
@@ -434,6 +444,22 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
         }
         Err(e) => Err(failed.unwrap_or(e)),
     }
+}
+
+/// How many numbers processors and NUMA nodes may have, and whether the kernel has transparent huge
+/// pages. 0: that is not known, as where sysfs is hidden.
+fn sysfs() -> (u32, u32, u32) {
+    let numbers = |list: &str| {
+        let list = cpulist::ranges(&std::fs::read(list).ok()?)?;
+        list.last().map(|last| last.end().saturating_add(1))
+    };
+    let cpus = numbers("/sys/devices/system/cpu/possible").unwrap_or(0);
+    let nodes = match Path::new("/sys/devices/system/node").exists() {
+        true => numbers("/sys/devices/system/node/possible").unwrap_or(0),
+        // A kernel without NUMA has one node.
+        false => u32::from(cpus != 0),
+    };
+    (cpus, nodes, u32::from(Path::new("/sys/kernel/mm/transparent_hugepage").exists()))
 }
 
 /// How long a tick of the kernel is. The coarse clocks go on once in a tick.

@@ -48,6 +48,10 @@ pub struct Config {
     pub orders_loads: u32,
     pub skip_cgroup_roots: u32,
     pub jiffy_ns: u32,
+    pub cpus: u32,
+    pub nodes: u32,
+    pub has_thp: u32,
+    pub reserved: u32,
     pub frame_format: [u8; 16],
     pub symbol_format: [u8; 8],
     pub number_format: [u8; 8],
@@ -86,7 +90,7 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 38560;
+pub const STATE_SIZE: usize = 38696;
 
 #[cfg(test)]
 mod tests {

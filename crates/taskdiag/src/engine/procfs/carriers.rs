@@ -12,9 +12,15 @@ pub(super) enum Carrier {
 }
 
 /// The shared values of the current process that are in the answer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) owners: [Option<Carrier>; Group::ALL.len()],
+}
+
+impl Default for Shares {
+    fn default() -> Shares {
+        Shares { owners: [None; Group::ALL.len()] }
+    }
 }
 
 impl Shares {

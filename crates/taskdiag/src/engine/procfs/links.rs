@@ -17,7 +17,7 @@ use crate::engine::room::NAME_LEAST;
 const PATHS: [(PathKind, &str); 3] =
     [(PathKind::Exe, "exe"), (PathKind::Cwd, "cwd"), (PathKind::Root, "root")];
 
-const NS_FILES: [&str; 10] = [
+pub(super) const NS_FILES: [&str; 10] = [
     "ns/cgroup",
     "ns/ipc",
     "ns/mnt",

@@ -53,6 +53,7 @@ pub mod parse;
 mod path;
 mod read;
 mod run;
+mod settings;
 mod shares;
 mod shmem;
 #[doc(hidden)]
@@ -274,7 +275,7 @@ impl Procfs {
                 || (req.strategy.is_threads() && req.groups.intersects(Groups::SHARED_FILES)))
                 && reader.is_own(root.as_fd()),
             own_times: (req.groups.has(Group::Sched) && !req.strategy.is_threads()
-                || req.groups.has(Group::Delays))
+                || req.groups.intersects(Groups::DELAYS | Groups::PIDFD | Groups::SETTINGS))
                 && {
                     reader.syscalls += 3;
                     self.has_own_pids()

@@ -63,14 +63,18 @@ impl Path {
         let up: &[u8] = if thread { b"../../" } else { b"" };
         CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names contain no NUL")
     }
+    /// The path of a file that the directory of a thread lacks, in the one that the task `tid` has
+    /// among the processes.
+    pub(super) fn of_task(&self, thread: bool, tid: u32, name: &str) -> CString {
+        let ids = &self.bytes[..self.prefix];
+        let up = if thread { format!("../../../{tid}/") } else { String::new() };
+        CString::new([ids, up.as_bytes(), name.as_bytes()].concat()).expect("no NUL")
+    }
     /// The link of a mapping. The directory of a thread has no such file, and in the directory of a
     /// process whose first thread has ended it is empty. So the path leads through the directory of
     /// the thread `tid` that is directly in /proc.
     pub(super) fn map_file(&self, thread: bool, tid: u32, mapping: Range<u64>) -> CString {
-        let ids = &self.bytes[..self.prefix];
-        let up = if thread { format!("../../../{tid}/") } else { String::new() };
-        let name = format!("{up}map_files/{:x}-{:x}", mapping.start, mapping.end);
-        CString::new([ids, name.as_bytes()].concat()).expect("ids and names hold no NUL")
+        self.of_task(thread, tid, &format!("map_files/{:x}-{:x}", mapping.start, mapping.end))
     }
     /// The last id in the path, which is the id of the task.
     pub(super) fn last_id(&self) -> Option<u32> {

@@ -39,8 +39,9 @@ pub(super) struct Run {
     pub(super) cgroup_roots: bool,
     /// Whether the pids in this /proc belong to our own pid namespace.
     pub(super) own_pids: bool,
-    /// Whether clocks of processes are read, which have the CPU time of ended threads, or delays.
-    /// They are found by their pids, so these must be known to belong to our own pid namespace.
+    /// Whether clocks of processes are read, which have the CPU time of ended threads, or delays,
+    /// pidfds or priorities of I/O. They are found by their pids, so these must be known to belong
+    /// to our own pid namespace.
     pub(super) own_times: bool,
     /// The watch for progress and for stopping the walk.
     pub(super) watch: Option<Arc<Watch>>,

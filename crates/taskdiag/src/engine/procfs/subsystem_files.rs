@@ -1,13 +1,14 @@
 //! The groups that come from one or two tiny files of other kernel subsystems: OOM, LABEL,
-//! AUTOGROUP, LOGIN.
+//! AUTOGROUP, LOGIN; and PIDFD, which is in no file.
 
 use rustix::io::Errno;
-use taskdiag_wire::{Group, Login, Oom, Reason};
+use taskdiag_wire::{Group, Login, Oom, Pidfd, Reason};
 
 use super::parse::{self, set};
 use super::path::TaskDir;
 use super::stop::Stop;
 use super::worker::Worker;
+use crate::pidfd::{self, PIDFD_THREAD};
 
 impl Worker<'_> {
     /// The number in one of the task's files. `None`: the text is not a number.
@@ -36,6 +37,30 @@ impl Worker<'_> {
         set!(record, Login.session, self.number(at, "sessionid")?);
         self.out.put(&record);
         Ok(())
+    }
+
+    pub(super) fn pidfd(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
+        // The kernel takes the number as one of our own pid namespace.
+        if !self.run.own_times {
+            return Err(Stop::Gap(Reason::Unsupported));
+        }
+        let mut record = Pidfd::new();
+        set!(record, Pidfd.process_ino, Some(self.pidfd_inode(at, at.tgid, 0)?));
+        let ino = match self.run.threads {
+            true => self.pidfd_inode(at, at.pid, PIDFD_THREAD)?,
+            false => record.process_ino,
+        };
+        set!(record, Pidfd.ino, Some(ino));
+        self.out.put(&record);
+        Ok(())
+    }
+
+    fn pidfd_inode(&mut self, at: TaskDir<'_>, id: u32, flags: i32) -> Result<u64, Stop> {
+        self.reader.syscalls += 4; // pidfd_open, fstatfs, fstat, close
+        match pidfd::open(id, flags).and_then(pidfd::inode) {
+            Ok(inode) => inode.ok_or(Stop::Gap(Reason::Unsupported)),
+            Err(e) => Err(self.meaning(at, e)),
+        }
     }
 
     /// All threads of a process are in one group, and only the directory of the process has the

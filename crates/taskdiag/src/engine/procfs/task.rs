@@ -58,8 +58,9 @@ const STEPS: &[Step] = &[
     step(Groups::PATHS, Needs::Place, |w, at, _| w.paths(at)),
     step(Groups::FILE_STAT, Needs::Place, |w, at, _| w.file_stat(at)),
     step(Groups::IO, Needs::Task, |w, at, _| w.io(at)),
-    // NSpid must be read before SCHED, because SCHED reads the status files of other threads into
-    // the same buffer.
+    step(Groups::SETTINGS, Needs::Status, |w, at, _| w.settings(at)),
+    // NSpid and SETTINGS must be read before SCHED, because SCHED reads the status files of other
+    // threads into the same buffer.
     step(Groups::NS, Needs::Place, |w, at, _| w.ns(at)),
     step(Groups::SCHED, Needs::Status, |w, at, _| w.sched(at)),
     step(Groups::CGROUP, Needs::Place, |w, at, _| w.cgroup(at)),
@@ -72,6 +73,10 @@ const STEPS: &[Step] = &[
     step(Groups::LABEL, Needs::Task, |w, at, _| w.label(at)),
     step(Groups::AUTOGROUP, Needs::Task, |w, at, _| w.autogroup(at)),
     step(Groups::LOGIN, Needs::Task, |w, at, _| w.login(at)),
+    step(Groups::PERSONA, Needs::Task, |w, at, _| w.persona(at)),
+    step(Groups::CPUSET, Needs::Task, |w, at, _| w.cpuset(at)),
+    step(Groups::NS_ID, Needs::Place, |w, at, _| w.ns_id(at)),
+    step(Groups::PIDFD, Needs::Task, |w, at, _| w.pidfd(at)),
     step(Groups::ENVIRON, Needs::Memory, |w, at, stat| w.environ(at, stat)),
     step(Groups::VMA.union(Groups::VMA_STAT), Needs::Mappings, |w, at, stat| w.mappings(at, stat)),
     step(Groups::ROLLUP, Needs::Memory, |w, at, _| w.rollup(at)),

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use taskdiag_wire::{Socket, build};
 
 use super::parse::{self, Sock, Traffic};
+use crate::pidfd::PIDFD_THREAD;
 
 /// `SIOCGSKNS` of linux/sockios.h: the network namespace of a socket.
 const SIOCGSKNS: libc::Ioctl = 0x894c;
@@ -39,9 +40,6 @@ pub(super) fn counts_alone(sock: &Sock) -> bool {
     let s = &sock.record;
     i32::from(s.protocol) == libc::IPPROTO_TCP && s.state == TCP_CLOSE
 }
-
-/// `PIDFD_THREAD` of linux/pidfd.h.
-const PIDFD_THREAD: i32 = libc::O_EXCL;
 
 /// The task itself, which may have files of its own, or be a thread that is left after the first
 /// one of its process has ended. Kernels before 6.9 know processes only, which means their first

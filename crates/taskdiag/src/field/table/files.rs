@@ -74,6 +74,18 @@ fn of_inet<'a>(
     of_socket(row, |s| if files::is_inet(s.raw) { get(s) } else { Some(Value::ABSENT) })
 }
 
+/// As [`of_socket`], for values of sockets of this family only.
+fn of_family<'a>(
+    row: &Row<'a>,
+    family: i32,
+    get: impl FnOnce(&Entry<'a, Socket>) -> Option<Value<'a>>,
+) -> Value<'a> {
+    of_socket(row, |s| match i32::from(s.family()?) == family {
+        true => get(s),
+        false => Some(Value::ABSENT),
+    })
+}
+
 fn text(text: impl Into<String>) -> Value<'static> {
     Value::Bytes { data: text.into().into_bytes().into(), cut: false }
 }
@@ -444,6 +456,11 @@ pub const FIELDS: &[Field] = &[
     row!("sock_netns" "NETNS" 10 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
         "Network namespace of a socket", {},
         |_, row| of_socket(row, |s| s.netns().map(uint))),
+    row!("portid" "PORTID" 6 Right [FD] Integer None Plain, "sock_diag(7), struct netlink_sock",
+        "Port of a netlink socket", {}, |_, row| of_family(row, libc::AF_NETLINK, |s| s.portid().map(uint))),
+    row!("ifindex" "IFINDEX" 7 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
+        "Number of the interface that a socket is bound to", {},
+        |_, row| of_socket(row, |s| s.ifindex().map(|n| if n == 0 { Value::ABSENT } else { uint(n) }))),
     row!("peer_inode" "PEER" 8 Right [FD] Integer None Plain, "sock_diag(7), struct unix_sock",
     "Inode of the other end of a unix socket", {},
     |_, row| of_socket(row, |s| {

@@ -1,6 +1,6 @@
 //! The identity of a task: ids, relations, state, start.
 
-use taskdiag_wire::{Group, Groups, STAT_LOCKED};
+use taskdiag_wire::{Group, Groups, STAT_LOCKED, TASK_KTHREAD};
 
 use super::super::*;
 
@@ -102,6 +102,9 @@ pub const FIELDS: &[Field] = &[
     row!("f" "F" 1 Right [BASE(task_flags)] Integer None Octal, "/proc/PID/stat 9",
         "1: forked but did not exec, 4: used super-user rights", {"flags" "F", "flag" "F"},
         member!(Base base.task_flags, |v| Value::Uint(u64::from(v >> 6 & 7)))),
+    row!("kthread" "KTHREAD" 7 Right [BASE(flags)] Boolean None Plain, "/proc/PID/status Kthread",
+        "Is it a kernel thread?", {},
+        member!(Base base.flags, |v| Value::Bool(v & TASK_KTHREAD != 0))),
     row!("task_flags" "TASK_FLAGS" 16 Right [BASE(task_flags)] Text None Hex, "/proc/PID/stat 9",
         "The kernel's PF_* bits", {}, member!(Base base.task_flags, |v| Value::Mask(u64::from(v)))),
     row!("start" "STARTED" 8 Right [BASE(start_time_ns)] Number UnixSeconds StartDate, "/proc/PID/stat 22",
@@ -115,6 +118,11 @@ pub const FIELDS: &[Field] = &[
     row!("start_ticks" "TICKS" 10 Right [BASE(start_time_ns)] Integer None Plain, "/proc/PID/stat 22",
         "Start time in clock ticks since boot; with the pid, it identifies a process until the next boot", {},
         start_ticks),
+    row!("pidfd_ino" "PIDFDINO" 8 Right [PIDFD] Integer None Plain, "struct pid.ino; fstat(2) of pidfd_open(2)",
+        "Inode of its pidfd, which no other task has until the next boot, as in the PID:INODE of util-linux (Linux 6.9)",
+        {}, uint!(Pidfd pidfd.process_ino)),
+    row!("tidfd_ino" "TIDFDINO" 8 Right [PIDFD] Integer None Plain, "struct pid.ino; fstat(2) of pidfd_open(2)",
+        "The same of the thread's own pidfd; for a process, that of its pidfd", {}, uint!(Pidfd pidfd.ino)),
     row!("etime" "ELAPSED" 11 Right [BASE(start_time_ns)] Number Seconds Elapsed, "/proc/PID/stat 22",
         "Time since the start, [[DD-]HH:]MM:SS", {}, age),
     row!("etimes" "ELAPSED" 7 Right [BASE(start_time_ns)] Number Seconds Seconds, "/proc/PID/stat 22",

@@ -49,6 +49,7 @@ macro_rules! uint {
 mod cgroups;
 mod command;
 mod cred;
+mod details;
 mod fds;
 mod files;
 pub mod gpu;
@@ -63,6 +64,7 @@ pub mod net;
 pub mod places;
 mod rates;
 mod rollup;
+mod settings;
 mod signals;
 mod tags;
 mod time;
@@ -82,6 +84,7 @@ pub static TABLES: &[&[Field]] = &[
     work::FIELDS,
     namespaces::FIELDS,
     signals::FIELDS,
+    settings::FIELDS,
     waiting::FIELDS,
     limits::FIELDS,
     fds::FIELDS,
@@ -106,4 +109,5 @@ pub static CGROUPS: &[&[Field]] =
     &[cgroups::IDENTITY, cgroups::USE, cgroups::MEMORY, cgroups::WAITING, cgroups::RATES];
 
 /// Rows of files that are in use.
-pub static FILES: &[&[Field]] = &[files::FIELDS, net::FILES];
+pub static FILES: &[&[Field]] =
+    &[files::FIELDS, details::FIELDS, net::FILES, grouped::PROCESSES, grouped::FILES];

@@ -60,6 +60,21 @@ macro_rules! ns {
     };
 }
 
+macro_rules! ns_id {
+    ($name:literal $header:literal $what:literal $source:literal $member:ident) => {
+        row!($name $header 10 Right [BASE(state) NS_ID] Integer None Plain, $source,
+            concat!("Number of its ", $what, ", which no other namespace gets until the next boot (Linux 6.18)"), {},
+            |_, row| match row.ns_id {
+                Some(ids) => match ids.$member() {
+                    Some(id) => Value::Uint(id),
+                    None if row.is_zombie() => Value::ABSENT,
+                    None => Value::UNKNOWN,
+                },
+                None => row.missing(Group::NsId),
+            })
+    };
+}
+
 pub const FIELDS: &[Field] = &[
     ns!("cgroupns" "CGROUPNS" "Inode of its cgroup namespace" "/proc/PID/ns/cgroup" cgroup),
     ns!("ipcns" "IPCNS" "Inode of its ipc namespace" "/proc/PID/ns/ipc" ipc),
@@ -73,6 +88,14 @@ pub const FIELDS: &[Field] = &[
         "/proc/PID/ns/time_for_children" time_for_children),
     ns!("userns" "USERNS" "Inode of its user namespace" "/proc/PID/ns/user" user),
     ns!("utsns" "UTSNS" "Inode of its uts namespace" "/proc/PID/ns/uts" uts),
+    ns_id!("cgroupns_id" "CGROUPNSID" "cgroup namespace" "NS_GET_ID of /proc/PID/ns/cgroup" cgroup),
+    ns_id!("ipcns_id" "IPCNSID" "ipc namespace" "NS_GET_ID of /proc/PID/ns/ipc" ipc),
+    ns_id!("mntns_id" "MNTNSID" "mount namespace" "NS_GET_ID of /proc/PID/ns/mnt" mnt),
+    ns_id!("netns_id" "NETNSID" "network namespace" "NS_GET_ID of /proc/PID/ns/net" net),
+    ns_id!("pidns_id" "PIDNSID" "pid namespace" "NS_GET_ID of /proc/PID/ns/pid" pid),
+    ns_id!("timens_id" "TIMENSID" "time namespace" "NS_GET_ID of /proc/PID/ns/time" time),
+    ns_id!("userns_id" "USERNSID" "user namespace" "NS_GET_ID of /proc/PID/ns/user" user),
+    ns_id!("utsns_id" "UTSNSID" "uts namespace" "NS_GET_ID of /proc/PID/ns/uts" uts),
     row!("nspid" "NSPID" 8 Left [NS] IntegerList None Plain, "/proc/PID/status NSpid",
         "Its id in each pid namespace, the reader's first", {}, nspid),
     row!("cgroup" "CGROUP" 27 Left [CGROUP(below_root)] Text None Plain, "/proc/PID/cgroup",

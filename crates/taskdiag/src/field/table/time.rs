@@ -156,6 +156,8 @@ pub const FIELDS: &[Field] = &[
     ns!("systime" "STIME" "/proc/PID/stat 15" "CPU time in the kernel" stime_ns),
     ns!("cutime" "CUTIME" "/proc/PID/stat 16" "User CPU time of reaped children" cutime_ns),
     ns!("cstime" "CSTIME" "/proc/PID/stat 17" "System CPU time of reaped children" cstime_ns),
+    ns!("guest_time" "GUEST" "/proc/PID/stat 43" "The part of usertime that virtual processors (KVM) have used" guest_ns),
+    ns!("cguest_time" "CGUEST" "/proc/PID/stat 44" "The same part of cutime" cguest_ns),
     row!("pcpu" "%CPU" 4 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent, "/proc/PID/stat 14+15 and 22",
         "CPU time over the time since the start", {"%cpu" "%CPU"}, pcpu),
     row!("c" "C" 2 Right [BASE(start_time_ns) STAT(utime_ns stime_ns num_threads)] Number Percent Percent99, "/proc/PID/stat 14+15 and 22",

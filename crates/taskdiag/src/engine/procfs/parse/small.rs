@@ -2,7 +2,7 @@
 
 use taskdiag_wire::{Autogroup, Io, Limits};
 
-use super::{Fields, number, set};
+use super::{Fields, hex, number, set};
 use crate::mountinfo::{self, Line, unescape};
 
 /// A process or thread id from the name of a directory in /proc. `None` for every other name.
@@ -100,6 +100,24 @@ pub fn autogroup(bytes: &[u8]) -> Option<Autogroup> {
     (record.id, record.nice) = (id.parse().ok()?, nice.parse().ok()?);
     record.valid = Autogroup::ALL_VALID;
     Some(record)
+}
+
+/// /proc/PID/personality, a number of eight hexadecimal digits.
+pub fn personality(bytes: &[u8]) -> Option<u32> {
+    hex(bytes.strip_suffix(b"\n")?).and_then(|n| u32::try_from(n).ok())
+}
+
+/// /proc/PID/uid_map, whose lines have three numbers, as bytes of
+/// [`A_UID_MAP`](taskdiag_wire::A_UID_MAP). `None` if it is something else.
+pub fn id_map(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut map = Vec::new();
+    for line in complete_lines(bytes) {
+        let ids = line.split(|b| *b == b' ').filter(|w| !w.is_empty());
+        let ids: Vec<u32> = ids.map(|id| number(id)?.try_into().ok()).collect::<Option<_>>()?;
+        let range: [u32; 3] = ids.try_into().ok()?;
+        range.iter().for_each(|id| map.extend_from_slice(&id.to_ne_bytes()));
+    }
+    (bytes.is_empty() || bytes.ends_with(b"\n")).then_some(map)
 }
 
 /// /proc/PID/attr/current, which ends with a newline (AppArmor), a NUL (SELinux), or neither.
@@ -210,6 +228,28 @@ mod tests {
         assert_eq!((a.known().id(), a.known().nice()), (Some(39440), Some(-5)));
         for bad in [&b""[..], b"\n", b"/autogroup-1 nice 0", b"/autogroup- nice 0\n", b"/x\n"] {
             assert_eq!(autogroup(bad), None);
+        }
+    }
+
+    #[test]
+    fn personalities_are_parsed() {
+        assert_eq!(personality(b"00440000\n"), Some(0x44_0000));
+        for bad in [&b""[..], b"00440000", b"x\n", b"100000000\n"] {
+            assert_eq!(personality(bad), None);
+        }
+    }
+
+    #[test]
+    fn maps_of_ids_are_parsed() {
+        let text = b"         0      50000        100\n       100 4294967295          1\n";
+        let want: Vec<u8> = [0, 50000, 100, 100, u32::MAX, 1]
+            .iter()
+            .flat_map(|id: &u32| id.to_ne_bytes())
+            .collect();
+        assert_eq!(id_map(text), Some(want));
+        assert_eq!(id_map(b""), Some(Vec::new()));
+        for bad in ["0 1\n", "0 1 2", "0 1 2 3\n", "a 1 2\n", "0 1 4294967296\n", "\n"] {
+            assert_eq!(id_map(bad.as_bytes()), None, "{bad:?}");
         }
     }
 

@@ -122,7 +122,9 @@ pub fn stat(bytes: &[u8], tick_ns: u64) -> Option<StatFile> {
     set!(stat, Stat.rt_priority, f.u32());
     set!(stat, Stat.policy, f.u32());
     let io_wait_ns = ns(f.u64());
-    f.skip(5); // guest_time to start_brk
+    set!(stat, Stat.guest_ns, ns(f.u64()));
+    set!(stat, Stat.cguest_ns, ns(f.u64()));
+    f.skip(3); // start_data to start_brk
     let mut between = || match (f.u64(), f.u64()) {
         (Some(start), Some(end)) if start != 0 && end != 0 => end.checked_sub(start),
         _ => None,

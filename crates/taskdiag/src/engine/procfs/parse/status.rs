@@ -1,7 +1,7 @@
 //! Parses /proc/PID/status into CRED, STATM, SIGNALS, the context switches of SCHED, and the chain
 //! of pids of NS.
 
-use taskdiag_wire::{Cred, Groups, Signals, Statm};
+use taskdiag_wire::{Cred, Groups, Settings, Signals, Statm};
 
 use super::{Fields, hex, number, set};
 
@@ -22,6 +22,12 @@ pub struct StatusFile {
     pub fd_size: Option<u32>,
     /// SIGNALS. It is filled if it was requested.
     pub signals: Signals,
+    /// SETTINGS, without the priority of I/O. It is filled if it was requested, with the next two.
+    pub settings: Settings,
+    /// The processors that it may run on, as [`A_CPUS`](taskdiag_wire::A_CPUS). Empty: not known.
+    pub cpus: Vec<u8>,
+    /// The NUMA nodes that it may have memory of.
+    pub mems: Vec<u8>,
     /// Voluntary context switches of the thread. They are filled if SCHED was requested.
     pub nvcsw: Option<u64>,
     /// Involuntary context switches of the thread. They are filled if SCHED was requested.
@@ -105,6 +111,9 @@ impl StatusFile {
         (self.nvcsw, self.nivcsw, self.threads) = (None, None, None);
         (self.locked_bytes, self.fd_size, self.swap_bytes) = (None, None, None);
         self.signals = Signals::new();
+        self.settings = Settings::new();
+        self.cpus.clear();
+        self.mems.clear();
         self.gids.clear();
         self.nspid.clear();
         let cred = groups.contains(Groups::CRED);
@@ -114,10 +123,18 @@ impl StatusFile {
         let stat = groups.contains(Groups::STAT);
         let signals = groups.contains(Groups::SIGNALS);
         let swap = groups.contains(Groups::SWAP);
+        let settings = groups.contains(Groups::SETTINGS);
         for line in (Lines { rest: bytes }) {
             // Four bytes distinguish all keys. The code that parses a line compares the whole key.
             match line.first_chunk() {
-                Some(b"Cpus") if !sched => return, // only the context switches come after it
+                // Only some settings and the context switches come after it.
+                Some(b"Cpus") if !sched && !settings => return,
+                Some(b"Umas" | b"THP_" | b"Core" | b"Cpus" | b"Mems") if settings => {
+                    self.setting(line);
+                }
+                Some(b"Secc") if settings && line.starts_with(b"Seccomp_filters:") => {
+                    self.setting(line);
+                }
                 Some(k @ (b"Uid:" | b"Gid:" | b"Grou" | b"Trac" | b"NoNe" | b"Secc")) if cred => {
                     self.ids_and_modes(k, line);
                 }
@@ -207,6 +224,30 @@ impl StatusFile {
         }
     }
 
+    fn setting(&mut self, line: &[u8]) {
+        let s = &mut self.settings;
+        let one = |key| numbers(line, key).and_then(|mut f| f.u32());
+        match line.split(|b| *b == b':').next() {
+            Some(b"Umask") => {
+                let octal = numbers(line, "Umask:").and_then(|mut f| f.next());
+                let octal = octal.and_then(|o| std::str::from_utf8(o).ok());
+                set!(s, Settings.umask, octal.and_then(|o| u32::from_str_radix(o, 8).ok()));
+            }
+            Some(b"Seccomp_filters") => {
+                set!(s, Settings.seccomp_filters, one("Seccomp_filters:"));
+            }
+            Some(b"THP_enabled") => set!(s, Settings.thp_enabled, one("THP_enabled:")),
+            Some(b"CoreDumping") => set!(s, Settings.coredumping, one("CoreDumping:")),
+            Some(b"Cpus_allowed") => {
+                bits(numbers(line, "Cpus_allowed:").and_then(|mut f| f.next()), &mut self.cpus);
+            }
+            Some(b"Mems_allowed") => {
+                bits(numbers(line, "Mems_allowed:").and_then(|mut f| f.next()), &mut self.mems);
+            }
+            _ => {}
+        }
+    }
+
     fn ids_and_modes(&mut self, key: &[u8; 4], line: &[u8]) {
         let c = &mut self.cred;
         let one = |key| numbers(line, key).and_then(|mut f| f.u32());
@@ -250,6 +291,17 @@ impl StatusFile {
             b"CapA" => set!(c, Cred.cap_ambient, mask(line, "CapAmb:")),
             _ => {}
         }
+    }
+}
+
+/// Parses a mask such as `3,ffffffff`, of words with 32 bits, into bytes, the lowest first.
+fn bits(mask: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.clear();
+    for word in mask.unwrap_or_default().rsplit(|b| *b == b',') {
+        let Some(word) = hex(word).and_then(|n| u32::try_from(n).ok()) else {
+            return out.clear();
+        };
+        out.extend_from_slice(&word.to_le_bytes());
     }
 }
 
@@ -333,6 +385,29 @@ mod tests {
         assert_eq!((s.nvcsw, s.nivcsw, s.threads), (Some(150), Some(545), Some(2)));
         assert_eq!(words(&s.nspid), [5066, 12, 1]);
         assert_eq!(tgid(TEXT), Some(5065));
+    }
+
+    #[test]
+    fn settings_are_parsed() {
+        let text = b"Umask:\t0027\nCoreDumping:\t1\nTHP_enabled:\t0\nSeccomp:\t2\n\
+            Seccomp_filters:\t9\nCpus_allowed:\t1,80000003\nCpus_allowed_list:\t0-1,31-32\n\
+            Mems_allowed:\t00000000,00000001\nMems_allowed_list:\t0\n\
+            voluntary_ctxt_switches:\t150\n";
+        let s = parse(text, Groups::SETTINGS | Groups::CRED | Groups::SCHED);
+        let r = s.settings;
+        assert_eq!((r.umask, r.coredumping, r.thp_enabled, r.seccomp_filters), (0o27, 1, 0, 9));
+        let unknown = super::super::bit(Settings::MEMBERS, "ioprio");
+        assert_eq!(r.valid, Settings::ALL_VALID & !unknown);
+        assert_eq!((s.cred.known().seccomp(), s.nvcsw), (Some(2), Some(150)));
+        assert_eq!(s.cpus, [3, 0, 0, 0x80, 1, 0, 0, 0]);
+        assert_eq!(s.mems, [1, 0, 0, 0, 0, 0, 0, 0]);
+        let other = parse(text, Groups::CRED);
+        assert_eq!((other.settings.valid, other.cpus.len(), other.mems.len()), (0, 0, 0));
+        for bad in ["", "x", "1,", "1,100000000", ",1"] {
+            let text = format!("Cpus_allowed:\t{bad}\nUmask:\t8\n");
+            let s = parse(text.as_bytes(), Groups::SETTINGS);
+            assert_eq!((s.cpus.len(), s.settings.valid), (0, 0), "{bad}");
+        }
     }
 
     #[test]
