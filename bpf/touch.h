@@ -3,7 +3,7 @@
  * Loads memory of tasks before it is needed: of the current task, all that the columns need together, and of the threads that
  * come next.
  *
- * The list of threads tells the next one only when the one before it was loaded. But threads mostly have numbers that
+ * The list of threads gives the next thread only when the thread before it was loaded. But threads mostly have numbers that
  * follow each other. So the next ones are looked up by number: entry of the number, struct pid, task. A processor stops at a
  * load that takes long, after some hundred more instructions. So this is not done for each thread, but for sixteen at a
  * time, whose loads are few such stops. It is done when the walk comes to the first of sixteen numbers: the threads of the
@@ -118,7 +118,7 @@ static __always_inline void touch_thread(struct task_struct *t, volatile u64 *to
 		TOUCH(R(t, ioac.rchar));
 }
 
-/* Load memory of the threads that probably come after the one with this number. What is found goes through memory of ours,
+/* Load memory of the threads that probably come after the one with this number. The results go through memory of ours,
  * since the verifier would take it for pointers, with which it allows less. 0 stays 0, and a load from there gives 0. */
 GROUP_FN look_up_threads(u32 nr)
 {

@@ -11,7 +11,7 @@ use taskdiag::{Reason, Snapshot};
 
 use crate::failure::{Failure, c_text, code};
 
-/// The number of [`Missing::NotAsked`]; all others are those of the format.
+/// The number of [`Missing::NotAsked`]; all other reasons have the numbers of the format.
 const NOT_ASKED: c_int = 255;
 
 /// The number of a reason.

@@ -191,8 +191,8 @@ impl Context {
         Ok(if self.reaped.len > 0 { &mut *self.fetch } else { null_mut() })
     }
 
-    /// The next task, and whether we make its row. If not, the real library makes it, and all later
-    /// ones.
+    /// The next task, and whether we make its row. If not, the real library makes this call and all
+    /// later ones.
     pub fn get(&mut self, which: c_int) -> (*mut PidsStack, bool) {
         if self.got_type != Some(which) {
             self.got_type = Some(which);

@@ -1,8 +1,8 @@
 //! Groups, strategies and reasons as Rust types.
 //!
-//! The enums have what this version of the format knows. A later version, or a later kernel, may
-//! have more, so all of them but [`Strategy`] are `#[non_exhaustive]`, and a number that is not
-//! known is `None`.
+//! The enums have the values that this version of the format knows. A later version, or a later
+//! kernel, may have more, so all of them but [`Strategy`] are `#[non_exhaustive]`, and a number
+//! that is not known is `None`.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not, Sub};

@@ -285,7 +285,7 @@ impl Held {
     }
 
     /// The directory of a thread of this process with this start time. A thread of another process
-    /// has none here.
+    /// has no directory here.
     fn thread(&self, tid: u32, start_ns: Option<u64>) -> Result<OwnedFd, NotDone> {
         let dir = directory(&self.dir, Path::new(&format!("task/{tid}")))?;
         match start_ns {

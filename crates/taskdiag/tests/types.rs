@@ -17,7 +17,7 @@ const RARE: &[&str] = &[
     // The kernel or its configuration may lack them.
     "run_delay",
     "timeslices",
-    // It does not wait.
+    // This task does not wait.
     "waits_for",
     "waits_for_comm",
     // Only with kernel.task_delayacct; tests/delays.rs has them.
@@ -44,7 +44,7 @@ const RARE: &[&str] = &[
     // /proc does not have it, or not for processes.
     "securebits",
     "threads",
-    // It may have no security label, no login, and be in no unit, container or pod.
+    // The task may have no security label and no login, and be in no unit, container or pod.
     "label",
     "luid",
     "audit_session",
@@ -64,9 +64,9 @@ const RARE: &[&str] = &[
     "lxc",
     "ag_id",
     "ag_nice",
-    // It runs under an ordinary policy.
+    // The task runs under an ordinary policy.
     "rtprio",
-    // Nobody shares its tables.
+    // No other task shares its tables.
     "sharers",
     "shared_with",
     // Always -, for those who expect the column.

@@ -244,7 +244,7 @@ static int ends_with(const char *name, const char *end)
 	return len >= n && !strcmp(name + len - n, end);
 }
 
-/* What happens to the idle processes before anything is measured. */
+/* Prepares the idle processes before anything is measured. */
 static void prepare(const char *name, pid_t *pids, int n)
 {
 	int stops = ends_with(name, "_stopped"), continues = ends_with(name, "_continued");
@@ -271,7 +271,7 @@ static void prepare(const char *name, pid_t *pids, int n)
 				kill(pids[i], SIGCONT);
 		}
 	}
-	/* The last one is that which a wait is for. */
+	/* The last child is the one that a wait is for. */
 	if (clones) {
 		kill(pids[n - 1], SIGKILL);
 		waitpid(pids[n - 1], NULL, 0);

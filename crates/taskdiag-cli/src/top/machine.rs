@@ -27,8 +27,8 @@ pub struct Pressure {
 pub struct Machine {
     /// The host name of our own UTS namespace.
     pub host: Option<String>,
-    /// Is our pid namespace not that of the whole machine? Then the counts of /proc/loadavg and
-    /// /proc/stat are not those of the tasks that are shown.
+    /// Are we in another pid namespace than that of the whole machine? Then the counts of
+    /// /proc/loadavg and /proc/stat are not those of the tasks that are shown.
     pub is_inner: bool,
     /// Time since boot, s.
     pub uptime_s: Option<u64>,

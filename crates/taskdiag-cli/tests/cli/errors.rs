@@ -359,7 +359,7 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!((o.status.code(), o.stderr.len()), (Some(0), 0));
 }
 
-/// A JSON document that ends in the middle is not taken for one that was meant so.
+/// A JSON document that ends in the middle cannot be mistaken for a complete one.
 #[test]
 fn ctrl_c_while_the_output_is_written() {
     use std::os::unix::process::CommandExt;

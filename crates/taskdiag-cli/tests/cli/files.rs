@@ -419,7 +419,7 @@ fn json_for_programs() {
     ] {
         assert_eq!(row[key], want, "{key}");
     }
-    // It has none, so there is no key.
+    // The descriptor has no path, so there is no key.
     assert!(row.get("path").is_none() && row.get("missing").is_none(), "{row}");
     let (_, out, _) = files(&m, &["--jsonl", "-p", "30,40", "-o", "pid,fd,ends,flags"]);
     let rows: Vec<&str> = out.lines().collect();

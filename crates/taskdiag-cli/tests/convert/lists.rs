@@ -315,7 +315,7 @@ fn frames() -> Vec<Vec<Process>> {
             if minute % 3 != 0 {
                 listens.push((4, (ESTABLISHED, 443, 2000 + minute)));
             }
-            // One who listens between two full frames only.
+            // A process that listens only between two full frames.
             let mut odd = vec![(5, (ESTABLISHED, 4444, 3000))];
             if (13..17).contains(&minute) {
                 odd = vec![(5, (LISTEN, 4444, 3001)), (6, (LISTEN, 4445, 3002))];
@@ -325,11 +325,11 @@ fn frames() -> Vec<Vec<Process>> {
                 Process::new(20, &odd, &[libc]),
                 Process::new(30, &[], &[]),
             ];
-            // It has begun after the library was replaced.
+            // This process has begun after the library was replaced.
             if minute >= 31 {
                 processes.push(Process::new(40, &[], &[libc, new_ssl]));
             }
-            // It ends, and its sockets and libraries with it.
+            // The process ends, and so do its sockets and libraries.
             if minute >= 68 {
                 processes.remove(1);
             }
@@ -356,7 +356,7 @@ fn every_frame_can_be_had_again() {
         assert!(sockets.is_sorted_by_key(|r| (r.pid, r.value.0, r.ts)), "in order of descriptors");
         assert!(maps.is_sorted_by_key(|r| r.pid));
         written += sockets.len() + maps.len();
-        // Each file stands alone.
+        // Each file is complete by itself.
         let minutes = if hour == 3 { 0..50 } else { 50..100 };
         for (minute, processes) in (0..).zip(&frames).filter(|(m, _)| minutes.contains(m)) {
             let (found, known) = (at(&sockets, micros(minute), |r| r.0), sockets_of(processes));

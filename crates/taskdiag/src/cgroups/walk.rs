@@ -38,7 +38,7 @@ impl Default for Bounds {
     }
 }
 
-/// What the bounds have left out.
+/// The numbers of cgroups and values that the bounds left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
@@ -268,8 +268,8 @@ impl Walk<'_> {
             return Ok(true);
         };
         let done = self.read(&mut place, is_root, at);
-        // The number of links is 2 and that of the directories in it. Some file systems, which are
-        // not those of cgroups, have 1.
+        // The number of links of a directory is 2 plus the number of directories in it. Some file
+        // systems, which are not those of cgroups, have 1.
         if stat.st_nlink != 2 {
             self.below(place.dir.as_fd(), &one, next)?;
         }

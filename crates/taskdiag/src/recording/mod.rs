@@ -233,8 +233,8 @@ impl Recording {
     pub fn at(&self, time: SystemTime) -> Result<Option<Frame>, Error> {
         self.find(time).map(|number| self.read(number)).transpose()
     }
-    /// All frames, in the order in which they were written. One that cannot be read is an error,
-    /// and the next one follows.
+    /// All frames, in the order in which they were written. A frame that cannot be read gives an
+    /// error, and the next frame follows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Frame, Error>> + '_ {
         (0..self.len()).map(|number| self.read(number))
     }

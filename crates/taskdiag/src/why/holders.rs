@@ -1,4 +1,5 @@
-//! Who holds what some threads wait for, for the columns of a table. `taskdiag why` has all of it.
+//! The holders of what some threads wait for, for the columns of a table. `taskdiag why` has all of
+//! it.
 
 use std::collections::HashMap;
 
