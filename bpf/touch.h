@@ -79,8 +79,8 @@ enum { IN_ORDER = 4 };
 /* Was the memory of this thread loaded when the walk was at one before it? */
 #define IS_LOADED (AHEAD_THREADS && st.in_order > 3 * TOGETHER)
 
-/* The address of the entries of these numbers in the tree of the initial pid namespace, or 0. The leaf that has them is looked
- * for once for all that it has. A run is one read-side section of RCU, which keeps the leaf, and what is found through it. */
+/* The address of the entries of these numbers in the tree of the initial pid namespace, or 0. The leaf that has them is searched
+ * for once for all its entries. A run is one read-side section of RCU, which keeps the leaf, and what is found through it. */
 static __always_inline u64 entries_of(u32 nr)
 {
 	if (st.pid_leaf_of != nr >> XA_BITS) {

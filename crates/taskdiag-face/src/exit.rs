@@ -124,7 +124,7 @@ impl Partial {
     pub fn new(lacks: Vec<Lack>, asked: Asked, is_empty: bool) -> Partial {
         Partial { lacks, asked, is_empty, said: Vec::new() }
     }
-    /// Lacks that are a failure for everybody.
+    /// Missing data that is a failure for each caller.
     pub fn always(lines: impl IntoIterator<Item = String>) -> Partial {
         Partial::new(lines.into_iter().map(Lack::always).collect(), Asked::All, false)
     }

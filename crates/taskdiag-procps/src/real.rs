@@ -51,7 +51,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// By the name of the file.
+    /// Decides by the name of the file.
     fn of(file: &str) -> Option<Version> {
         match file {
             "libproc2.so.0.0.1" => Some(Version::V402),

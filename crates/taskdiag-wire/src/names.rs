@@ -402,7 +402,7 @@ named! {
         Read = 59 "read",
         /// Room in another file.
         Write = 60 "write",
-        /// A core dump of its process.
+        /// A core dump of the task's process.
         Coredump = 61 "coredump",
     }
 }

@@ -152,8 +152,8 @@ impl Processes {
 
 /// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel keeps the
 /// members of the first three in many places of its memory, and /proc has the members of STATM in
-/// several files. A long list costs less where some need not be read. Supplementary groups are in
-/// the answer if `ngroups` of CRED is wanted.
+/// several files. A long list costs less if some members need not be read. Supplementary groups are
+/// in the answer if `ngroups` of CRED is wanted.
 ///
 /// CGROUP has a path for each hierarchy. Version 1 has a dozen hierarchies, and most tasks are at
 /// the root of most of them. No column shows a root. So these paths are in the answer only if they

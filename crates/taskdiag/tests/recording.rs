@@ -249,7 +249,7 @@ fn damage_in_the_middle_leaves_the_others() {
             }
         }
     }
-    // A reader that meets a damaged frame names it.
+    // The error of a reader that meets a damaged frame names the frame.
     let mut changed = data.clone();
     changed[place(4) as usize + 70] ^= 1;
     fs::write(dir.data(), &changed).expect("write");

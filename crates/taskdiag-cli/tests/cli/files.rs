@@ -102,7 +102,7 @@ fn list(w: &mut StreamWriter, fds: &[Fd]) {
     count(w, fds.len() as u32);
 }
 
-/// Has neither paths nor mappings, as a kernel thread.
+/// Writes a task with neither paths nor mappings, like a kernel thread.
 fn bare(w: &mut StreamWriter) {
     w.missing(Group::Paths, Reason::Absent);
     w.missing(Group::Vma, Reason::Absent);

@@ -451,7 +451,8 @@ fn top_can_be_stopped_and_continued() {
     tmux.until_has("still here");
 }
 
-/// The shell that starts it here does not wait for stops, so no process would continue it.
+/// The shell that starts top here does not wait for stopped children, so nothing would continue
+/// top.
 #[test]
 fn top_ignores_a_stop_without_a_shell_to_continue_it() {
     let tmux = Tmux::top(80, 24, "", "");

@@ -382,7 +382,7 @@ fn a_recording_without_lists_has_no_such_files() {
     let made = Made::new(frames.iter().map(|processes| (groups, &processes[..])));
     made.convert_all(&[]);
     assert_eq!(made.names(), ["processes.parquet"]);
-    // Hours that are over are not read again, although there are no such files.
+    // Hours that are over are not read again, although they have no file of this table.
     assert_eq!(text(&made.convert(&[]).stdout), "");
     // A request for such a table reports it.
     let ran = made.convert(&["--tables", "sockets,maps", "--again"]);
@@ -418,7 +418,7 @@ fn tables_that_were_not_written_make_an_hour_be_written_again() {
     assert!(files.iter().any(|r| r.value.1.as_deref() == Some("socket")));
     let maps = made.rows(3, "maps.parquet", |of, i| (of.number("address", i), of.word("kind", i)));
     let of_ten = |r: &&Row<(Option<u64>, Option<String>)>| r.pid == 10 && r.ts == micros(0);
-    // Two mappings of each of two files, and one of no file.
+    // Each of two files is mapped twice, and one mapping has no file.
     assert_eq!(maps.iter().filter(of_ten).count(), 5, "{maps:?}");
     assert!(maps.iter().any(|r| r.value.1.as_deref() == Some("anon")));
 }
@@ -457,7 +457,7 @@ fn entries_that_could_not_be_read_have_not_ended() {
     }
     let sockets = made.rows(3, "sockets.parquet", socket);
     let maps = made.rows(3, "mapped_files.parquet", mapped);
-    // Frame 10 is full, and does not know these.
+    // Frame 10 is full, and lacks these lists.
     for minute in [0, 7, 8, 9] {
         let found = at(&sockets, micros(minute), |r| r.0);
         assert!(found == sockets_of(&known[0]), "minute {minute}: {found:?}");

@@ -161,7 +161,7 @@ impl Kept {
         let descriptors = |p: &Place| 1 + p.files.iter().flatten().count();
         self.open = self.places.values().map(descriptors).sum();
     }
-    /// Closes everything, and keeps nothing from now on. `false`: nothing was kept.
+    /// Closes all files, and keeps none open from now on. `false`: nothing was kept.
     pub fn give_up(&mut self) -> bool {
         let had = self.open > 0;
         self.places.clear();

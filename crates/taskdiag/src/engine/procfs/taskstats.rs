@@ -161,7 +161,7 @@ mod tests {
         let TaskStats::Open(to, family) = &mut stats else {
             return skip("the kernel has no TASKSTATS");
         };
-        // An answer that nobody has read.
+        // An answer that has not been read yet.
         let mut stale = 24u32.to_ne_bytes().to_vec();
         stale.extend(family.to_ne_bytes());
         stale.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
