@@ -154,7 +154,7 @@ fn say_age(recording: &Recording) {
     }
 }
 
-/// The frame for a time. If it is damaged, the last intact one before it, with a message.
+/// The frame for a time. If that frame is damaged, the last intact frame before it, with a message.
 fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
     let frame = whole(&open(path)?, at)?;
     interrupt::answered();

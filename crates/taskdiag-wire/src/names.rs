@@ -138,7 +138,7 @@ named! {
 }
 
 named! {
-    /// Which value of a container a blob of MSG_CONTAINER is.
+    /// The kind of value that a blob of MSG_CONTAINER has.
     #[non_exhaustive]
     ContainerPart: u32 {
         /// The path of the control group.

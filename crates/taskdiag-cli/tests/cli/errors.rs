@@ -315,7 +315,7 @@ fn messages_are_escaped() {
         &["ps", "-u", odd],
         &["ps", "-o", odd],
         &["ps", "-t", path],
-        // As the shell makes of a * in a directory with such a name.
+        // The arguments that a shell makes of `*` in a directory with a file of this name.
         &["files", &option],
         &["files", "-p", &option],
         &["ps", &option],

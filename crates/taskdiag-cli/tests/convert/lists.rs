@@ -447,7 +447,7 @@ fn entries_that_could_not_be_read_have_not_ended() {
     let made = Made::of(&frames);
     let ran = made.convert(&[]);
     let said = text(&ran.stderr);
-    // The recorder could not see them.
+    // The recorder could not see these lists.
     assert_eq!(ran.status.code(), Some(0), "{said}");
     for line in [
         "open files of a process could not be read 4 times (denied): the table sockets",

@@ -20,7 +20,7 @@ pub(crate) struct Held {
     pub how: How,
 }
 
-/// The holders for the threads of one answer. They were looked up a moment after that answer.
+/// The holders for the threads of one answer. The holders were looked up a moment after the answer.
 /// `None`: no engine answered.
 #[derive(Debug)]
 pub(crate) struct Holders(Option<HashMap<u32, (Waiting, Found)>>);
