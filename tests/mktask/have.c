@@ -136,7 +136,7 @@ static void mappings(int argc, char **argv)
 		die("mmap: %m");
 	touch(p);
 	fact("growsdown", "%lu", (unsigned long)p);
-	/* There is none if the processor has no protection keys. */
+	/* There is no key if the processor has no protection keys. */
 	key = pkey_alloc(0, 0);
 	if (key > 0) {
 		must(pkey_mprotect(at("keyed", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1), SIZE, rw, key));

@@ -51,8 +51,8 @@ const STATES: &[&[&str]] = &[
     &["memory"],
 ];
 
-/// The columns of groups that the service shows, without the one that counts all processes of a
-/// user, which other tests change.
+/// The columns of groups that the service shows, without the column that counts all processes of a
+/// user, because other tests change it.
 fn columns(strategy: Strategy) -> Vec<&'static str> {
     let shown = shown::groups(strategy);
     let own = |f: &&field::Field| !f.groups.is_empty() && shown.contains(f.groups);

@@ -21,7 +21,7 @@ pub struct SubtreeShape {
     pub color: &'static [u8],
     /// Is it highlighted?
     pub marked: bool,
-    /// The subtrees below it, and the number of each.
+    /// The kinds of subtrees below the process, each with its number.
     pub children: Vec<(usize, usize)>,
 }
 

@@ -85,7 +85,7 @@ impl Scene {
     fn sleepers(&self) -> [Vec<u32>; 2] {
         self.inits.map(sleepers)
     }
-    /// Two processes, of the outer and the inner one, that have the same number.
+    /// Two processes with the same pid, one in the outer namespace and one in the inner.
     fn same_number(&self) -> (u32, u32, u32) {
         let [a, b] = self.sleepers();
         let number = |pid: u32, at: usize| {

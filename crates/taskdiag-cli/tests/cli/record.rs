@@ -106,7 +106,7 @@ fn an_answer_of_a_time() {
     assert_eq!(second, 610);
     assert!(err.contains("the newest answer is of 2026-01-01 12:10:10"), "{err}");
     assert!(err.contains("still running"), "{err}");
-    // An hour ago is long after the end.
+    // One hour ago is long after the end of the recording.
     let (second, err) = recorded.second(&["--at", "-1h"]);
     assert!(second == 610 && err.contains("nothing was recorded for"), "{err}");
     // A day file alone.
