@@ -78,7 +78,7 @@ static void layout(void)
 	if (!f || !fgets(line, sizeof(line), f) || !(p = strrchr(line, ')')))
 		die("reading /proc/self/stat: %m");
 	fclose(f);
-	/* p is in field 2, and field 26 is the first of them. */
+	/* p is in field 2, and field 26 is the first of the addresses. */
 	for (int field = 2; field < 26; field++)
 		if (!(p = strchr(p + 1, ' ')))
 			die("/proc/self/stat is short");

@@ -161,7 +161,7 @@ fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
     Ok(frame)
 }
 
-/// As [`frame`], for an open recording.
+/// The frame for a time, from an open recording.
 pub fn whole(recording: &Recording, at: Option<At>) -> Result<Frame, Exit> {
     let (number, time) = find(recording, at)?;
     if time.is_none() {

@@ -506,7 +506,7 @@ impl Maker<'_> {
         let before = self.past.filter(|_| plan.has_delta).and_then(|past| past.get(&id));
         let values = if plan.old.is_empty() { None } else { fetch.old.get(&id) };
         if !plan.old.is_empty() && values.is_none() {
-            // It has ended.
+            // The task has ended.
             return Ok(None);
         }
         let (row, arena) = rows.next_with_arena()?;

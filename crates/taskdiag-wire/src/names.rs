@@ -166,7 +166,7 @@ named! {
         Cwd = 1 "cwd",
         /// Its root directory.
         Root = 2 "root",
-        /// It is mapped.
+        /// The file is mapped.
         Mapped = 3 "mapped",
     }
 }

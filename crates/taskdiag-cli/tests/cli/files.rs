@@ -388,7 +388,7 @@ fn count_prints_open_files_by_process() {
     assert_eq!((code, rows.join(" ").as_str()), (0, "20 3 31 2 20 1 30 1"));
     let (code, _, err) = files(&m, &["--count", "-i"]);
     assert!(code == 2 && err.contains("--count"), "{err}");
-    // ps shows the number, too, for threads that share it as well.
+    // ps also shows the number for threads that share the table.
     let (_, out, _) = m.ps(&["-o", "tid=,fds=", "-p", "20"]);
     let rows: Vec<&str> = out.split_whitespace().collect();
     assert_eq!(rows.join(" "), "20 3 21 3 22 3 23 1");

@@ -215,7 +215,7 @@ fn again_and_again_as_lsof_does() {
         assert_eq!(four, [pid.as_str(), "=======", pid.as_str(), "======="]);
     }
     drop(target);
-    // It may have been listed once more before it ended.
+    // The child may have been listed once more before it ended.
     let rest: Vec<String> = of_while_any.map(|l| l.expect("text")).collect();
     assert!(rest.is_empty() || rest == [pid.as_str(), "======="], "{rest:?}");
     assert_eq!(while_any.0.wait().expect("ours").code(), Some(0));

@@ -238,7 +238,7 @@ fn stopped_in_the_walk(command: &str) {
         let child = start();
         while has_read(&child) < whole * part / 100 && is_running(&child) {}
         let pid = rustix::process::Pid::from_child(&child);
-        // It may have ended: then it is a zombie, which a signal does not hurt.
+        // The process may have ended. Then it is a zombie, and the signal has no effect.
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our child");
         let o = child.wait_with_output().expect("it ends");
         let err = String::from_utf8_lossy(&o.stderr).into_owned();

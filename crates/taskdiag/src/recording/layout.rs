@@ -52,7 +52,7 @@ pub fn read_file_head(head: &[u8]) -> FileHead {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Its own offset in the file.
+    /// The offset of the frame in the file.
     pub at: u64,
     /// The offset of the key frame that its data refers to, which is its own offset if it is a key
     /// frame.

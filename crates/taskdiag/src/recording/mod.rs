@@ -70,7 +70,7 @@ pub struct Recording {
 pub struct FrameInfo {
     /// The start of the answer by the machine's clock, which may have been set since.
     pub time: SystemTime,
-    /// The same moment since the boot of the machine. After a reboot, it is smaller than in the
+    /// The start of the answer as the time since boot. After a reboot, it is smaller than in the
     /// previous frame.
     pub boottime: Duration,
     /// The number of its tasks.

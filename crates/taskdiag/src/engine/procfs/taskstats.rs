@@ -9,7 +9,7 @@ use taskdiag_wire::Reason;
 use super::parse::{self, DelayCounts};
 use super::stop::Stop;
 
-/// The family that knows the others, and its command and attribute (linux/genetlink.h).
+/// The control family of generic netlink, and its command and attribute (linux/genetlink.h).
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
