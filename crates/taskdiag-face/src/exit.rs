@@ -67,8 +67,8 @@ pub enum Exit {
     Failed(String),
 }
 
-/// How exactly the caller named the subject of the answer. Missing data is a failure only for a
-/// caller who asked at least as exactly as the lack demands.
+/// How exactly the caller named the subject of the answer. Missing data is a failure only if the
+/// caller named the subject at least as exactly as the [`Lack`] requires.
 ///
 /// Without this rule, any user could make scripts of other users fail, with a process that may not
 /// be read or that takes all the room. And a script of an ordinary user would fail on each machine

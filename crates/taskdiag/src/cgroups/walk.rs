@@ -1,8 +1,9 @@
 //! Walks the directories of a hierarchy, and reads the files of each cgroup.
 //!
-//! The walk goes from level to level. So a user who makes thousands of cgroups below their own can
-//! keep only cgroups that are as deep out of a bounded list. It has one directory open at a time,
-//! and one file. A [`Kept`] has more: a session reads the same files again from their start.
+//! The walk goes from level to level. So if a user makes thousands of cgroups below their own, a
+//! bounded list can lack only cgroups at the same depth or deeper. The walk has one directory and
+//! one file open at a time. A [`Kept`] has more: a session reads the same files again from their
+//! start.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
