@@ -46,8 +46,8 @@ def with_a_big_one(b, command):
     """Times a list of the processes without, with, and again without a process of 100,000 threads."""
     without = b.compare({"without, before": command}, rounds=15)["without, before"]
     with load(THREADS):
-        # ps runs afterwards and not by turns with it, because ps would fill the caches of the CPU.
-        # The runs without the threads are not alternated with ps either.
+        # ps runs afterwards instead of in turn with taskdiag, because ps would fill the caches of
+        # the CPU. The runs without the threads are not alternated with ps either.
         r = b.compare({"with 100,000 threads": command}, rounds=15)
         b.compare({"ps, with": ["ps", "-eo", "pid,ppid,comm"]}, rounds=5)
         b.count("with 100,000 threads", command)

@@ -107,7 +107,7 @@ def a_large_table(b):
     """4,096 threads that share 16,384 open files: files against find /proc/PID -path '*fd/*'"""
     pid = biggest()
     ours = files("-p", pid)
-    # find would go through 4,096 copies of the directory. It is given 16 of them.
+    # find would go through 4,096 copies of the directory. find gets 16 of these copies.
     some = ["sh", "-c", f"for t in $(ls /proc/{pid}/task | head -16); do"
                         f" find /proc/{pid}/task/$t -path '*fd/*'; done"]
     r = b.compare({"taskdiag": ours, "all processes": files(), "find, 16 threads of 4,096": some},

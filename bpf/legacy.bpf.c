@@ -26,8 +26,8 @@ static __always_inline bool asked_for(struct task_struct *t)
 	return !cfg.pid || R(t, tgid) == st.target;
 }
 
-/* The number by which the iterator found the task. An exec gives the number of a process to the thread that calls it, and the
- * first one gets the number of that thread, so the task may have another one by now. */
+/* The number by which the iterator found the task. An exec gives the number of a process to the thread that
+ * calls it, and the first thread gets the number of that thread, so the task may have another number by now. */
 static __always_inline u32 number(struct bpf_iter__task *ctx)
 {
 	struct bpf_iter_seq_task_info *at = ctx->meta->seq->private;

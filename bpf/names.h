@@ -10,7 +10,7 @@
  * A rename during the climb can mix old and new components. So the climb is
  * repeated afterwards, and the text is made again if the way has changed.
  *
- * A path may be long, and a user may rename what is on it all the time. So each component counts as work. If the time of the run
+ * A path may be long, and a user may rename its directories all the time. So each component counts as work. If the time of the run
  * is over, the path is left to the next run, which has more time for it. That one tries as often as PATH_TRIES, whatever the clock
  * says, so that the walk goes on. A path that changes at each try is BLOCKED.
  *

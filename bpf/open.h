@@ -20,7 +20,7 @@ enum { MAGIC_MQUEUE = 0x19800202 };
 #define FILE(t, name) RD(t, st.file, FILE_##name)
 #define INODE(t, name) RD(t, st.inode, INODE_##name)
 
-/* Does the task still have this file table? If not, none of its pointers may be followed any more. */
+/* Does the task still have this file table? If not, no pointer in the table may be followed any more. */
 static __always_inline bool still_its_files(void)
 {
 	st.gone = !STILL_AT(THIS, TASK_FILES, st.files);

@@ -214,8 +214,8 @@ static __always_inline void order(void)
 })
 
 /*
- * A test build runs a loop between the load of a pointer and its use. It makes the time in which the object may be freed
- * as long as on a busy machine. See tests/vm/README.md.
+ * A test build runs a loop between the load of a pointer and its use. The delay leaves as
+ * much time for the object to be freed as a busy machine would. See tests/vm/README.md.
  */
 #ifdef TASKDIAG_GAP
 static u64 gap_sink;

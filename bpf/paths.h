@@ -14,7 +14,7 @@
 
 #include "names.h"
 
-/* How often a path is read that the task changes meanwhile. */
+/* How often a path is read if the task changes it meanwhile. */
 enum { PATHS_TRIES = 4 };
 
 /* Set st.path_mnt and st.path_dentry to the task's path of this kind. Returns 0 if there is none, or if it changed

@@ -95,7 +95,7 @@ static __always_inline void set_up(void)
 
 			if (!p)
 				break;
-			/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
+			/* Pass it through memory, since the verifier takes a pointer that was stored and read for a number. */
 			*(volatile u64 *)&st.arg = (u64)p;
 			st.cpu_offset[cpu & (CPUS_MAX - 1)] = *(volatile u64 *)&st.arg - base;
 			st.ncpus = cpu + 1;

@@ -191,7 +191,7 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 		st.len += 10;
 	}
 	is_late(4 + 2 * depth);
-	/* There are more components above those that were written. */
+	/* There are more components above the written ones. */
 	if (kn && kn_parent(CAST(struct kernfs_node, (void *)kn)))
 		cut = TASK_DIAG_BLOB_CUT;
 	end_blob(b, TASK_DIAG_A_CGROUP_PATH, id, st.len & 0x3fff, 0, st.len & 0x3fff, cut, 0);

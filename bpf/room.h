@@ -6,7 +6,7 @@
  * one for the answer, which users share: a user gets whole texts as long as
  * what is left for all others is more than what that user has had already.
  * Further texts are written in part. So one user can never use up the room, and
- * others' arguments stay whole. What each task gets in any case does not count.
+ * others' arguments stay whole. The part that each task gets in any case does not count.
  * Lists and names have a room of their own.
  *
  * engine/room.rs does the same for the engines in user space.

@@ -54,7 +54,7 @@ GROUP_FN find_shared(u64 object, u32 group)
 
 /*
  * Does another task's message have the group of the object st.arg (an mm or files_struct) already? If so, writes which
- * one and returns 1. If not, enters this task as the one whose message has it. When the table is full, an older object
+ * one and returns 1. If not, enters this task as the task whose message has it. When the table is full, an older object
  * is dropped from it and maybe written twice, which only makes the answer longer.
  */
 GROUP_FN put_shared(u32 group, u32 member)

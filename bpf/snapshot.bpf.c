@@ -62,7 +62,7 @@ GROUP_FN last_seen(void)
 	 * its creator, long ago. */
 	if (is == FOUND && IN_LIST && (u64)R(p, tasks.next, prev) != (u64)&p->tasks)
 		is = CHANGING;
-	/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
+	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
 	if (is == FOUND)
 		*(volatile u64 *)&st.walk = (u64)t;
 	if (BY_THREADS)

@@ -261,7 +261,7 @@ struct state {
 	/* waits: wait.h */
 	__u64 sched_begin;	/* the scheduler's clock when the walk began */
 	__u64 wait_switches, regs;
-	/* delays: delays.h. The thread that is added, and whether a thread has none */
+	/* delays: delays.h. The thread that is added, and whether a thread has no delays */
 	__u64 delay_task, delay_ns[8], delay_count[8], delay_max[8], delay_min[8];
 	__u32 delays_lack, delays_known;
 	/* signals: state.h */

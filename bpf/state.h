@@ -234,7 +234,7 @@ static __always_inline void put_stack_of(struct task_struct *t)
 	is_late(64);
 	spill();
 	if (WANT(TASK_DIAG_WAIT)) {
-		/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
+		/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
 		*(volatile u64 *)&st.regs = bpf_task_pt_regs(t);
 		put_wait(n);
 	}

@@ -3,7 +3,7 @@
  * Loads memory of tasks before it is needed: of the current task, all that the columns need together, and of the threads that
  * come next.
  *
- * The list of threads tells the next one only when the one before it was loaded. But threads mostly have numbers that
+ * The list of threads gives the next thread only when the thread before it was loaded. But threads mostly have numbers that
  * follow each other. So the next ones are looked up by number: entry of the number, struct pid, task. A processor stops at a
  * load that takes long, after some hundred more instructions. So this is not done for each thread, but for sixteen at a
  * time, whose loads are few such stops. It is done when the walk comes to the first of sixteen numbers: the threads of the
@@ -81,8 +81,8 @@ enum { IN_ORDER = 4 };
 /* Was the memory of this thread loaded when the walk was at one before it? */
 #define IS_LOADED (AHEAD_THREADS && st.in_order > 3 * TOGETHER)
 
-/* The address of the entries of these numbers in the tree of the initial pid namespace, or 0. The leaf that has them is looked
- * for once for all that it has. A run is one read-side section of RCU, which keeps the leaf, and what is found through it. */
+/* The address of the entries of these numbers in the tree of the initial pid namespace, or 0. The leaf that has them is searched
+ * for once for all its entries. A run is one read-side section of RCU, which keeps the leaf, and what is found through it. */
 static __always_inline u64 entries_of(u32 nr)
 {
 	if (st.pid_leaf_of != nr >> XA_BITS) {
@@ -120,7 +120,7 @@ static __always_inline void touch_thread(struct task_struct *t, volatile u64 *to
 		TOUCH(R(t, ioac.rchar));
 }
 
-/* Load memory of the threads that probably come after the one with this number. What is found goes through memory of ours,
+/* Load memory of the threads that probably come after the one with this number. The results go through memory of ours,
  * since the verifier would take it for pointers, with which it allows less. 0 stays 0, and a load from there gives 0. */
 GROUP_FN look_up_threads(u32 nr)
 {

@@ -107,7 +107,7 @@ static __always_inline void find_direct_map(struct task_struct *me)
 {
 	u32 five;
 
-	/* Through memory, since the verifier takes a pointer that was stored and read for a number. */
+	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
 	*(volatile u64 *)&st.arg = (u64)R(me, mm, pgd);
 	if (!st.arg || !cfg.ram_end)
 		return;

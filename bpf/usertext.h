@@ -125,7 +125,7 @@ GROUP_FN last_byte(void)
 	return copy_user_page(&last, 1, st.arg + st.len - 1) ? last : 0;
 }
 
-/* Write what a process shows in place of its arguments. */
+/* Write the title that a process shows in place of its arguments. */
 GROUP_FN put_title(void)
 {
 	struct task_diag_blob *b = here();
@@ -196,7 +196,7 @@ GROUP_FN put_text(u32 group)
 		no_text(group);
 		return 0;
 	}
-	/* The last byte tells whether the process wrote over its arguments. */
+	/* The last byte shows whether the process wrote over its arguments. */
 	if (group == TASK_DIAG_CMDLINE && !st.cmd_offset && last_byte())
 		return put_title();
 	off = st.cmd_offset;

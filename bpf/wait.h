@@ -162,7 +162,7 @@ static __always_inline void put_owner(struct task_diag_wait *a, u64 owner, u32 h
 	a->valid |= KNOWN(OWNER_TID) | KNOWN(OWNER_TGID);
 }
 
-/* The owner that a lock names, or nobody. It may name the task itself for a moment, when it is given the lock. */
+/* The owner that a lock names, if any. It may name the task itself for a moment, when it is given the lock. */
 static __always_inline void put_lock_owner(struct task_diag_wait *a, struct task_struct *t, u64 owner)
 {
 	if (!owner || owner == (u64)t)

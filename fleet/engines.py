@@ -23,8 +23,8 @@ import time
 import cluster
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The engine, and the Python package that it comes in. Ballista is programs, which `tools/setup
-# ballista` builds.
+# The engine, and the Python package that it comes in. Ballista consists of programs that
+# `tools/setup ballista` builds.
 PACKAGES = {"duckdb": "duckdb", "datafusion": "datafusion", "clickhouse": "chdb"}
 ENGINES = [*PACKAGES, "ballista"]
 QUERIES = sorted(path.stem for path in (HERE / "queries").glob("*.sql"))

@@ -53,7 +53,7 @@ const RUN: &[&str] = &[
     "SELECT u.username, ug.gid, g.groupname FROM users u JOIN user_groups ug ON ug.uid = u.uid JOIN groups g ON g.gid = ug.gid;",
 ];
 
-/// Queries that do not run, and their errors.
+/// Queries that are refused, and their errors.
 const DO_NOT_RUN: &[(&str, &str)] = &[
     (
         "SELECT p.name, h.sha256 FROM processes p JOIN hash h ON p.path = h.path;",

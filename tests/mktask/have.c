@@ -78,7 +78,7 @@ static void layout(void)
 	if (!f || !fgets(line, sizeof(line), f) || !(p = strrchr(line, ')')))
 		die("reading /proc/self/stat: %m");
 	fclose(f);
-	/* p is in field 2, and field 26 is the first of them. */
+	/* p is in field 2, and field 26 is the first of the addresses. */
 	for (int field = 2; field < 26; field++)
 		if (!(p = strchr(p + 1, ' ')))
 			die("/proc/self/stat is short");
@@ -136,7 +136,7 @@ static void mappings(int argc, char **argv)
 		die("mmap: %m");
 	touch(p);
 	fact("growsdown", "%lu", (unsigned long)p);
-	/* There is none if the processor has no protection keys. */
+	/* There is no key if the processor has no protection keys. */
 	key = pkey_alloc(0, 0);
 	if (key > 0) {
 		must(pkey_mprotect(at("keyed", rw, MAP_PRIVATE | MAP_ANONYMOUS, -1), SIZE, rw, key));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Tasks that wait for each other, with the truth about who holds what. A fact `KIND=A,B` says that
- * thread A waits for what thread or process B holds. `KIND=A` says that A waits, and that nobody
- * keeps a holder. */
+ * thread A waits for what thread or process B holds. `KIND=A`
+ * says that A waits, and that nothing records a holder. */
 #include "mktask.h"
 
 #include <errno.h>

@@ -368,7 +368,7 @@ static void cmdline_rewritten(int argc, char **argv)
 	exec_again(self_exe(), (char *[]){ "daemon", "--fg", NULL }, "cmdline-rewritten");
 }
 
-/* Like the state before, with a title that fits. The rest of the arguments are NULs. */
+/* As cmdline-rewritten, with a title that fits. The rest of the arguments are NULs. */
 static void cmdline_titled(int argc, char **argv)
 {
 	if (argc < 0) {

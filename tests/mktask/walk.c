@@ -300,7 +300,7 @@ static int walk_mounts(unsigned int n)
 	return n & 128 ? umount2(at, MNT_DETACH) : 0;
 }
 
-/* ---- what is shared with others ---- */
+/* ---- values that are shared with others ---- */
 
 static char *new_stack(void)
 {

@@ -182,17 +182,17 @@ impl Sandbox {
         self.denied_commands.push((call as u32, first, action));
         self
     }
-    /// With a system call that ends the program.
+    /// Makes this system call end the program.
     pub fn deadly(mut self, call: libc::c_long) -> Sandbox {
         self.denied.push((call as u32, libc::SECCOMP_RET_KILL_PROCESS));
         self
     }
-    /// With the mounts of this process.
+    /// Runs the program in the mount namespace of this process.
     pub fn mounts_of(mut self, pid: u32) -> Sandbox {
         self.mounts_of = Some(pid);
         self
     }
-    /// With this in the environment.
+    /// Adds this variable to the environment.
     pub fn env(mut self, name: &str, value: &str) -> Sandbox {
         self.env.push((name.to_owned(), value.to_owned()));
         self

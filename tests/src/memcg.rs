@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A group below that of this process. Dropping the value removes it, after all its processes have
-/// ended.
+/// A group below the group of this process. Dropping the value removes it, after all its processes
+/// have ended.
 pub struct Memcg {
     dir: PathBuf,
     /// Is it one of the first version of control groups?

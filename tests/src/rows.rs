@@ -28,7 +28,7 @@ pub fn owner(answer: &Answer, pid: u32, group: Group) -> TaskView<'_> {
     }
 }
 
-/// The entries of a task's list. There are none if the task does not have the list.
+/// The entries of a task's list. There are no rows if the task does not have the list.
 ///
 /// # Panics
 /// If an entry has a number without a name.

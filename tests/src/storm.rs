@@ -48,7 +48,7 @@ pub struct Found {
     pub values: BTreeMap<&'static str, u64>,
     /// How many values of sentinels were missing, by kind and reason.
     pub missing: BTreeMap<String, u64>,
-    /// How many values were missing for sentinels that have them except for moments, by kind.
+    /// How many values were missing, by kind, although the sentinels have them at nearly all times.
     lost: BTreeMap<&'static str, u64>,
     /// Descriptions of wrong values.
     pub wrong: Vec<String>,
@@ -229,7 +229,7 @@ const FILES: u32 = 8;
 struct Look<'a> {
     truth: &'a Truth,
     view: TaskView<'a>,
-    /// Is it a sentinel that has all values except for moments?
+    /// Is it a sentinel that has all values at nearly all times?
     is_whole: bool,
     answer: &'a Answer,
     found: &'a mut Found,

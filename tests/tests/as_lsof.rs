@@ -216,7 +216,7 @@ fn other_ends_of_pipes_are_named_and_listed() {
     let (r, w) = (read.as_raw_fd(), write.as_raw_fd());
     let command = own_command();
     let with = |ends: &[String]| format!(" pipe {}\n", ends.join(" "));
-    // In the order of the processes, and without itself.
+    // The ends are in the order of the processes, without the file itself.
     let mut ends =
         vec![(own, format!("{own},{command},{r}r")), (other, format!("{other},sleep,{r}r"))];
     ends.sort();

@@ -81,7 +81,7 @@ import os, tempfile, threading, time
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 memory = bytearray(8 << 20)
 def copy(begin):
-    # While a child has the same pages, each is copied before it is written.
+    # While a child shares the pages, a write copies each page first.
     pid = os.fork()
     if not pid:
         time.sleep(0.2)

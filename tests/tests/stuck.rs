@@ -104,7 +104,7 @@ fn tables_that_are_written() {
     }
 }
 
-/// Ctrl-C is not one more wait.
+/// Ctrl-C must not lead to another wait.
 #[test]
 fn an_interrupt_ends_the_waiting_at_once() {
     let Some(stuck) = Stuck::new("stuck: an_interrupt_ends_the_waiting_at_once") else { return };

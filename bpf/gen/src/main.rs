@@ -244,8 +244,8 @@ unsafe fn kernel_names(btf: *const libbpf_sys::btf) -> BTreeSet<Vec<u8>> {
 
 /// When it fails, the loader closes an fd for each function of the object, as if each were a
 /// program. It takes them from a list on its stack that has room for 32, and the kernel refuses a
-/// loader that reads beyond. Only the programs have an fd there, so the reads beyond become zeros,
-/// which are not closed.
+/// loader that reads beyond. Only the programs have an fd in the list, so
+/// the reads of further entries are replaced by zeros, which are not closed.
 fn no_closes_beyond_stack(insns: &[u8]) -> Vec<u8> {
     // r1 = *(u32 *)(r10 + off), r1 = 0
     const LOAD: [u8; 2] = [0x61, 0xa1];

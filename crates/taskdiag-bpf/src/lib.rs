@@ -25,11 +25,11 @@ macro_rules! skeleton {
 /// The program that answers all groups of the BPF engine. It needs Linux 6.8 or newer.
 pub const SNAPSHOT: &[u8] = skeleton!("snapshot.lskel");
 
-/// The same program without paths, mappings, files, namespaces and control groups. It loads in the
-/// shortest time.
+/// The snapshot program without paths, mappings, files, namespaces and control groups. It loads in
+/// the shortest time.
 pub const LITE: &[u8] = skeleton!("lite.lskel");
 
-/// The same program without namespaces and control groups, because their types are expensive to
+/// The snapshot program without namespaces and control groups, because their types are expensive to
 /// look up.
 pub const MORE: &[u8] = skeleton!("more.lskel");
 

@@ -76,7 +76,7 @@ enum {
 };
 
 /*
- * Why a value is missing or incomplete: what the functions for values return if that is above 0. A
+ * Why a value is missing or incomplete: the results above 0 of functions for values. A
  * later version may have more reasons.
  */
 enum {

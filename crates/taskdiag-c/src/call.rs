@@ -61,7 +61,7 @@ fn internal(panic: &(dyn Any + Send)) -> Failure {
 /// threads that it starts, because handlers of the program expect its own threads. The thread also
 /// has the stack that an engine needs, whatever that of the caller is.
 pub fn apart<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
-    /// As large as that of any thread of an engine.
+    /// The size of the stack, as large as that of any thread of an engine.
     const STACK: usize = 2 << 20;
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("taskdiag".into()).stack_size(STACK);

@@ -58,7 +58,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Text for C, which ends at a NUL. One within the text is shown as U+FFFD.
+/// Text for C, which ends at a NUL. A NUL within the text is shown as U+FFFD.
 pub fn c_text(text: String) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
 }

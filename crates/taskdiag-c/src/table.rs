@@ -11,7 +11,7 @@ use taskdiag::{Reason, Snapshot};
 
 use crate::failure::{Failure, c_text, code};
 
-/// The number of [`Missing::NotAsked`]; all others are those of the format.
+/// The number of [`Missing::NotAsked`]; all other reasons have the numbers of the format.
 const NOT_ASKED: c_int = 255;
 
 /// The number of a reason.
@@ -24,8 +24,8 @@ fn number(why: Missing) -> c_int {
 
 /// The name of the reason with this number, with a NUL at its end.
 pub fn reason_name(n: c_int) -> &'static CStr {
-    /// The names by their numbers. Not a LazyLock, which would make a child wait that was forked by
-    /// another thread meanwhile.
+    /// The names by their numbers. This is not a LazyLock, because a child that another thread
+    /// forks meanwhile would wait for ever.
     static NAMES: AtomicPtr<Vec<CString>> = AtomicPtr::new(null_mut());
     let name = |n: c_int| match u32::try_from(n).ok().and_then(Reason::from_number) {
         Some(reason) => reason.name(),

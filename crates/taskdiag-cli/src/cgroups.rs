@@ -80,7 +80,7 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
 /// The cgroups, after the delay if there is one.
 fn list(args: &CgroupsArgs, query: &Query) -> Result<Cgroups, Exit> {
     let descriptors = args.delay.map_or(0, |_| {
-        // Files that stay open are read faster. If the limit stays low, fewer do.
+        // Files that stay open are read faster. If the limit stays low, fewer files stay open.
         crate::commands::wait::allow_files(usize::MAX / 2);
         Session::descriptors()
     });

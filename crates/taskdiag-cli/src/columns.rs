@@ -83,7 +83,7 @@ const LACKING: &[(&[&str], &str)] = &[
 /// Forms of output, which are no columns.
 const FORMS: &[&str] = &["json", "jsonl", "csv", "arrow", "parquet"];
 
-/// The error about a name that is no column of these rows. The name may be a column of other rows,
+/// The error for a name that is not a column of these rows. The name may be a column of other rows,
 /// a column of procps, or a word for which there is another column. `to_do` says what the column
 /// was for, such as " to sort by".
 pub fn unknown(set: &Set, name: &str, to_do: &str) -> Exit {

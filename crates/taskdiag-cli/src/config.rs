@@ -37,7 +37,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let made = match openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
         Ok(fd) => content(File::from(fd)),
         Err(e) if is_lacking(e.kind()) => return Ok(None),
-        // The file system of /etc is that of the programs, so without it nothing would run.
+        // /etc is on the file system of the programs, so it answers if programs can be started.
         Err(_) if path == Path::new(OF_MACHINE) => match opened(path) {
             Ok(file) => content(file),
             Err(e) if is_lacking(e.kind()) => return Ok(None),
@@ -101,8 +101,8 @@ fn content(file: File) -> Result<Vec<u8>, Refused> {
         return wrong(String::from("it is not a regular file: remove it, or make it one"));
     }
     let me = rustix::process::geteuid().as_raw();
-    // With sudo, HOME may still be that of the caller. Root must not do what a file of somebody
-    // else says.
+    // With sudo, HOME may still be that of the caller. Root must not follow settings in a file of
+    // another user.
     if meta.uid() != 0 && meta.uid() != me {
         return Err(Refused::Foreign(meta.uid()));
     }

@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt as _;
 static MEMORY: oom::OrEnd = oom::OrEnd;
 
 /// The C library calls this directly. That skips the start of Rust's runtime with its fifteen
-/// system calls. Most of them read the process's own mappings, to recognize an overflow of the
-/// stack. The useful rest is in [`like_rust`].
+/// system calls. Most of these calls read the process's own mappings, to recognize an overflow of
+/// the stack. The useful rest is in [`like_rust`].
 ///
 /// # Safety
 /// As for any `main`: `argv` has `argc` strings.

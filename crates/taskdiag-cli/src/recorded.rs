@@ -154,14 +154,14 @@ fn say_age(recording: &Recording) {
     }
 }
 
-/// The frame for a time. If it is damaged, the last intact one before it, with a message.
+/// The frame for a time. If that frame is damaged, the last intact frame before it, with a message.
 fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
     let frame = whole(&open(path)?, at)?;
     interrupt::answered();
     Ok(frame)
 }
 
-/// As [`frame`], for an open recording.
+/// The frame for a time, from an open recording.
 pub fn whole(recording: &Recording, at: Option<At>) -> Result<Frame, Exit> {
     let (number, time) = find(recording, at)?;
     if time.is_none() {

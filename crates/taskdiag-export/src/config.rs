@@ -30,7 +30,7 @@ pub struct Process {
     pub start_unix_ns: i128,
     /// Paths of its control groups.
     pub cgroups: Vec<Vec<u8>>,
-    /// The labels that its group has in addition to the name.
+    /// The labels that the group of the process has in addition to the name.
     pub labels: String,
 }
 

@@ -185,8 +185,8 @@ impl Server {
         }
         Ok(())
     }
-    /// Closes the connection that has used the largest part of its time. One that has not sent its
-    /// request goes first.
+    /// Closes the connection that has used the largest part of its time. A connection that has not
+    /// sent its request is closed first.
     fn make_room(&mut self) -> bool {
         let order = |c: &Connection| (matches!(c.state, State::Write { .. }), c.deadline);
         let oldest = (0..self.connections.len()).min_by_key(|i| order(&self.connections[*i]));

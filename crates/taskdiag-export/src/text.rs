@@ -110,7 +110,7 @@ impl Sink for Text {
             MetricType::Unknown if is_open => "unknown",
             MetricType::Unknown => "untyped",
         };
-        // No help has a character that would need an escape.
+        // No help text has a character that would have to be escaped.
         let _ = write!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
     fn put(&mut self, labels: &[&str], value: Value) {

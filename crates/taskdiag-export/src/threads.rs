@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(scans.take(&[(11, "a", 100)]), one("a", 1, 100));
         // The thread ended, and another one with its name began: the account continues.
         assert_eq!(scans.take(&[(12, "a", 5)]), one("a", 1, 105));
-        // No thread has the name. One that comes later has an account of its own, which is smaller.
+        // No thread has the name. A thread that comes later has a smaller account of its own.
         assert_eq!(scans.take(&[(13, "b", 1)]), one("b", 1, 1));
         assert_eq!(scans.take(&[(14, "a", 7)]), one("a", 1, 7));
     }

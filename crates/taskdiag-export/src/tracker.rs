@@ -62,7 +62,7 @@ pub struct Options {
     /// Is the group of a process chosen again if the properties in the rules have changed?
     pub recheck: bool,
     /// Does a process that began before the first answer count with everything it did? If not, it
-    /// counts from then on.
+    /// counts from this answer on.
     pub from_start: bool,
     /// The most accounts of each kind.
     pub limit: usize,

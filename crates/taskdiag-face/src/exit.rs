@@ -67,8 +67,8 @@ pub enum Exit {
     Failed(String),
 }
 
-/// How exactly the caller named the subject of the answer. Missing data is a failure only for a
-/// caller who asked at least as exactly as the lack demands.
+/// How exactly the caller named the subject of the answer. Missing data is a failure only if the
+/// caller named the subject at least as exactly as the [`Lack`] requires.
 ///
 /// Without this rule, any user could make scripts of other users fail, with a process that may not
 /// be read or that takes all the room. And a script of an ordinary user would fail on each machine
@@ -124,7 +124,7 @@ impl Partial {
     pub fn new(lacks: Vec<Lack>, asked: Asked, is_empty: bool) -> Partial {
         Partial { lacks, asked, is_empty, said: Vec::new() }
     }
-    /// Lacks that are a failure for everybody.
+    /// Missing data that is a failure for each caller.
     pub fn always(lines: impl IntoIterator<Item = String>) -> Partial {
         Partial::new(lines.into_iter().map(Lack::always).collect(), Asked::All, false)
     }

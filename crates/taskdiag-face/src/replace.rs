@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 /// The kernel also follows at most this many links.
 const LINKS_MAX: usize = 40;
 
-/// Calls `fill` to write a new file with this mode, and then gives it the name `path`. A file that
-/// was there is replaced, and stays as it was after an error. A symbolic link stays a link, and the
-/// file that it leads to is replaced.
+/// Calls `fill` to write a new file with this mode, and then gives it the name `path`. An existing
+/// file is replaced. After an error, it is unchanged. A symbolic link stays a link, and the file
+/// that it leads to is replaced.
 ///
 /// # Errors
 /// The error of the system or of `fill`, without the path. No other file is left then.

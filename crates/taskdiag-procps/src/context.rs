@@ -191,8 +191,8 @@ impl Context {
         Ok(if self.reaped.len > 0 { &mut *self.fetch } else { null_mut() })
     }
 
-    /// The next task, and whether we make its row. If not, the real library makes it, and all later
-    /// ones.
+    /// The next task, and whether we make its row. If not, the real library makes this call and all
+    /// later ones.
     pub fn get(&mut self, which: c_int) -> (*mut PidsStack, bool) {
         if self.got_type != Some(which) {
             self.got_type = Some(which);
@@ -506,7 +506,7 @@ impl Maker<'_> {
         let before = self.past.filter(|_| plan.has_delta).and_then(|past| past.get(&id));
         let values = if plan.old.is_empty() { None } else { fetch.old.get(&id) };
         if !plan.old.is_empty() && values.is_none() {
-            // It has ended.
+            // The task has ended.
             return Ok(None);
         }
         let (row, arena) = rows.next_with_arena()?;

@@ -244,7 +244,7 @@ pub unsafe extern "C" fn procps_pids_get(info: *mut PidsInfo, which: c_int) -> *
     unsafe { (real.get)(theirs(info), which) }
 }
 
-/// The context, where the call is one that the real library would accept.
+/// The context, if the real library would accept the call.
 fn usable(context: Option<&mut Context>, which: c_int) -> Option<&mut Context> {
     context.filter(|c| matches!(which, TASKS_ONLY | THREADS_TOO) && c.has_items())
 }

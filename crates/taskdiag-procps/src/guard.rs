@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// More than any address space has.
+    /// A size larger than any address space.
     const TOO_MUCH: usize = 1 << 46;
 
     /// In a separate process, because no call is answered after it.

@@ -53,8 +53,8 @@ pub struct Need {
     pub is_delta: bool,
     /// Does it come from the real library?
     pub is_old: bool,
-    /// Whether it is a sum over the threads in the row of a process, and the value of one thread in
-    /// that of a thread.
+    /// Whether the item is a sum over threads in the row of a process, and the value of one thread
+    /// in the row of a thread.
     pub is_sum: bool,
     /// Is it in libproc2.so.1 only?
     pub is_new: bool,

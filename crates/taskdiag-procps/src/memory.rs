@@ -99,7 +99,7 @@ struct Reserve(UnsafeCell<[u8; RESERVE]>);
 unsafe impl Sync for Reserve {}
 
 static RESERVED: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
-/// How many bytes of it were handed out.
+/// The number of bytes of the reserve that were handed out.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 fn reserve() -> *mut u8 {
@@ -110,8 +110,8 @@ fn is_reserve(at: *mut u8) -> bool {
     (reserve() as usize..reserve() as usize + RESERVE).contains(&(at as usize))
 }
 
-/// A piece of the reserve. It is never given back: when the first one is handed out, this library
-/// stops its work in this process.
+/// A piece of the reserve. The reserve is never given back: when its first piece is handed out,
+/// this library stops its work in this process.
 fn piece(layout: Layout) -> *mut u8 {
     let end = |taken: usize| {
         let begin = taken.next_multiple_of(layout.align());
@@ -161,7 +161,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller has looked at the size.
+        // SAFETY: the caller has checked the size.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let is_ours = is_reserve(at);
         if !is_ours && has_pages(layout) == has_pages(new) {

@@ -51,7 +51,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// By the name of the file.
+    /// Decides by the name of the file.
     fn of(file: &str) -> Option<Version> {
         match file {
             "libproc2.so.0.0.1" => Some(Version::V402),
@@ -80,8 +80,8 @@ impl Version {
         self >= Version::V406
     }
 
-    /// Does it count the time since boot in nanoseconds? If not, it has hundredths of a second, and
-    /// a task that is younger than the fetch looks very old.
+    /// Does it count the time since boot in nanoseconds? If not, the time is in hundredths of a
+    /// second, and a task that is younger than the fetch looks very old.
     pub fn has_fine_uptime(self) -> bool {
         self >= Version::V405
     }

@@ -10,8 +10,7 @@ use crate::layout::*;
 use crate::registry::{Shape, shape};
 use crate::*;
 
-/// Our form of a struct, made from one that may be shorter. A member that is only partly there is
-/// not known.
+/// Extends a struct that may be shorter than ours. A member that is only partly in it is not known.
 pub(crate) fn extended<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     bytes: &[u8],
     table: &CStruct,

@@ -1,8 +1,8 @@
 //! Groups, strategies and reasons as Rust types.
 //!
-//! The enums have what this version of the format knows. A later version, or a later kernel, may
-//! have more, so all of them but [`Strategy`] are `#[non_exhaustive]`, and a number that is not
-//! known is `None`.
+//! The enums have the values that this version of the format knows. A later version, or a later
+//! kernel, may have more, so all of them but [`Strategy`] are `#[non_exhaustive]`, and a number
+//! that is not known is `None`.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not, Sub};
@@ -138,7 +138,7 @@ named! {
 }
 
 named! {
-    /// Which value of a container a blob of MSG_CONTAINER is.
+    /// The kind of value that a blob of MSG_CONTAINER has.
     #[non_exhaustive]
     ContainerPart: u32 {
         /// The path of the control group.
@@ -166,7 +166,7 @@ named! {
         Cwd = 1 "cwd",
         /// Its root directory.
         Root = 2 "root",
-        /// It is mapped.
+        /// The file is mapped.
         Mapped = 3 "mapped",
     }
 }
@@ -402,7 +402,7 @@ named! {
         Read = 59 "read",
         /// Room in another file.
         Write = 60 "write",
-        /// A core dump of its process.
+        /// A core dump of the task's process.
         Coredump = 61 "coredump",
     }
 }

@@ -120,14 +120,14 @@ pub struct Properties {
     /// Whether it is in a usual table of processes. Each engine answers these groups on every
     /// kernel that it supports.
     pub usual: bool,
-    /// Whom /proc shows it.
+    /// The users to whom /proc shows the group.
     pub guard: Guard,
-    /// To whom the service shows it.
+    /// The users to whom the service shows the group.
     pub public: Public,
-    /// The BPF program that has it.
+    /// The BPF program that has the group.
     pub program: Program,
-    /// What it costs. Only the ratios matter; `engine/auto/cost.rs` of `taskdiag` describes how
-    /// they were measured.
+    /// The cost of the group. Only the ratios matter; `engine/auto/cost.rs` of `taskdiag` describes
+    /// how they were measured.
     pub price: Price,
 }
 

@@ -534,7 +534,7 @@ fn cut_messages_of_every_version_are_read() {
     assert_eq!(s.cuts(), [cut(1000, 5), build!(Cut { uid: CUT_OTHERS, answers: 2 })]);
     assert_eq!((s.len(), s.done().tasks), (1, 1));
 
-    // A newer one is longer. One that is too short is no part of a stream of any version.
+    // A newer one is longer. A struct that is too short is not part of a stream of any version.
     let longer = [cut(9, 1).as_bytes(), &[0xff; 16]].concat();
     let whole = stream(&[msg(MSG_CUT, &longer)], 0);
     assert_eq!(Stream::parse(whole).expect("it is whole").cuts(), [cut(9, 1)]);

@@ -281,7 +281,8 @@ fn check(stream: &[u8], want: &str, name: &str) {
     }
     let first = parsed.get(0).expect("a task");
     assert_eq!(first.record::<Base>().expect("BASE").comm().map(|c| c[15]), Some(0));
-    // A name of less than 15 bytes is whole; of a longer one the attribute has all.
+    // BASE has a name of less than 15 bytes as a whole. A longer name is complete in its attribute
+    // only.
     assert_eq!(first.comm(), Some(&b"gold) \n\xff"[..]), "in {name}");
     assert!(parsed.name(7).is_some_and(|n| n.flags == BLOB_DELETED), "in {name}");
 }

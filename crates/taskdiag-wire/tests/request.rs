@@ -40,7 +40,7 @@ fn every_strategy_goes_through() {
         assert_eq!((req.strategy(), req.pid, req.groups()), (Some(*s), pid, SUPPORTED));
         let limits = (req.max_rss_bytes, req.budget_ns, req.skip_base, req.skip_stat);
         assert_eq!(limits, (0, 0, 0, 0));
-        // A pid is refused where none is taken, and required where one is.
+        // Strategies that take no pid refuse one, and the others require one.
         let wrong = Req::new(*s, if s.takes_pid() { 0 } else { 1 }, SUPPORTED);
         refused(&encode_request(&wrong), "pid");
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use taskdiag_wire::Group;
 
-/// The sets that are written by hand, each with a comment that gives the reason. They name what one
-/// place reads or shows, and not a property of groups. To add one, remove one.
+/// The sets that are written by hand, each with a comment that gives the reason. These sets name
+/// the groups that one place reads or shows, and not a property of groups. To add one, remove one.
 const BY_HAND: [(&str, &str); 5] = [
     ("crates/taskdiag/src/engine/auto/cost.rs", "MAPPED"),
     ("crates/taskdiag/src/files/mod.rs", "GROUPS"),

@@ -285,7 +285,7 @@ impl Held {
     }
 
     /// The directory of a thread of this process with this start time. A thread of another process
-    /// has none here.
+    /// has no directory here.
     fn thread(&self, tid: u32, start_ns: Option<u64>) -> Result<OwnedFd, NotDone> {
         let dir = directory(&self.dir, Path::new(&format!("task/{tid}")))?;
         match start_ns {
@@ -364,8 +364,8 @@ fn stat(dir: BorrowedFd<'_>) -> Result<Stat, NotDone> {
     }
 }
 
-/// proc_pid_stat(5): the name is in parentheses, and may have any bytes in it. After it come the
-/// fields from 3 on.
+/// proc_pid_stat(5): the name is in parentheses, and may have any bytes in it. The fields from 3 on
+/// follow the name.
 fn parse(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|b| *b == b'(')?;
     let close = text.iter().rposition(|b| *b == b')').filter(|close| *close > open)?;

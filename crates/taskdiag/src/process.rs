@@ -126,8 +126,8 @@ impl<'a> Process<'a> {
         let name = self.list.cx.names.user(uid)?;
         Some(String::from_utf8_lossy(&name).into_owned())
     }
-    /// Its state: `R` running, `S` sleeping, `D` waiting, `Z` ended and not yet waited for, or
-    /// another letter of `/proc/PID/stat`.
+    /// The state of the process: `R` running, `S` sleeping, `D` waiting, `Z` ended and not yet
+    /// waited for, or another letter of `/proc/PID/stat`.
     pub fn state(&self) -> Option<char> {
         self.task.record::<Base>()?.state().map(char::from)
     }

@@ -344,7 +344,8 @@ mod tests {
         assert_eq!(rates.interval(), None);
         let first = rates.get(0).expect("it is there");
         assert_eq!((first.cpu_ns(), first.interval_ns()), (None, 0));
-        // 1 within a tick, 2 ended, 3 is another one by now, 4 is new, 3 comes last.
+        // Task 1 starts within a tick of its old start, 2 has ended, 3 is a new task with an old
+        // pid, 4 is new. 3 comes last.
         let new = [(4, 11_500, 1, b'R'), (1, 11, 8, b'S'), (3, 11_900, 2, b'D')];
         rates.update(&snapshot(12, &new));
         assert_eq!((rates.began(), rates.ended()), (&[0, 2][..], &[1, 2][..]));

@@ -152,8 +152,8 @@ impl Processes {
 
 /// Members of BASE, CRED, STAT and STATM, by the bits of their `valid`. The kernel keeps the
 /// members of the first three in many places of its memory, and /proc has the members of STATM in
-/// several files. A long list costs less where some need not be read. Supplementary groups are in
-/// the answer if `ngroups` of CRED is wanted.
+/// several files. A long list costs less if some members need not be read. Supplementary groups are
+/// in the answer if `ngroups` of CRED is wanted.
 ///
 /// CGROUP has a path for each hierarchy. Version 1 has a dozen hierarchies, and most tasks are at
 /// the root of most of them. No column shows a root. So these paths are in the answer only if they
@@ -278,59 +278,59 @@ impl Request {
             watch: None,
         }
     }
-    /// The same request with these groups added.
+    /// This request, with these groups added.
     #[must_use]
     pub fn with_groups(self, more: Groups) -> Request {
         Request { groups: self.groups | more, ..self }
     }
-    /// The same request, with at most this much time for VMA_STAT and ROLLUP together.
+    /// This request, with at most this much time for VMA_STAT and ROLLUP together.
     #[must_use]
     pub fn with_budget(self, budget: Duration) -> Request {
         Request { budget: Some(budget), ..self }
     }
-    /// The same request, without VMA_STAT and ROLLUP of processes with more resident memory.
+    /// This request, without VMA_STAT and ROLLUP of processes with more resident memory than this.
     #[must_use]
     pub fn with_max_rss(self, bytes: NonZeroU64) -> Request {
         Request { max_rss_bytes: Some(bytes), ..self }
     }
-    /// The same request for these members of BASE, CRED, STAT and STATM only.
+    /// This request, for these members of BASE, CRED, STAT and STATM only.
     #[must_use]
     pub fn with_members(self, members: Members) -> Request {
         Request { members, ..self }
     }
-    /// The same request with these limits.
+    /// This request, with these limits.
     #[must_use]
     pub fn with_limits(self, limits: ByteLimits) -> Request {
         Request { limits, ..self }
     }
-    /// The same request, with at most this many bytes of each text (CMDLINE, ENVIRON). 0 means no
-    /// text at all.
+    /// This request, with at most this many bytes of each text (CMDLINE, ENVIRON). 0 means no text
+    /// at all.
     #[must_use]
     pub fn with_text_bytes(self, text_bytes: u32) -> Request {
         Request { limits: ByteLimits { text_bytes, ..self.limits }, ..self }
     }
-    /// The same request, with approximately this many bytes of all texts together.
+    /// This request, with approximately this many bytes of all texts together.
     #[must_use]
     pub fn with_all_text_bytes(self, all_text_bytes: u64) -> Request {
         Request { limits: ByteLimits { all_text_bytes, ..self.limits }, ..self }
     }
-    /// The same request, with approximately this many bytes of all lists and names together.
+    /// This request, with approximately this many bytes of all lists and names together.
     #[must_use]
     pub fn with_all_list_bytes(self, all_list_bytes: u64) -> Request {
         Request { limits: ByteLimits { all_list_bytes, ..self.limits }, ..self }
     }
-    /// The same request for the processes with these ids only, with their threads if the request
-    /// lists threads. It is for requests about all tasks.
+    /// This request, for the processes with these ids only, and for their threads if the request
+    /// lists threads. Only requests about all tasks can be limited in this way.
     #[must_use]
     pub fn with_processes(self, processes: Processes) -> Request {
         Request { processes, ..self }
     }
-    /// The same request, for an answer that the service may have made this long ago.
+    /// This request, for an answer that the service may have made this long ago.
     #[must_use]
     pub fn with_max_age(self, max_age: Duration) -> Request {
         Request { max_age, ..self }
     }
-    /// The same request, watched: the watch counts tasks, and may end the walk.
+    /// This request, with a watch, which counts tasks and may end the walk.
     #[must_use]
     pub fn with_watch(self, watch: Arc<Watch>) -> Request {
         Request { watch: Some(watch), ..self }

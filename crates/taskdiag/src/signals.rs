@@ -2,9 +2,8 @@
 
 use std::ptr::null_mut;
 
-/// Signals that a thread gets for what it does itself. If one of them is blocked, it ends the
-/// program instead of calling its handler. A sandbox may handle system calls with the last one,
-/// SIGSYS.
+/// Signals that a thread causes by its own actions. If one of them is blocked, it ends the program
+/// instead of calling its handler. A sandbox may handle system calls with the last one, SIGSYS.
 const OF_THREAD: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 

@@ -203,7 +203,7 @@ impl Snapshot {
     pub fn task(&self, pid: u32) -> Option<TaskView<'_>> {
         self.stream.task(pid)
     }
-    /// The stream below: info, totals, bytes.
+    /// The stream of the answer: info, totals, bytes.
     pub fn stream(&self) -> &Stream<Bytes> {
         &self.stream
     }

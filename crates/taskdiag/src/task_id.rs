@@ -36,7 +36,7 @@ impl Tick {
     }
 }
 
-/// A task that no later task with its pid is taken for.
+/// The identity of a task, which a later task with the same pid does not have.
 ///
 /// ```
 /// # fn main() -> Result<(), taskdiag::Error> {

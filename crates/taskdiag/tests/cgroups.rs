@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const ABSENT: Known = Known::Missing(Reason::Absent);
 const UNSUPPORTED: Known = Known::Missing(Reason::Unsupported);
-/// What a value is if its file was not read.
+/// The value if its file was not read.
 const UNREAD: Known = ABSENT;
 const VANISHED: Known = Known::Missing(Reason::Vanished);
 
@@ -135,7 +135,7 @@ fn values_are_those_of_the_files() {
     }
     assert_eq!(a.get(Member::MemoryMax), Known::Unlimited);
     assert_eq!(a.get(Member::PidsMax), Known::Unlimited);
-    // Its controllers are enabled, so this kernel is too old for these.
+    // The controllers are enabled, so this kernel is too old for these members.
     for member in [Member::MemoryPeak, Member::OomGroupKills, Member::PidsPeak] {
         assert_eq!(a.get(member), UNSUPPORTED, "{member:?}");
     }
@@ -155,7 +155,7 @@ fn the_root_has_no_limits_and_sums_of_what_is_below() {
     }
     assert_eq!(root.get(Member::Anon), Known::Number(8192));
     assert_eq!(root.get(Member::CpuSome10), Known::Number(50));
-    // Its own three, and those that pids.current counts below.
+    // Its own three tasks, and the tasks that pids.current counts below.
     assert_eq!(root.tasks(), Known::Number(6));
     assert_eq!(root.processes(), Known::Number(4));
     assert_eq!((root.name(), root.level(), root.parent()), (&b"/"[..], 0, None));
@@ -474,7 +474,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // What it has started is in the same cgroups.
+        // Processes that it has started are in the same cgroups.
         for pid in self.read("cgroup.procs").unwrap_or_default().lines() {
             let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
             pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
@@ -591,7 +591,7 @@ fn live_throttling_is_counted() {
     let second = session.list().expect("read");
     let row = find(&second, &made.path());
     let (grown, time) = row.growth(Member::CpuUsage).expect("two listings");
-    // It may have a tenth of a CPU.
+    // The cgroup may use a tenth of a CPU.
     assert!(grown > 0 && grown < time.as_nanos() as u64 / 3, "{grown} in {time:?}");
     assert!(row.growth(Member::Throttles).is_some_and(|g| g.0 > 0));
 }

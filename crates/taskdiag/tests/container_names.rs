@@ -8,7 +8,7 @@ use taskdiag::Reason;
 use taskdiag::containers::{ContainerNames, Containers, Named};
 use tempfile::TempDir;
 
-/// What no answer may have.
+/// A secret that no answer may contain.
 const TOKEN: &str = "s3cr3t-token-in-environment";
 const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
@@ -120,7 +120,7 @@ fn each_runtime_names_its_containers() {
             format!("/kubepods.slice/kubepods-pod{u}.slice/cri-containerd-{c}.scope"),
             "containerd db postgres:16 shop db-0",
         ),
-        // The path has no runtime, and the first that has the container is the one.
+        // The path names no runtime, so the first runtime that has the container counts.
         (format!("/kubepods/burstable/pod{UID}/{c}"), "containerd db postgres:16 shop db-0"),
         (format!("/kubepods/burstable/pod{UID}/{k}"), "containerd db postgres:16 shop db-0"),
         (format!("/kubepods/pod{UID}/{o}"), "cri-o api quay.io/api:2 prod api-x"),
@@ -131,14 +131,14 @@ fn each_runtime_names_its_containers() {
         ),
         (format!("/machine.slice/libpod-{p}.scope/container"), "podman pg docker.io/pg:1 - -"),
         (format!("/machine.slice/libpod-{v}.scope"), "podman job docker.io/job:1 - -"),
-        // Of a pod without a known container, the directory of logs has the name.
+        // For a pod without a known container, the directory of logs has the name.
         (format!("/kubepods/pod{UID}/{}", id(99)), "- - - kube-system proxy-7"),
         (format!("/kubepods.slice/kubepods-pod{u}.slice"), "- - - kube-system proxy-7"),
         (String::from("/lxc.payload.mail"), "lxc mail - - -"),
         (String::from("/lxc.payload.proj_c1"), "incus c1 - - -"),
         (String::from("/machine.slice/machine-deb\\x2d12.scope"), "nspawn deb-12 - - -"),
         (String::from("/machine.slice/systemd-nspawn@mail.service/payload"), "nspawn mail - - -"),
-        // One that no runtime knows.
+        // A container that no runtime knows.
         (format!("/docker/{}", id(98)), "docker - - - -"),
         (String::from("/system.slice/ssh.service"), "none"),
         (String::from("/"), "none"),
@@ -305,7 +305,7 @@ fn groups_within_a_container_share_one_look_at_its_file() {
     let path = |n: usize| format!("/docker/{d}/system.slice/unit{n}.service");
     let first = all.names(path(0).as_bytes()).expect("a container");
     fs::remove_file(root.join(file)).expect("it is removed");
-    // It ended, and its other groups have the names that are known of it.
+    // The container ended, and its other control groups still have its known names.
     for n in 1..3 {
         let other = all.names(path(n).as_bytes()).expect("a container");
         assert_eq!(line(&other), line(&first));
@@ -401,7 +401,7 @@ fn names_in_logs_of_kubernetes_are_for_those_who_may_not_read_more() {
     put(root, "var/log/containers/odd_name.log", "");
     let path = format!("/kubepods/pod{UID}/{c}");
     assert_eq!(names(&mut Containers::new(root), &path), "- postgres - shop db-0");
-    // Its file is there, and cannot be parsed.
+    // The file of the container exists, but cannot be parsed.
     put(root, &format!("var/lib/docker/containers/{c}/config.v2.json"), "{");
     assert_eq!(names(&mut Containers::new(root), &path), "- postgres ?unsupported shop db-0");
 }

@@ -9,8 +9,8 @@ fn every_example_runs() {
     // This test is in PROFILE/deps, and the examples are in PROFILE/examples.
     let me = std::env::current_exe().expect("it has a path");
     let built = me.parent().and_then(Path::parent).expect("a profile").join("examples");
-    // `cargo test` has built them, unless it was asked for this test alone. Then the profile is
-    // that of tests, which has the directory of the profile for development.
+    // `cargo test` has built them, unless it was asked for this test alone. Then the profile is the
+    // test profile, whose directory is that of the development profile.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     if built.ends_with("debug/examples") {
         let build = Command::new(cargo)

@@ -46,7 +46,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Both fail where a test has ended it, and that is well.
+        // Both calls fail if a test has ended the process already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -209,7 +209,7 @@ fn threads_and_their_process() {
         for t in &named {
             assert_eq!(t.record::<Stat>().unwrap().exit_signal(), Some(-1));
             assert_eq!(t.record::<Sched>().unwrap().flags(), Some(0));
-            // Its id stands for the process.
+            // The id of the first thread is the pid of the process.
             let one = ask(&Request::one(t.pid(), Groups::BASE));
             assert_eq!(one.tasks().map(|t| t.pid()).collect::<Vec<_>>(), [me]);
             let same = ask(&Request::threads(t.pid(), Groups::BASE));

@@ -249,7 +249,7 @@ fn damage_in_the_middle_leaves_the_others() {
             }
         }
     }
-    // A reader that meets a damaged frame names it.
+    // The error of a reader that meets a damaged frame names the frame.
     let mut changed = data.clone();
     changed[place(4) as usize + 70] ^= 1;
     fs::write(dir.data(), &changed).expect("write");
@@ -329,7 +329,7 @@ fn nothing_of_others_is_written_to() {
         assert_eq!(fs::read_to_string(&victim).expect("read"), "before");
         fs::rename(&aside, &name).expect("rename");
     }
-    // A pipe is not waited for.
+    // A pipe in place of a file does not block the reader.
     let lock = dir.path().join("writer.lock");
     fs::remove_file(&lock).expect("remove");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -477,7 +477,7 @@ fn a_path_without_a_recording_is_an_error() {
     record(&dir, every(2), 4);
     assert_eq!(fs::read(&foreign).expect("read"), noise);
     assert_eq!(seconds(&dir, 4).len(), 2);
-    // Nor is a file of a later version.
+    // A file of a later version is not written to either.
     let dir = Dir::new();
     record(&dir, every(2), 4);
     let file = OpenOptions::new().read(true).write(true).open(dir.data()).expect("open");
@@ -574,7 +574,8 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// It takes at most a few seconds, though a pipe in the directory could block it for ever.
+/// Asserts that the work takes at most a few seconds, though a pipe in the directory could block it
+/// for ever.
 fn soon<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(work()));

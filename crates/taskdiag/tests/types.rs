@@ -39,7 +39,7 @@ const RARE: &[&str] = &[
     "uring_cq",
     // It has not set one.
     "iolevel",
-    // It does not wait.
+    // This task does not wait.
     "waits_for",
     "waits_for_comm",
     // Only with kernel.task_delayacct; tests/delays.rs has them.
@@ -66,7 +66,7 @@ const RARE: &[&str] = &[
     // /proc does not have it, or not for processes.
     "securebits",
     "threads",
-    // It may have no security label, no login, and be in no unit, container or pod.
+    // The task may have no security label and no login, and be in no unit, container or pod.
     "label",
     "luid",
     "audit_session",
@@ -86,9 +86,9 @@ const RARE: &[&str] = &[
     "lxc",
     "ag_id",
     "ag_nice",
-    // It runs under an ordinary policy.
+    // The task runs under an ordinary policy.
     "rtprio",
-    // Nobody shares its tables.
+    // No other task shares its tables.
     "sharers",
     "shared_with",
     // Always -, for those who expect the column.

@@ -51,8 +51,8 @@ const STATES: &[&[&str]] = &[
     &["memory"],
 ];
 
-/// The columns of groups that the service shows, without the one that counts all processes of a
-/// user, which other tests change.
+/// The columns of groups that the service shows, without the column that counts all processes of a
+/// user, because other tests change it.
 fn columns(strategy: Strategy) -> Vec<&'static str> {
     let shown = shown::groups(strategy);
     let own = |f: &&field::Field| !f.groups.is_empty() && shown.contains(f.groups);
@@ -91,8 +91,8 @@ fn compare(daemon: &Daemon, before: &[&str], strategy: Strategy, of: &[u64]) -> 
             |rows: &Rows| rows.get(pid).unwrap_or_else(|| panic!("{before:?}: no {pid}")).clone();
         let (a, here, b) = (get(&a), get(&here), get(&b));
         for (name, value) in &a {
-            // A /proc that was read just before may know a flag from a file that it reads for
-            // another group.
+            // The answer of procfs may have a flag that the service lacks, if procfs read the file
+            // with that flag for another group.
             if b.get(name) == Some(value) {
                 assert_eq!(here.get(name), Some(value), "{before:?}: {name} of {pid}");
                 same += 1;

@@ -307,7 +307,7 @@ fn sharing<'a>(engine: &str, rows: impl Iterator<Item = &'a Row>, found: &mut Fo
 }
 
 /// Whether the kernel lists sockets of this family and protocol (CONFIG_UNIX_DIAG,
-/// CONFIG_INET_UDP_DIAG and others). The files in /proc/net have less of each.
+/// CONFIG_INET_UDP_DIAG and others). The files in /proc/net have less data about each socket.
 pub fn lists_sockets(family: i32, protocol: i32) -> bool {
     // struct nlmsghdr for SOCK_DIAG_BY_FAMILY as a dump, and a request for all states. The request
     // for the internet families is longer, and its second byte is the protocol.

@@ -18,7 +18,7 @@ COLUMNS = (
     "rlimit_nofile,rlimit_nofile_hard,rlimit_stack,rlimit_core,fds,fdsize,read_bytes,write_bytes,rchar,wchar"
 )
 
-# Methods of both, whose values stay while a process sleeps.
+# Methods of both packages whose values stay the same while a process sleeps.
 METHODS = (
     "ppid name exe cmdline environ cwd username status terminal uids gids nice ionice num_threads num_fds cpu_affinity "
     "create_time memory_info memory_full_info io_counters num_ctx_switches open_files net_connections "

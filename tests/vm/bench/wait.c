@@ -245,7 +245,7 @@ static int ends_with(const char *name, const char *end)
 	return len >= n && !strcmp(name + len - n, end);
 }
 
-/* What happens to the idle processes before anything is measured. */
+/* Prepares the idle processes before anything is measured. */
 static void prepare(const char *name, pid_t *pids, int n)
 {
 	int stops = ends_with(name, "_stopped"), continues = ends_with(name, "_continued");
@@ -272,7 +272,7 @@ static void prepare(const char *name, pid_t *pids, int n)
 				kill(pids[i], SIGCONT);
 		}
 	}
-	/* The last one is that which a wait is for. */
+	/* The last child is the one that a wait is for. */
 	if (clones) {
 		kill(pids[n - 1], SIGKILL);
 		waitpid(pids[n - 1], NULL, 0);
@@ -339,7 +339,8 @@ static void start_parent(const char *name, struct parent *p)
 	if (p->pid < 0)
 		err(1, "fork");
 	if (!p->pid) {
-		/* Main's ends: else their end would never be seen. */
+		/* Close main's ends of the pipes, because otherwise end-of-file would never be
+		 * seen. */
 		close(turn[1]);
 		close(done[0]);
 		p->turn = turn[0];

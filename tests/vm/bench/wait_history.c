@@ -39,10 +39,11 @@
 
 #define MAX_CHILDREN 4096
 #define STEPS 300
-/* What a child needs to get into its new state. A machine that counts instructions only skips it. */
+/* The time that a child needs to get into its new state. A machine that counts instructions only
+ * skips it. */
 #define SETTLE_US 3000
 
-/* What a child can be asked to do, by a byte through its pipe. */
+/* The orders that a child takes, each a byte through its pipe. */
 enum { ORPHAN = 'o', THREAD_EXEC = 'e', LEADER_ENDS = 'l' };
 
 struct child {

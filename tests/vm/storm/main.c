@@ -154,8 +154,8 @@ static long begin(const struct part *part, uint64_t seed)
 	return n;
 }
 
-/* That is left to those who look, and to the sentinels: of our many tasks one would always be
- * before them. So the storm continues while they read. */
+/* The first processor is left to the readers and the sentinels, because one of our many
+ * tasks would always be before them there. So the storm continues while they read. */
 static void leave_first_processor(void)
 {
 	cpu_set_t set;

@@ -74,8 +74,8 @@ fn place(out: impl AsFd) -> Option<u64> {
     (!is_append && !sink::is_silent()).then_some(at)
 }
 
-/// Writes the head again, which now has the engines of all parts. A pipe keeps that of the first
-/// part.
+/// Writes the head again, which now has the engines of all parts. A pipe keeps the head of the
+/// first part.
 fn again(out: impl AsFd, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         let n = rustix::io::retry_on_intr(|| rustix::io::pwrite(&out, bytes, at))?;

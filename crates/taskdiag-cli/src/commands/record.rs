@@ -190,7 +190,7 @@ const WHOLE: u32 = 60;
 /// Reports when `--keep-at-least` leaves too little room for complete answers, and when this ends.
 #[derive(Default)]
 struct Less {
-    /// Complete answers since one that was cut. `None`: no report is open.
+    /// The number of complete answers since the last cut one. `None`: no report is open.
     whole: Option<u32>,
 }
 

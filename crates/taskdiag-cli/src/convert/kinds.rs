@@ -47,7 +47,7 @@ impl Kinds {
     }
 }
 
-/// The tables of an hour with these answers. The first one is the table of tasks.
+/// The tables of an hour with these answers. The first table is the table of tasks.
 pub fn tables(wanted: &[TableArgs], kinds: Kinds) -> Result<Vec<TableArgs>, Exit> {
     if !kinds.threads {
         return Ok(wanted.to_vec());

@@ -1,5 +1,5 @@
-//! A Parquet file of a table. It has no name until the files of its hour are complete, so that
-//! readers see all of them or none.
+//! A Parquet file of a table. A file has no final name until all files of its hour are complete, so
+//! that readers see all of them or none.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;

@@ -33,7 +33,8 @@ pub struct Lake<'a> {
 pub struct Partition {
     /// Its directory.
     pub directory: PathBuf,
-    /// The table of tasks. Its first file gets its name last, so its metadata describes all files.
+    /// The table of tasks. The first file of an hour gets its name last, so its metadata describes
+    /// all files.
     tasks: Table,
     tables: Vec<Table>,
     frames: u64,

@@ -30,7 +30,7 @@ pub struct Lacks {
     pub with: u64,
     /// Answers that were recorded without it.
     pub without: u64,
-    /// Answers of threads if the table is of processes, or the other way round.
+    /// Answers about threads if the table is about processes, or the other way round.
     pub other: u64,
     /// How often the list of a process could not be read, by the reason.
     pub unread: BTreeMap<&'static str, u64>,

@@ -62,7 +62,7 @@ pub fn file(soname: &str, versions: &[String], needed: [&str; 2]) -> Vec<u8> {
     for n in [64_u16, 56, 3, 64, 0, 0] {
         out.extend_from_slice(&n.to_le_bytes());
     }
-    // It is writable because older linkers write addresses into the dynamic part.
+    // The segment is writable because older linkers write addresses into the dynamic part.
     let (all, dynamic) = (len as u64, (DYNAMIC_ENTRIES * 16) as u64);
     segment(&mut out, 1, 0, all, 0x1000);
     segment(&mut out, 2, dynamic_at as u64, dynamic, 8);

@@ -88,7 +88,7 @@ pub struct Layout {
     pub numeric_users: bool,
     /// `+f g`: how files were opened.
     pub flags: bool,
-    /// `+f G`: the same as a number.
+    /// `+f G`: the flags as a number.
     pub numeric_flags: bool,
     /// `-T`.
     pub states: States,

@@ -39,8 +39,8 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Our mounts now. There are none if they are not known, because /proc is not there, or belongs
-    /// to a pid namespace that does not show us.
+    /// Our mounts now. There are no entries if they are not known, because /proc is not there, or
+    /// belongs to a pid namespace that does not show us.
     pub fn ours() -> Mounts {
         let ours = parse(&fs::read("/proc/self/mountinfo").unwrap_or_default());
         Mounts { ours, others: Mutex::default() }

@@ -103,7 +103,7 @@ fn numbers(recording: &Recording, args: &ReportArgs, shown: &Snapshot) -> Vec<us
     let first = infos[..last].iter().rposition(|i| i.time < begin).map_or(0, |n| n + 1);
     let count = last - first + 1;
     let steps = count.min(MOST);
-    // The last one is always there.
+    // The last frame is always there.
     (1..=steps).map(|step| first + step * count / steps - 1).collect()
 }
 

@@ -308,7 +308,7 @@ impl App {
         self.cursor = row.min(self.rows.len().saturating_sub(1));
         let first = (self.cursor + 1).saturating_sub(self.page);
         self.offset = self.offset.clamp(first, self.cursor);
-        // No empty lines below the last row where there are rows above the first.
+        // Leave no empty lines below the last row if there are rows above the first visible one.
         self.offset = self.offset.min(self.rows.len().saturating_sub(self.page));
     }
     pub(super) fn step(&mut self, by: isize) {

@@ -27,8 +27,8 @@ pub struct Pressure {
 pub struct Machine {
     /// The host name of our own UTS namespace.
     pub host: Option<String>,
-    /// Is our pid namespace not that of the whole machine? Then the counts of /proc/loadavg and
-    /// /proc/stat are not those of the tasks that are shown.
+    /// Are we in another pid namespace than that of the whole machine? Then the counts of
+    /// /proc/loadavg and /proc/stat are not those of the tasks that are shown.
     pub is_inner: bool,
     /// Time since boot, s.
     pub uptime_s: Option<u64>,
@@ -136,7 +136,8 @@ impl Machine {
             .collect()
     }
     /// The share of the time since `old` in which some task waited for the i-th of [`PRESSURES`],
-    /// and in which all did, in percent. Without an older value, the averages of ten seconds.
+    /// and in which all did, in percent. Without an older value, these are the averages of ten
+    /// seconds.
     pub fn pressure(&self, old: &Machine, i: usize) -> Option<(f64, Option<f64>)> {
         let new = self.pressures[i]?;
         let Some((old, (now, then))) = old.pressures[i].zip(self.at.zip(old.at)) else {

@@ -1,4 +1,4 @@
-//! Sums over each task of a tree and all its descendants, and which of them are folded away.
+//! Adds up each task of a tree with all its descendants, and decides which rows are folded away.
 
 use std::collections::HashSet;
 

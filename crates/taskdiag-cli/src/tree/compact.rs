@@ -21,7 +21,7 @@ pub struct SubtreeShape {
     pub color: &'static [u8],
     /// Is it highlighted?
     pub marked: bool,
-    /// The subtrees below it, and the number of each.
+    /// The kinds of subtrees below the process, each with its number.
     pub children: Vec<(usize, usize)>,
 }
 
@@ -51,7 +51,7 @@ struct Alike {
     children: Vec<usize>,
 }
 
-/// All shapes. Each comes after those below it.
+/// All shapes. Each shape comes after the shapes below it.
 #[derive(Debug, Default)]
 pub struct Shapes {
     all: Vec<SubtreeShape>,
@@ -246,7 +246,7 @@ impl Maker<'_> {
         tasks().find(|t| t.is_leader()).or_else(|| tasks().next()).map(Row::new)
     }
     /// The row with the arguments and namespaces of a process. A first thread that has ended has
-    /// none, where another thread still has them. pstree looks at no other thread.
+    /// none of these, while another thread still has them. pstree looks at no other thread.
     fn living_row(&self, node: &Node) -> Option<Row<'_>> {
         let stream = self.snapshot.stream();
         let has_ended = |row: &Row<'_>| row.base.and_then(|b| b.state()) == Some(b'Z');

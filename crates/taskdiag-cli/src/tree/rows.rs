@@ -8,9 +8,9 @@ use taskdiag::{Groups, Snapshot, TaskId};
 
 use crate::forest::Forest;
 
-/// Whether values of these groups need a second answer, about processes. They do if the value of a
-/// process is a sum over its threads, or is that of a living thread if the first one has ended.
-/// Arguments are the same in both answers.
+/// Whether values of these groups need a second answer, about processes. They differ if the value
+/// of a process is a sum over its threads, or if its first thread has ended and the value is that
+/// of a living thread. Arguments are the same in both answers.
 pub fn needs_processes(groups: Groups) -> bool {
     groups.intersects(Groups::SUMS.union(Groups::OF_PROCESS) - Groups::CMDLINE)
 }

@@ -32,7 +32,7 @@ struct Report<'a> {
     concerns: Vec<bool>,
     /// How the lines of trees are drawn.
     style: Style,
-    /// For so many threads more, the stack is shown: each is a request of its own.
+    /// The number of threads whose stack may still be shown. Each stack is a separate request.
     stacks: Cell<usize>,
 }
 

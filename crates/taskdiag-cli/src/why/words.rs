@@ -19,7 +19,7 @@ pub fn who(waits: &Waits, wait: &Wait, is_process: bool) -> String {
     format!("{word} {id} ({})", shown(&wait.comm))
 }
 
-/// What to do about a lack of rights.
+/// The advice for a lack of rights.
 pub fn way_to_see() -> &'static str {
     match rustix::process::geteuid().is_root() {
         false => "run as root",

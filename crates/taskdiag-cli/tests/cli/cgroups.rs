@@ -18,7 +18,7 @@ struct Made {
 }
 
 impl Made {
-    /// `inner`: the names of those below it.
+    /// `inner`: the names of the cgroups below it.
     fn new(what: &str, inner: &[&[u8]]) -> Option<Made> {
         let name = format!("taskdiag-cli-{what}-{}", std::process::id());
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -67,7 +67,7 @@ fn a_tree_has_each_cgroup_below_its_parent() {
     assert_eq!(lines, format!("CGROUP\n{path}\n \\_ a\n \\_ b\n     \\_ x\n"));
     let lines = text(&["-o", "branch", "--sort", "-path", "--no-headers"]);
     assert_eq!(lines, format!("{path}\n \\_ b\n |   \\_ x\n \\_ a\n"));
-    // Those above a match show where it is.
+    // Ancestors of a match are shown, so that its place is clear.
     let lines = text(&["-o", "branch", "--no-headers", "--where", "name == x"]);
     assert_eq!(lines, format!("{path}\n \\_ b\n     \\_ x\n"));
     let lines = text(&["-o", "path", "--no-headers", "--flat", "--where", "name == x"]);
@@ -174,8 +174,8 @@ fn cgtop() -> Option<HashMap<String, u64>> {
     Some(text.lines().filter_map(row).collect())
 }
 
-/// How many cgroups of one look have about the memory that systemd-cgtop shows before and after it,
-/// and how many were compared.
+/// Compares the memory of cgroups with the output of systemd-cgtop from before and after. Returns
+/// how many cgroups agree, and how many were compared.
 fn like_cgtop() -> Option<(usize, usize)> {
     let before = cgtop().filter(|all| !all.is_empty())?;
     let ours = json(&["-o", "path,memory"]);
@@ -186,8 +186,8 @@ fn like_cgtop() -> Option<(usize, usize)> {
         let (Some(before), Some(after)) = (before.get(path), after.get(path)) else { continue };
         let Some(value) = row["memory"].as_u64() else { continue };
         compared += 1;
-        // Beside the test, others use memory. Between both of its looks, some of it may also be
-        // given back.
+        // Other processes use memory beside the test, and may also free some between the two looks
+        // of systemd-cgtop.
         let (least, most) = (*before.min(after), *before.max(after));
         let some = (most - least).max(1 << 20);
         let is_near = (least.saturating_sub(some)..=most + some).contains(&value);

@@ -20,7 +20,7 @@ pub fn run(args: &[&str]) -> Output {
     taskdiag().args(args).output().expect("the program runs")
 }
 
-/// Says loudly what is not tested, in the list that `make test` prints at its end.
+/// Reports a skipped test in the list that `make test` prints at its end.
 pub fn skip(test: &str, why: &str) {
     let required = std::env::var("TASKDIAG_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|r| r == "procps"), "procps is required, but {why}");

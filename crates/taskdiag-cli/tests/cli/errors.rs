@@ -315,7 +315,7 @@ fn messages_are_escaped() {
         &["ps", "-u", odd],
         &["ps", "-o", odd],
         &["ps", "-t", path],
-        // As the shell makes of a * in a directory with such a name.
+        // The arguments that a shell makes of `*` in a directory with a file of this name.
         &["files", &option],
         &["files", "-p", &option],
         &["ps", &option],
@@ -359,7 +359,7 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!((o.status.code(), o.stderr.len()), (Some(0), 0));
 }
 
-/// A JSON document that ends in the middle is not taken for one that was meant so.
+/// A JSON document that ends in the middle cannot be mistaken for a complete one.
 #[test]
 fn ctrl_c_while_the_output_is_written() {
     use std::os::unix::process::CommandExt;

@@ -102,7 +102,7 @@ fn list(w: &mut StreamWriter, fds: &[Fd]) {
     count(w, fds.len() as u32);
 }
 
-/// Has neither paths nor mappings, as a kernel thread.
+/// Writes a task with neither paths nor mappings, like a kernel thread.
 fn bare(w: &mut StreamWriter) {
     w.missing(Group::Paths, Reason::Absent);
     w.missing(Group::Vma, Reason::Absent);
@@ -388,7 +388,7 @@ fn count_prints_open_files_by_process() {
     assert_eq!((code, rows.join(" ").as_str()), (0, "20 3 31 2 20 1 30 1"));
     let (code, _, err) = files(&m, &["--count", "-i"]);
     assert!(code == 2 && err.contains("--count"), "{err}");
-    // ps shows the number, too, for threads that share it as well.
+    // ps also shows the number for threads that share the table.
     let (_, out, _) = m.ps(&["-o", "tid=,fds=", "-p", "20"]);
     let rows: Vec<&str> = out.split_whitespace().collect();
     assert_eq!(rows.join(" "), "20 3 21 3 22 3 23 1");
@@ -419,7 +419,7 @@ fn json_for_programs() {
     ] {
         assert_eq!(row[key], want, "{key}");
     }
-    // It has none, so there is no key.
+    // The descriptor has no path, so there is no key.
     assert!(row.get("path").is_none() && row.get("missing").is_none(), "{row}");
     let (_, out, _) = files(&m, &["--jsonl", "-p", "30,40", "-o", "pid,fd,ends,flags"]);
     let rows: Vec<&str> = out.lines().collect();

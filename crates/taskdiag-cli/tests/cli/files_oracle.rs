@@ -178,7 +178,8 @@ fn locks_as_lsof_has_them() {
         skip("files_oracle::locks_as_lsof_has_them", "lsof is not installed");
     }
     let dump = super::common::Saved::bytes(&run(&["dump", "--pid", &pid]).stdout);
-    // A saved answer does not hold them, and the locks of today are not its own.
+    // A saved answer has no locks, and the present locks of the machine are not those of the
+    // answer.
     let path = dump.path();
     let path = path.to_str().expect("UTF-8");
     let (code, out, err) = parts(&run(&["files", "--from", path, "-o", "fd,lock,name"]));
@@ -214,7 +215,7 @@ fn again_and_again_as_lsof_does() {
         assert_eq!(four, [pid.as_str(), "=======", pid.as_str(), "======="]);
     }
     drop(target);
-    // It may have been listed once more before it ended.
+    // The child may have been listed once more before it ended.
     let rest: Vec<String> = of_while_any.map(|l| l.expect("text")).collect();
     assert!(rest.is_empty() || rest == [pid.as_str(), "======="], "{rest:?}");
     assert_eq!(while_any.0.wait().expect("ours").code(), Some(0));

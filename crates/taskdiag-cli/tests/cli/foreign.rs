@@ -1,6 +1,6 @@
 //! Actions on processes while /proc belongs to another pid namespace: `taskdiag top` in the pid
-//! namespace of one container and with the mounts of another, as after `nsenter -t PID -m`. Its
-//! numbers are those of other processes in that container.
+//! namespace of one container and with the mounts of another, as after `nsenter -t PID -m`. The
+//! pids in that container belong to other processes here.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -20,7 +20,7 @@ const MANY: usize = 12;
 /// Two nested pid namespaces, each with its own /proc, whose processes all sleep.
 struct Scene {
     outer: Child,
-    /// Their process 1, by its number here.
+    /// The process 1 of each namespace, by its pid here.
     inits: [u32; 2],
 }
 
@@ -28,7 +28,8 @@ impl Scene {
     fn new(test: &str) -> Option<Scene> {
         Scene::with_files(test, [None; 3], "")
     }
-    /// The same with descriptors 5, 6 and 7, after this in the inner namespace.
+    /// Makes the scene with descriptors 5, 6 and 7, and runs this script in the inner namespace
+    /// first.
     fn with_files(test: &str, files: [Option<i32>; 3], inner_begins: &str) -> Option<Scene> {
         // SAFETY: no arguments, cannot fail.
         if unsafe { libc::geteuid() } != 0 {
@@ -84,7 +85,7 @@ impl Scene {
     fn sleepers(&self) -> [Vec<u32>; 2] {
         self.inits.map(sleepers)
     }
-    /// Two processes, of the outer and the inner one, that have the same number.
+    /// Two processes with the same pid, one in the outer namespace and one in the inner.
     fn same_number(&self) -> (u32, u32, u32) {
         let [a, b] = self.sleepers();
         let number = |pid: u32, at: usize| {

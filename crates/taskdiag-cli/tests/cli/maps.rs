@@ -367,7 +367,7 @@ fn gaps_are_said() {
     ));
     let (code, out, err) = maps(&saved, &["-x"]);
     assert_eq!(code, 0, "nobody named these processes");
-    // One task, whatever the number of its mappings and their order.
+    // The message counts one task, for any number and order of its mappings.
     let blocked = "reading rss, dirty of 1 process would have blocked";
     for words in [
         "mappings of 1 process were not shown",

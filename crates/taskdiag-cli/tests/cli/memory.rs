@@ -110,7 +110,7 @@ fn gaps_are_never_zero() {
     let line = out.lines().find(|l| l.starts_with("   20")).unwrap();
     let cells: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(cells, ["20", "root", "?", "?", "?", "512000", "small"]);
-    // Nor are their sums more than what is known.
+    // The sums also contain only known values.
     let words = |args: &[&str], line: usize| -> Vec<String> {
         let (_, out, _) = memory(&saved, args);
         out.lines().nth(line).unwrap().split_whitespace().map(Into::into).collect()
@@ -224,7 +224,7 @@ fn stopped_in_the_walk(command: &str) {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
         !stat.expect("it was not waited for").contains(") Z ")
     };
-    // How many reads a whole run makes. The kernel reports that of a zombie, too.
+    // How many reads a whole run makes. The kernel reports the user of a zombie, too.
     let mut child = start();
     let mut out = Vec::new();
     std::io::Read::read_to_end(child.stdout.as_mut().expect("piped"), &mut out).expect("it ends");
@@ -238,7 +238,7 @@ fn stopped_in_the_walk(command: &str) {
         let child = start();
         while has_read(&child) < whole * part / 100 && is_running(&child) {}
         let pid = rustix::process::Pid::from_child(&child);
-        // It may have ended: then it is a zombie, which a signal does not hurt.
+        // The process may have ended. Then it is a zombie, and the signal has no effect.
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our child");
         let o = child.wait_with_output().expect("it ends");
         let err = String::from_utf8_lossy(&o.stderr).into_owned();

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Those that serve for ever, need the library for procps, or change the machine. `--watch` serves
-/// for ever, too.
+/// Commands that run for ever, need the library for procps, or change the machine. `--watch` also
+/// runs for ever.
 const NOT_RUN: [&str; 6] = ["run", "dropin", "export", "record", "wait", "man"];
 /// Words that stand for something else.
 const STAND_FOR: [&str; 6] = ["COMMAND", "WORD", "PID", "FILE", "DIR", "SHELL"];
@@ -75,7 +75,7 @@ fn each_command_of_the_readme_and_of_the_pages_about_commands_is_understood() {
                 .stdin(Stdio::null())
                 .output()
                 .expect("sh");
-            // 1: nothing matches; 3: what was named could not be shown; 5: there is a deadlock.
+            // 1: nothing matches; 3: a named subject could not be shown; 5: there is a deadlock.
             let err = String::from_utf8_lossy(&out.stderr);
             assert!(
                 out.status.code().is_some_and(|code| [0, 1, 3, 5].contains(&code)),

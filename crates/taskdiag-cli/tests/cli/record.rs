@@ -106,7 +106,7 @@ fn an_answer_of_a_time() {
     assert_eq!(second, 610);
     assert!(err.contains("the newest answer is of 2026-01-01 12:10:10"), "{err}");
     assert!(err.contains("still running"), "{err}");
-    // An hour ago is long after the end.
+    // One hour ago is long after the end of the recording.
     let (second, err) = recorded.second(&["--at", "-1h"]);
     assert!(second == 610 && err.contains("nothing was recorded for"), "{err}");
     // A day file alone.
@@ -121,7 +121,7 @@ const BACK: &str = "AAA0BBB,J200/0,J1/13:30";
 /// At that time, this one is set forward from 12:30 to 13:30.
 const FORWARD: &str = "AAA0BBB,J1/12:30,J200/0";
 
-/// Commands that take a time of a recording: what comes before the path.
+/// Commands that take a time of a recording: the words before the path.
 const WITH_A_TIME: [&[&str]; 4] = [
     &["ps", "-o", "pid", "--no-headers", "--from"],
     &["tree", "--from"],
@@ -149,7 +149,7 @@ fn a_time_in_the_night_when_the_clock_is_set_back_is_the_one_that_was_recorded()
         (&after, "12:11Z", 600),
         (&after, "13:11Z", 4200),
         (&after, "2026-01-01 13:11Z", 4200),
-        // It shows only this hour twice.
+        // The clock shows only this hour twice.
         (&after, "2026-01-01 13:30", 5400),
     ] {
         let (code, out, err) = in_zone(BACK, ps, &recorded.path(), &["--at", at]);
@@ -461,7 +461,7 @@ fn an_answer_that_a_user_filled_says_whose_tasks_it_lacks() {
     assert_eq!(code, 0, "others filled the room: {err}");
     assert!(err.contains("left out: 7000 tasks of uid 1001, 4 answers before it\n"), "{err}");
     assert!(err.contains("7000 tasks are not in this recorded answer"), "{err}");
-    // Any numbers may be in a file.
+    // A damaged or forged file may contain any numbers.
     let odd = build!(Cut { uid: 1, tasks: u64::MAX, cut_bytes: u64::MAX, answers: u64::MAX });
     let (code, ..) = shown(&[odd; 40]);
     assert_eq!(code, 0);

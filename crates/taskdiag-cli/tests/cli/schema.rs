@@ -1,4 +1,4 @@
-//! What `--json` writes keeps to the JSON Schema in `docs/`.
+//! The output of `--json` conforms to the JSON Schema in `docs/`.
 
 use serde_json::{Value, json};
 
@@ -161,7 +161,7 @@ fn json_output_is_valid_by_the_schema() {
 #[test]
 fn one_dump_serves_every_command() {
     let own = std::process::id().to_string();
-    // The own process is asked for, because something about the processes of others may be denied.
+    // The test requests its own process, because data about other processes may be denied.
     let dump = run(&["dump", "--pid", &own]);
     assert_eq!(parts(&dump).0, 0, "{}", parts(&dump).2);
     let saved = Saved::bytes(&dump.stdout);
@@ -209,7 +209,7 @@ fn one_dump_serves_every_command() {
         let unknown = |word: &str| word == "?" && !line.starts_with("ps");
         assert!(out.contains(&own) && !out.contains(":null"), "{line}: {out}");
         assert!(!out.split([' ', ',', '\n']).any(unknown), "{line}: {out}");
-        // In the answer about all processes there is as much. Other processes may have sockets
+        // The answer about all processes has the same groups. Other processes may have sockets
         // whose protocol no engine knows.
         let args: Vec<&str> = line.split(' ').chain(["--from", path_of_all]).collect();
         let (code, out, err) = parts(&run(&args));
@@ -233,7 +233,7 @@ fn one_dump_serves_every_command() {
     }
 }
 
-/// `--groups` takes the name of a command for what that shows, and no more is read then.
+/// `--groups` takes the name of a command and then reads only the groups that the command shows.
 #[test]
 fn a_dump_for_one_command() {
     let own = std::process::id().to_string();

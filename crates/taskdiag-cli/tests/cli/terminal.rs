@@ -53,7 +53,7 @@ fn colour_where_it_is_wanted() {
     assert!(!has("", &[("TERM", "dumb")]));
     assert!(!has("--color never", &[]));
     assert!(has("--color always", &[("NO_COLOR", "1")]));
-    // In a pipe: plain unless asked.
+    // In a pipe, the output has no colours unless they are requested.
     assert!(!saved.ps(&[]).1.contains('\x1b'));
     assert!(saved.ps(&["--color", "always"]).1.contains('\x1b'));
 }

@@ -93,8 +93,8 @@ fn headers_and_widths() {
 fn a_long_number_moves_the_row_and_long_text_is_cut() {
     let long = Task { uid: 3_999_999_999, ..Task::new(400_000, 1, "x") };
     let saved = Saved::tasks(&[long]);
-    // The pid is 1 too long: what follows moves, and then is in line again. A name that is cut ends
-    // in +.
+    // The pid is 1 character too long: the next cell moves, and the one after it is in line again.
+    // A name that is cut ends in +.
     let (_, out, _) = saved.ps(&["-o", "user,pid,ppid,comm"]);
     assert_eq!(out, "USER        PID   PPID COMMAND\n3999999+ 400000      1 x\n");
     let (_, out, _) = saved.ps(&["-o", "user:4,pid:3,ppid:3,comm"]);
@@ -193,7 +193,7 @@ fn options_select_processes() {
     assert_eq!(pids(&["--running"]), (1, String::new()));
 }
 
-/// The nodes of this machine differ from those of another one, from which a saved answer may come.
+/// A saved answer may come from another machine, whose NUMA nodes differ.
 #[test]
 fn nodes_are_of_this_machine_only() {
     let pid = std::process::id().to_string();

@@ -290,7 +290,7 @@ fn ended_tasks_are_named() {
     let mut workload = Workload::new();
     let null = std::fs::File::create("/dev/null").unwrap();
     let pid = workload.start(Command::new("yes").stdout(null));
-    // It uses some CPU time first, because those that used most come first.
+    // The process uses some CPU time first, because tasks that used most come first.
     let mut patience = Patience::new(LIMIT);
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -301,7 +301,8 @@ fn ended_tasks_are_named() {
         assert!(!patience.is_over(), "it gets no CPU");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // It is named in two answers, so that a busy machine has ten seconds to show one of them.
+    // The ended task is named in two answers, so that a busy machine has ten seconds to show one of
+    // them.
     let tmux = Tmux::top(1000, 12, "", &format!("-d 5s --where 'pid == {pid}'"));
     tmux.until("its row", |s| table(s).iter().any(|row| row.contains(" yes")));
     workload.children[0].kill().unwrap();
@@ -450,7 +451,8 @@ fn top_can_be_stopped_and_continued() {
     tmux.until_has("still here");
 }
 
-/// The shell that starts it here does not wait for stops, so no process would continue it.
+/// The shell that starts top here does not wait for stopped children, so nothing would continue
+/// top.
 #[test]
 fn top_ignores_a_stop_without_a_shell_to_continue_it() {
     let tmux = Tmux::top(80, 24, "", "");
@@ -527,7 +529,7 @@ fn a_busy_process_is_shown() {
     assert!((share("cpu_now") - share("user_now") - share("sys_now")).abs() < 0.01, "{out}");
 }
 
-/// What top writes after each delay, and its exit code.
+/// The output of top after each delay, and its exit code.
 fn batch(args: &[&str]) -> (i32, String) {
     let (code, out, _) = parts(&run(&[&["top", "-b", "-d", "0.2"], args].concat()));
     (code, out)
@@ -576,7 +578,7 @@ fn choices_are_kept_in_the_home_of_the_user() {
         "{text}"
     );
     Tmux::top(80, 24, &env, &where_).until_rows(&[row(pid, "S    1 nu")]);
-    // What is printed does not depend on it, and a wrong line is named.
+    // Printed output does not depend on the saved settings, and a message names a wrong line.
     let o = Command::new(env!("CARGO_BIN_EXE_taskdiag"))
         .args(["top", "--once", "-d", "100ms", "-p", &pid.to_string()])
         .env("HOME", home.path())
@@ -586,8 +588,7 @@ fn choices_are_kept_in_the_home_of_the_user() {
     assert!(String::from_utf8_lossy(&o.stdout).contains("%CPU"), "{o:?}");
     std::fs::write(&file, "colour = \"red\"\n").unwrap();
     Tmux::top(120, 24, &env, &where_).until_has("line 1: there is no setting 'colour'");
-    // Nobody keeps anything in the home of another user.
-    // SAFETY: a plain system call.
+    // Settings are not saved in the home of another user. SAFETY: a plain system call.
     if unsafe { libc::geteuid() } == 0 {
         std::fs::remove_dir_all(home.path().join(".config")).unwrap();
         std::os::unix::fs::chown(home.path(), Some(4242), Some(4242)).unwrap();
@@ -669,7 +670,7 @@ fn a_recording_is_stepped_through() {
     tmux.keys(&["-l", "12:00:21"]);
     tmux.keys(&["Enter"]);
     tmux.until_has("12:00:20, frame 3 of 5");
-    // It plays to the end, a frame in each delay.
+    // The replay runs to the end, one frame in each delay.
     tmux.keys(&["Space"]);
     tmux.until_has("This is the last frame.");
     tmux.until_has("frame 5 of 5");

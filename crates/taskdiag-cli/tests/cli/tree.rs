@@ -97,7 +97,8 @@ init -x
         ),
         (&["-k", "--where", "pid == 2"], "kthreadd---kworker\n"),
         (&["www-data"], "worker\n\nworker\n\nworker---sh\n\nworker---sh\n"),
-        // The first of a tree is compared with root, or who was asked for, not with its parent.
+        // The user of the topmost process is compared with root, or with the requested user, and
+        // not with the user of its parent.
         (&["-u", "13"], "sh(www-data)\n"),
         (&["-u", "12"], "worker(www-data)---sh\n"),
         (&["-u", "12", "13"], "worker(www-data)---sh\nsh(www-data)\n"),
@@ -204,7 +205,7 @@ fn levels(document: &str) -> (usize, usize) {
 #[test]
 fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
     let of = |n: u32| {
-        // Each has a child in addition to the next generation.
+        // Each process has one more child beside the next generation.
         let two = |n: u32| [Task::new(n, n - 1, "x"), Task::new(10_000 + n, n, "y")];
         Saved::tasks(&(1..=n).flat_map(two).collect::<Vec<_>>())
     };
@@ -263,7 +264,7 @@ fn a_flat_document_has_each_process_with_its_depth() {
             assert!(row["comm"] == "x" && row.get("children").is_none(), "{row}");
         }
     }
-    // As the nested one, it begins where it was asked to.
+    // Like the nested document, the flat one begins at the requested process.
     let depths = |args: &[&str]| rows(args).iter().map(|r| r["depth"].as_u64()).collect::<Vec<_>>();
     assert_eq!(depths(&["--flat", "299"]), [Some(0), Some(1)]);
     assert_eq!(depths(&["--flat", "-s", "3"]).len(), 300);

@@ -19,7 +19,7 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -39,7 +39,7 @@ fn all_of_them_and_how_they_ended() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it runs");
-    // They are its parent's to reap, so they are still there, whenever it begins.
+    // The parent has not reaped these processes, so they still exist whenever the command begins.
     drop(exits.stdin.take());
     let kill = Command::new("kill").args(["-TERM", &other]).status().expect("kill");
     assert!(kill.success());

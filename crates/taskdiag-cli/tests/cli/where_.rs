@@ -18,7 +18,7 @@ fn expressions_select_processes() {
         ("ppid == 10 and not state == Z", &[11]),
         ("state == zombie", &[12]),
         ("rss >= 10M and args ~ '^/bin/s'", &[10, 11]),
-        // Kernel threads and zombies have no memory, which is not 0.
+        // Kernel threads and zombies have no memory, and do not match as 0.
         ("rss < 5M", &[1]),
         ("rss missing", &[2, 3, 12]),
         ("user == 3999999999", &[10]),
@@ -83,7 +83,7 @@ fn rows_with_unknown_values_are_left_out_with_a_message() {
 
 #[test]
 fn wrong_expressions_are_marked() {
-    // It is seen before anything is read.
+    // The mistake is found before anything is read.
     for command in ["ps", "maps", "files", "memory", "tree"] {
         let args = [command, "--from", "/nowhere", "--where", "pid == 1 and etime > 5x"];
         let (code, out, err) = parts(&run(&args));
@@ -125,7 +125,7 @@ fn where_selects_the_same_as_the_older_options() {
     ] {
         let out = |args: &[&str]| {
             let by = if option[0] == "--by" { &option[..2] } else { &[] };
-            // What ps shows depends on how rows are selected.
+            // The default columns of ps depend on how rows are selected.
             let view = if command == "ps" { &["-o", "pid,tid,user,args"][..] } else { &[] };
             let form = ["--csv", "--from", path];
             let out = parts(&run(&[&[command], by, args, view, &form].concat()));
@@ -208,7 +208,7 @@ fn a_word_finds_processes_by_name_or_argument_in_each_command() {
         let (_, out, err) = saved.ps(&["-o", "pid=", word]);
         assert_eq!(out.split_whitespace().collect::<Vec<_>>(), want, "{word}: {err}");
     }
-    // It is a word, and not an expression.
+    // The argument is a word, and not an expression.
     let (code, out, _) = saved.ps(&["-o", "pid=", "sl.ep"]);
     assert_eq!((code, out.as_str()), (1, ""));
     // The word may be in the arguments of taskdiag alone, which would not be the expected row.

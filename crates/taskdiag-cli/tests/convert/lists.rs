@@ -315,7 +315,7 @@ fn frames() -> Vec<Vec<Process>> {
             if minute % 3 != 0 {
                 listens.push((4, (ESTABLISHED, 443, 2000 + minute)));
             }
-            // One who listens between two full frames only.
+            // A process that listens only between two full frames.
             let mut odd = vec![(5, (ESTABLISHED, 4444, 3000))];
             if (13..17).contains(&minute) {
                 odd = vec![(5, (LISTEN, 4444, 3001)), (6, (LISTEN, 4445, 3002))];
@@ -325,11 +325,11 @@ fn frames() -> Vec<Vec<Process>> {
                 Process::new(20, &odd, &[libc]),
                 Process::new(30, &[], &[]),
             ];
-            // It has begun after the library was replaced.
+            // This process has begun after the library was replaced.
             if minute >= 31 {
                 processes.push(Process::new(40, &[], &[libc, new_ssl]));
             }
-            // It ends, and its sockets and libraries with it.
+            // The process ends, and so do its sockets and libraries.
             if minute >= 68 {
                 processes.remove(1);
             }
@@ -356,7 +356,7 @@ fn every_frame_can_be_had_again() {
         assert!(sockets.is_sorted_by_key(|r| (r.pid, r.value.0, r.ts)), "in order of descriptors");
         assert!(maps.is_sorted_by_key(|r| r.pid));
         written += sockets.len() + maps.len();
-        // Each file stands alone.
+        // Each file is complete by itself.
         let minutes = if hour == 3 { 0..50 } else { 50..100 };
         for (minute, processes) in (0..).zip(&frames).filter(|(m, _)| minutes.contains(m)) {
             let (found, known) = (at(&sockets, micros(minute), |r| r.0), sockets_of(processes));
@@ -382,7 +382,7 @@ fn a_recording_without_lists_has_no_such_files() {
     let made = Made::new(frames.iter().map(|processes| (groups, &processes[..])));
     made.convert_all(&[]);
     assert_eq!(made.names(), ["processes.parquet"]);
-    // Hours that are over are not read again, although there are no such files.
+    // Hours that are over are not read again, although they have no file of this table.
     assert_eq!(text(&made.convert(&[]).stdout), "");
     // A request for such a table reports it.
     let ran = made.convert(&["--tables", "sockets,maps", "--again"]);
@@ -418,7 +418,7 @@ fn tables_that_were_not_written_make_an_hour_be_written_again() {
     assert!(files.iter().any(|r| r.value.1.as_deref() == Some("socket")));
     let maps = made.rows(3, "maps.parquet", |of, i| (of.number("address", i), of.word("kind", i)));
     let of_ten = |r: &&Row<(Option<u64>, Option<String>)>| r.pid == 10 && r.ts == micros(0);
-    // Two mappings of each of two files, and one of no file.
+    // Each of two files is mapped twice, and one mapping has no file.
     assert_eq!(maps.iter().filter(of_ten).count(), 5, "{maps:?}");
     assert!(maps.iter().any(|r| r.value.1.as_deref() == Some("anon")));
 }
@@ -447,7 +447,7 @@ fn entries_that_could_not_be_read_have_not_ended() {
     let made = Made::of(&frames);
     let ran = made.convert(&[]);
     let said = text(&ran.stderr);
-    // The recorder could not see them.
+    // The recorder could not see these lists.
     assert_eq!(ran.status.code(), Some(0), "{said}");
     for line in [
         "open files of a process could not be read 4 times (denied): the table sockets",
@@ -457,7 +457,7 @@ fn entries_that_could_not_be_read_have_not_ended() {
     }
     let sockets = made.rows(3, "sockets.parquet", socket);
     let maps = made.rows(3, "mapped_files.parquet", mapped);
-    // Frame 10 is full, and does not know these.
+    // Frame 10 is full, and lacks these lists.
     for minute in [0, 7, 8, 9] {
         let found = at(&sockets, micros(minute), |r| r.0);
         assert!(found == sockets_of(&known[0]), "minute {minute}: {found:?}");

@@ -195,7 +195,7 @@ fn every_frame_can_be_had_again() {
     let (third, fourth) = (rows(&lake.hour(3)), rows(&lake.hour(4)));
     let four = ((BEGIN + 50 * MINUTE) * 1_000_000) as i64;
     for (ts, tasks) in &lake.truth {
-        // Each file stands alone.
+        // Each file is complete by itself.
         let hour = if *ts < four { &third } else { &fourth };
         let found = at(hour, *ts);
         let first = found.iter().zip(tasks).find(|(found, true_one)| found != true_one);
@@ -253,7 +253,7 @@ fn files_are_of_the_host_and_the_boots_that_were_recorded() {
         let change = change.downcast_dict::<arrow_array::StringArray>().expect("text");
         for i in 0..batch.num_rows() {
             let is_second = ts.value(i) >= boot;
-            // What ended with the first boot is of it.
+            // Rows of tasks that ended with the first boot belong to that boot.
             let uptime = if is_second && change.value(i) != "ended" { 0 } else { 100_000 };
             if change.value(i) != "ended" || ts.value(i) <= boot {
                 assert_eq!(
@@ -398,7 +398,7 @@ fn two_at_once_and_bad_names_are_refused() {
     assert_eq!(ran.status.code(), Some(4));
     assert!(text(&ran.stderr).contains("another 'taskdiag convert'"), "{}", text(&ran.stderr));
     drop(held);
-    // Others could put links there, which root would write through.
+    // Other users could put links there, through which root would write.
     fs::set_permissions(lake.path("lake"), Permissions::from_mode(0o1777)).expect("it is ours");
     let ran = lake.convert(&[]);
     assert_eq!(ran.status.code(), Some(4));

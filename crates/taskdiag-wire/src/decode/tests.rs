@@ -81,7 +81,7 @@ fn every_struct_that_was_shorter_is_read() {
                     let unmasked = table.valid.is_empty();
                     assert_eq!(valid, if unmasked { was } else { was & known }, "{}", s.name);
                 }
-                // Saving it saves a stream of today's sizes, and the original still exists.
+                // A saved copy is a stream of today's sizes, and the original still exists.
                 Stream::parse(AlignedBuf::copy_of(new.bytes())).expect("today's sizes");
                 assert_eq!(new.into_bytes(), old);
             }

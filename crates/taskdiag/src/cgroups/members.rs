@@ -174,9 +174,9 @@ members! {
     EventsMax MEMORY_EVENTS,
     /// How often there was no memory left.
     EventsOom MEMORY_EVENTS,
-    /// Processes that were killed for that.
+    /// Processes that were killed because no memory was left.
     OomKills MEMORY_EVENTS,
-    /// How often all of its processes were killed for that.
+    /// How often all processes of the cgroup were killed because no memory was left.
     OomGroupKills MEMORY_EVENTS,
     /// Anonymous memory, bytes.
     Anon MEMORY_STAT,

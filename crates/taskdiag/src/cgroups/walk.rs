@@ -1,8 +1,9 @@
 //! Walks the directories of a hierarchy, and reads the files of each cgroup.
 //!
-//! The walk goes from level to level. So a user who makes thousands of cgroups below their own can
-//! keep only cgroups that are as deep out of a bounded list. It has one directory open at a time,
-//! and one file. A [`Kept`] has more: a session reads the same files again from their start.
+//! The walk goes from level to level. So if a user makes thousands of cgroups below their own, a
+//! bounded list can lack only cgroups at the same depth or deeper. The walk has one directory and
+//! one file open at a time. A [`Kept`] has more: a session reads the same files again from their
+//! start.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
@@ -38,7 +39,7 @@ impl Default for Bounds {
     }
 }
 
-/// What the bounds have left out.
+/// The numbers of cgroups and values that the bounds left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
@@ -161,7 +162,7 @@ impl Kept {
         let descriptors = |p: &Place| 1 + p.files.iter().flatten().count();
         self.open = self.places.values().map(descriptors).sum();
     }
-    /// Closes everything, and keeps nothing from now on. `false`: nothing was kept.
+    /// Closes all files, and keeps none open from now on. `false`: nothing was kept.
     pub fn give_up(&mut self) -> bool {
         let had = self.open > 0;
         self.places.clear();
@@ -268,8 +269,8 @@ impl Walk<'_> {
             return Ok(true);
         };
         let done = self.read(&mut place, is_root, at);
-        // The number of links is 2 and that of the directories in it. Some file systems, which are
-        // not those of cgroups, have 1.
+        // The number of links of a directory is 2 plus the number of directories in it. Some file
+        // systems, which are not those of cgroups, have 1.
         if stat.st_nlink != 2 {
             self.below(place.dir.as_fd(), &one, next)?;
         }

@@ -177,8 +177,8 @@ pub fn list(place: &Place, most: usize) -> Found<(Vec<Vec<u8>>, Stamp)> {
     Ok(Some((names, stamp(&stat))))
 }
 
-/// The file systems that answer at once. Others are of a network or of a program, which may never
-/// answer.
+/// The file systems that answer at once. Other file systems belong to a server or a program, which
+/// may never answer.
 const LOCAL: [&[u8]; 16] = [
     b"bcachefs",
     b"btrfs",

@@ -54,8 +54,8 @@ pub(crate) fn name_host(info: &mut Info) {
     info.machine = Fixed::new(system.machine().to_bytes());
 }
 
-/// [`name_host`] for an answer that another program made. An INFO that is too short becomes longer,
-/// for which the answer is copied.
+/// [`name_host`] for an answer that another program made. An INFO that is too short is extended,
+/// which copies the answer.
 pub(crate) fn with_host(mut stream: AlignedBuf) -> AlignedBuf {
     const HDR: usize = size_of::<NlMsgHdr>();
     let Some((head, body)) = NlMsgHdr::read_from_prefix(stream.as_bytes()) else { return stream };

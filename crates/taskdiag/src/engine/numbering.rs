@@ -1,6 +1,6 @@
 //! Finds out which pid namespace a /proc belongs to. It is mounted for a pid namespace, which may
-//! differ from that of the reader. After `unshare --pid`, it is the old namespace, and after
-//! entering the mounts of a container, the container's.
+//! differ from that of the reader. After `unshare --pid`, /proc belongs to the old namespace, and
+//! after entering the mounts of a container, to the container's namespace.
 
 use std::fs::File;
 use std::io::Read as _;

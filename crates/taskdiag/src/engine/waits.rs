@@ -588,7 +588,7 @@ mod tests {
         assert_ne!(one, 0x7000_1000);
         assert_ne!(futex(8, 0x7000_1000, 0x80), Some(one));
         assert_ne!(futex(7, 0x7000_1008, 0x80), Some(one));
-        // Other processes may map this one elsewhere.
+        // Other processes may map the page of a shared futex at another address.
         assert_eq!(futex(7, 0x7000_1000, 0), None);
     }
 }

@@ -244,7 +244,7 @@ fn rank(task: &TaskView<'_>) -> (bool, u32) {
     (!task.is_leader(), task.pid())
 }
 
-/// The tasks whose value other tasks share. There are few of them, or most have the same number of
+/// The tasks whose value other tasks share. There are few owners, or most have the same number of
 /// threads.
 struct Owners {
     /// Pid and index in the answer, sorted by pid.

@@ -49,7 +49,7 @@ impl Lock {
 /// Whether a file is locked by the descriptor that it is open as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
-    /// It is.
+    /// The file is locked.
     By(Lock),
     /// The file is not locked. Only descriptors have locks.
     No,

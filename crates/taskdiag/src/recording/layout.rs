@@ -13,7 +13,8 @@ const VERSION: u32 = 1;
 pub const FRAME_MAGIC: [u8; 4] = *b"TDfr";
 /// The flag of the first frame that a writer wrote after its start.
 const BEGINS: u32 = 1;
-/// No stream is longer. It limits what a damaged or hostile file can make a reader allocate.
+/// No stream is longer. The limit bounds the memory that a damaged or hostile file can make a
+/// reader allocate.
 pub const STREAM_MAX: u64 = 1 << 30;
 
 /// The head of a file.
@@ -51,7 +52,7 @@ pub fn read_file_head(head: &[u8]) -> FileHead {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Its own offset in the file.
+    /// The offset of the frame in the file.
     pub at: u64,
     /// The offset of the key frame that its data refers to, which is its own offset if it is a key
     /// frame.

@@ -70,7 +70,7 @@ pub struct Recording {
 pub struct FrameInfo {
     /// The start of the answer by the machine's clock, which may have been set since.
     pub time: SystemTime,
-    /// The same moment since the boot of the machine. After a reboot, it is smaller than in the
+    /// The start of the answer as the time since boot. After a reboot, it is smaller than in the
     /// previous frame.
     pub boottime: Duration,
     /// The number of its tasks.
@@ -233,8 +233,8 @@ impl Recording {
     pub fn at(&self, time: SystemTime) -> Result<Option<Frame>, Error> {
         self.find(time).map(|number| self.read(number)).transpose()
     }
-    /// All frames, in the order in which they were written. One that cannot be read is an error,
-    /// and the next one follows.
+    /// All frames, in the order in which they were written. A frame that cannot be read gives an
+    /// error, and the next frame follows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Frame, Error>> + '_ {
         (0..self.len()).map(|number| self.read(number))
     }

@@ -41,7 +41,7 @@ impl Again {
     pub(super) fn prepare(request: &mut Request) {
         (request.groups, request.members) = with_identity(request.groups, request.members);
     }
-    /// The answer to the request `all`, with what the second look has found.
+    /// The answer to the request `all`, with the results of the second look.
     pub(super) fn look(&self, all: &Request, snapshot: Snapshot, choice: Choice) -> Snapshot {
         // With a limit that the caller chose, there is no second look.
         if all.limits.text_bytes != ByteLimits::LIST.text_bytes {

@@ -67,8 +67,8 @@ impl Pattern {
         let text = characters(whole);
         self.regex.shortest_match(&text).is_some_and(|end| end + CHAR <= text.len())
     }
-    /// The named groups of the first match, with the parts of the text that they match. One without
-    /// a part is empty.
+    /// The named groups of the first match, with the parts of the text that they match. A group of
+    /// flags without a part is empty.
     pub fn captures(&self, text: &[u8]) -> Option<Vec<(&str, Vec<u8>)>> {
         let changed = characters(text);
         let found = self.regex.captures(&changed)?;

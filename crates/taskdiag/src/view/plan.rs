@@ -59,8 +59,8 @@ impl Plan {
         let strategy = if threads { Strategy::AllThread } else { Strategy::All };
         Plan::One(Request::new(strategy, 0, groups))
     }
-    /// The same requests, and a second look at processes whose text was cut, if this filter needs
-    /// the rest. [`Query::plan`](super::Query::plan) does this for its own filter. This is for a
+    /// This plan, with a second look at processes whose text was cut, if this filter needs the
+    /// rest. [`Query::plan`](super::Query::plan) does this for its own filter. This is for a
     /// program that needs all tasks, and tests the filter with a [`Sieve`](super::Sieve).
     #[must_use]
     pub fn looking_again(self, filter: &Filter) -> Plan {

@@ -65,7 +65,7 @@ impl fmt::Debug for Query {
 }
 
 impl Query {
-    /// These columns of all tasks, or of all entries of their lists.
+    /// A query for these columns of all tasks, or of all entries of their lists.
     pub fn new(set: &'static Set, columns: impl IntoIterator<Item = &'static Field>) -> Query {
         Query {
             set,

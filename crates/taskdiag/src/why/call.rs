@@ -15,7 +15,7 @@ pub struct Call {
     pub args: [u64; 6],
     /// The stack pointer of the program.
     pub stack: u64,
-    /// The address in the program where it will continue.
+    /// The address at which the program will continue.
     pub code: u64,
 }
 
@@ -38,7 +38,7 @@ impl Call {
         self.is_native() && i64::from(self.number) == number
     }
 
-    /// The address of the path that it is about, if it is a call that has one.
+    /// The address of the path argument, if the system call has one.
     pub fn path(&self) -> Option<u64> {
         let after_directory = [
             libc::SYS_openat,

@@ -1,4 +1,4 @@
-//! Who has the lock on a file that others wait for, by `/proc/locks`.
+//! Finds the holders of file locks that other tasks wait for, from `/proc/locks`.
 //!
 //! A line for a request that waits comes after the lock that it waits for, with `->` before its
 //! kind. A request may also wait for another waiting request, and is then indented more. All

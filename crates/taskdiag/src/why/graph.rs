@@ -156,13 +156,13 @@ impl Graph {
         self.waiting[from..to].iter().map(|(_, from)| *from as usize)
     }
 
-    /// Who is kept waiting by this node. For a node of a cycle, these are only those that are not
-    /// in the cycle.
+    /// The threads that this node keeps waiting. For a node of a cycle, only threads outside the
+    /// cycle count.
     pub fn behind(&self, at: usize) -> Behind {
         self.behind[at]
     }
 
-    /// Who is kept waiting by a cycle, without its own nodes.
+    /// The threads outside a cycle that the cycle keeps waiting.
     pub fn behind_cycle(&self, cycle: &[usize]) -> Behind {
         let mut sum = Behind::default();
         for at in cycle {

@@ -1,4 +1,5 @@
-//! Who holds what some threads wait for, for the columns of a table. `taskdiag why` has all of it.
+//! The holders of what some threads wait for, for the columns of a table. `taskdiag why` has all of
+//! it.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ pub(crate) struct Held {
     pub how: How,
 }
 
-/// The holders for the threads of one answer. They were looked up a moment after that answer.
+/// The holders for the threads of one answer. The holders were looked up a moment after the answer.
 /// `None`: no engine answered.
 #[derive(Debug)]
 pub(crate) struct Holders(Option<HashMap<u32, (Waiting, Found)>>);

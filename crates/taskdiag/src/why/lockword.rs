@@ -1,4 +1,5 @@
-//! Who holds a lock in the memory of a program, decided from its bytes. This module does no I/O.
+//! Finds the holder of a lock in the memory of a program, from the bytes of the lock. This module
+//! does no I/O.
 //!
 //! The kernel defines the word of a priority-inheriting futex. All other words mean what a library
 //! makes of them, so a lock counts as one of the GNU C library only if the call is made the way
@@ -54,7 +55,7 @@ pub(super) struct Wanted {
     pub(super) is_private: bool,
 }
 
-/// What the arguments of futex(2) can mean. `None`: nobody keeps the holder of such a lock.
+/// What the arguments of futex(2) can mean. `None`: nothing records the holder of such a lock.
 pub(super) fn of_call(args: &[u64; 6]) -> Option<Wanted> {
     const PRIVATE: u32 = 128;
     const REALTIME: u32 = 256;

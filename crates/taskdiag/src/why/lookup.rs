@@ -161,7 +161,7 @@ impl<'w> Look<'w> {
     fn one(&mut self, at: usize) {
         use WaitKind::*;
         let wait = &self.waits.all[at];
-        // The engine knows the holder, or why nobody does.
+        // The engine already knows the holder, or why there is none.
         if wait.holder != Err(NoHolder::NotKept) {
             return;
         }

@@ -156,8 +156,8 @@ pub enum Instead {
 }
 
 impl Typed {
-    /// Do the arguments select or arrange processes in a way that only procps has? `-o`, `--sort`
-    /// and the width of the output do not: `taskdiag ps -o pid,comm` lists all processes.
+    /// Is there anything that selects or arranges processes as only procps does? `-o`, `--sort` and
+    /// the width of the output do not: `taskdiag ps -o pid,comm` lists all processes.
     pub fn is_procps(&self) -> bool {
         let only_output = Typed {
             specs: self.specs.clone(),

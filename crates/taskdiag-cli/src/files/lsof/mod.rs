@@ -47,7 +47,7 @@ const FIELDS: &[&str] = &[
     "name",
 ];
 
-/// The fields that everything is made from.
+/// The fields from which all output is made.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().map(|name| FILES.find(name).expect("the table has it").field)
 }

@@ -23,7 +23,8 @@ pub(super) fn access(file: &OpenFile<'_>) -> u8 {
     match file.access() {
         Some(Access::Read) => b'r',
         Some(Access::Write) => b'w',
-        // lsof does not see that a file opened with O_PATH can be neither read nor written.
+        // lsof does not distinguish files opened with O_PATH, which can be neither read nor
+        // written.
         Some(_) => b'u',
         None => b' ',
     }
@@ -79,8 +80,8 @@ fn inode_size(file: &OpenFile<'_>) -> u32 {
     if file.fd_type() == Some(FdType::Mqueue) { 80 } else { 0 }
 }
 
-/// Is it a mapped file that was deleted? It is known from the list of mappings only, which has
-/// neither size nor links.
+/// Is it a mapped file that was deleted? A deleted mapped file is known from the list of mappings
+/// only, which has neither size nor links.
 pub(super) fn is_unmapped(file: &OpenFile<'_>) -> bool {
     matches!(file.what, What::Mapped(_)) && file.has_mark()
 }

@@ -115,7 +115,7 @@ fn procfs_task(g: Group, req: &Request) -> u64 {
         // STAT and BASE are in the same file, `stat`; STATM and CRED are both in `status`.
         Group::Stat => {
             let stat = if reads(Groups::IN_STAT) { FILE } else { 0 };
-            // FD_COUNT alone does not have the file read.
+            // FD_COUNT alone does not cause a read of `status`.
             let others = Groups::IN_STATUS - Groups::FD_COUNT;
             let reads_status = names_locked(asked, req.members) && !asked.intersects(others);
             stat + if reads_status { STATUS_FILE } else { 0 }

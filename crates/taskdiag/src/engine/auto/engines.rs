@@ -38,7 +38,7 @@ impl Engines {
         Engines { without_files: true, ..self }
     }
 
-    /// Sets the time that procfs would take, which answers if the service does not.
+    /// Sets the time that procfs would take. procfs answers if the service does not.
     pub fn without_service_takes(&mut self, time: Duration) {
         self.procfs_takes = Some(time);
     }

@@ -1,5 +1,5 @@
 //! Changes attributes of a stream in place, after the programs have written it. It stops at the
-//! first bytes that are none.
+//! first bytes that are not an attribute.
 
 use taskdiag_wire::{MSG_TASK, NlAttr, NlMsgHdr, Plain, TaskMsg};
 

@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(btf.offset("wanted", "sizeof"), Some(24));
         assert_eq!(btf.width("wanted", "inner"), Some(8));
         assert_eq!(btf.width("wanted", "plain.x"), None);
-        // a bit field, a member that is not there, a struct that was not wanted
+        // a bit field, a member that does not exist, and a struct that was not searched for
         assert_eq!(btf.offset("wanted", "inside"), None);
         assert_eq!(btf.offset("wanted", "plain.x"), None);
         assert_eq!(btf.offset("other", "plain"), None);
@@ -472,7 +472,7 @@ mod tests {
         let btf = Btf::parse(&file, &Wanted::new([&b"wanted"[..]], [])).unwrap();
         assert_eq!(btf.offset("wanted", "inner[-4]"), Some(8 + 2 * 8));
         assert_eq!(btf.width("wanted", "inner[-4]"), Some(8));
-        // more than it has, no array
+        // an index beyond the end, and a member that is no array
         assert_eq!(btf.offset("wanted", "inner[-8]"), None);
         assert_eq!(btf.offset("wanted", "plain[-1]"), None);
     }

@@ -33,7 +33,7 @@ pub struct Resolver<'k> {
 /// The work that was done on a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoaderWork {
-    /// It was relocated.
+    /// Whether the program was relocated.
     pub relocated: bool,
     /// Dead code was removed.
     pub trimmed: bool,

@@ -241,8 +241,8 @@ impl LoadedProgram {
 
     /// Let the program write until the output is full, its time is over, or everything is written.
     ///
-    /// If it made no progress, an exec is moving the task at which it rests. Then this thread
-    /// sleeps for a moment, because that task may need this processor.
+    /// If the run made no progress, an exec is moving the task at which the walk rests. Then this
+    /// thread sleeps for a moment, because that task may need this processor.
     fn step(&mut self) -> Result<(), Failed> {
         let before = self.place();
         let mut byte = [0u8];

@@ -246,7 +246,7 @@ pub fn iterator(link: &OwnedFd) -> io::Result<OwnedFd> {
 pub fn own_pid_namespace() -> io::Result<u64> {
     /// `_IO(0xff, 5)` of linux/pidfd.h.
     const PIDFD_GET_PID_NAMESPACE: libc::c_ulong = 0xff05;
-    // SAFETY: plain system calls. Nobody else owns an fd that one of them made.
+    // SAFETY: plain system calls. A new fd that one of the calls returns has no other owner.
     unsafe {
         let pidfd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
         if pidfd < 0 {

@@ -1,4 +1,4 @@
-//! Reads an answer of the kernel to its end, or until the caller stops it. What is over the limits
+//! Reads an answer of the kernel to its end, or until the caller stops it. Data beyond the limits
 //! of the request is cut as it arrives.
 
 use taskdiag_wire::AlignedBuf;
@@ -201,7 +201,7 @@ mod tests {
         let whole = whole.chain([end(u64::from(CROWD) + 2)]);
         let uid = |pid| Some(if pid > CROWD { 0 } else { 1000 });
         let s = cut(whole, 300_000, Groups::VMA, limits, uid);
-        // What each list has in any case does not count.
+        // The part that each list gets in any case does not count.
         let least = CROWD as usize * (16 * (size_of::<Vma>() + LEN) + 500);
         assert!(s.bytes().len() < MOST + least, "{} bytes", s.bytes().len());
         let mut ended = 0;

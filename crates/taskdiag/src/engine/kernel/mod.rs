@@ -107,7 +107,8 @@ impl Kernel {
 
     /// Whether this caller sees every process in an answer. Callers with CAP_SYS_PTRACE over the
     /// first process of the pid namespace do, if they are in the initial user namespace. In another
-    /// user namespace, a process may have entered from outside, and they may not trace that one.
+    /// user namespace, there may be a process that has entered from outside, which such callers may
+    /// not trace.
     pub fn sees_all(&self) -> bool {
         // PROC_USER_INIT_INO, the same on every machine.
         const INITIAL: u64 = 0xEFFF_FFFD;

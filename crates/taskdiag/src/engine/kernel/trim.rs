@@ -360,7 +360,8 @@ impl Trim {
     }
 }
 
-/// The attributes of a message. What is none comes last, with a type that has no meaning.
+/// The attributes of a message. Bytes that are no attribute come last, with a type that has no
+/// meaning.
 fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -377,7 +378,7 @@ fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The entries of a list. There are none if it is malformed.
+/// The entries of a list. There are no entries if the attribute is malformed.
 fn list_entries(attr: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = ArrayHdr::read_from_prefix(attr).filter(|(hdr, rest)| {
         hdr.size >= 8 && u64::from(hdr.size) * u64::from(hdr.count) <= rest.len() as u64

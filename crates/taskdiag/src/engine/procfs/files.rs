@@ -390,11 +390,11 @@ impl Reader {
         rustix::fs::statx(dir, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
     }
 
-    /// The record of a socket in a list, or `None` if the list has another socket for it: a
-    /// multipath TCP socket that is in no list has its first subflow in that of TCP, with its own
-    /// inode. It is not in its own list while it is bound but neither listens nor is connected, and
-    /// never if the kernel has no such list. The addresses and state of the two may differ, but the
-    /// queues of a listener are those of its first subflow.
+    /// The record of a socket in a list, or `None` if the list has another socket for it: if a
+    /// multipath TCP socket is in no list, its first subflow is in the list of TCP, with the inode
+    /// of the socket. It is not in its own list while it is bound but neither listens nor is
+    /// connected, and never if the kernel has no such list. The addresses and state of the two may
+    /// differ, but the queues of a listener are those of its first subflow.
     pub(super) fn listed<'s>(
         &mut self,
         listed: &'s Sock,

@@ -1,4 +1,4 @@
-//! Reads what has gone over the open sockets of a task, the group NET. Each descriptor costs one
+//! Reads the traffic of the open sockets of a task, the group NET. Each descriptor costs one
 //! readlinkat(), unless FD was read before, and each network namespace a few requests of
 //! sock_diag(7). A socket that is in no list is queried itself, see `unlisted`.
 

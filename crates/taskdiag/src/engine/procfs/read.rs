@@ -304,8 +304,8 @@ impl Reader {
         self.buf.shrink_to(KEEP_SIZE);
     }
 
-    /// Reads a file that the kernel makes in one piece, and leaves it open. Its text is the first
-    /// [`text`](Self::text) of this length.
+    /// Reads a file that the kernel makes in one piece, and leaves it open. The text of the file is
+    /// the first part of [`text`](Self::text) with this length.
     pub(super) fn file_and_fd(
         &mut self,
         at: BorrowedFd<'_>,
@@ -316,7 +316,7 @@ impl Reader {
         Ok((n, fd))
     }
 
-    /// Reads an open file that the kernel makes in one piece again from its start.
+    /// Reads an open file again from its start. The kernel must make its content in one piece.
     pub(super) fn again(&mut self, fd: &OwnedFd) -> Result<usize, Errno> {
         loop {
             self.syscalls += 1;

@@ -119,8 +119,8 @@ impl Single {
     /// [`NotRead`].
     pub fn open(root: &[u8], pid: u32) -> Result<Single, NotRead> {
         Tools::with(|tools| {
-            // The inode first: if the pid gets another process in between, the number is that of
-            // the earlier process, and matches none that will be seen.
+            // Read the inode first: if another process gets the pid in between, the inode is that
+            // of the earlier process, and never matches a later one.
             let inode = tools.inode(root, pid)?;
             let stat = tools.stat(root, pid)?;
             let inode = if is_thread(&stat) { 0 } else { inode };

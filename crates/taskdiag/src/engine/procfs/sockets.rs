@@ -381,7 +381,7 @@ pub fn bound_sockets() -> io::Result<Vec<BoundSocket>> {
     Ok(all)
 }
 
-/// What `/proc/net/unix` has in place of an address for each unix socket of this network namespace,
+/// The text that `/proc/net/unix` has as the address of each unix socket of this network namespace,
 /// by inode. Lines that may be a part of another socket's name do not count.
 pub fn unix_addresses() -> io::Result<HashMap<u64, String>> {
     let text = std::fs::read("/proc/net/unix")?;

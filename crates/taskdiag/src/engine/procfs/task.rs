@@ -17,7 +17,7 @@ struct Step {
     read: for<'w> fn(&mut Worker<'w>, TaskDir<'_>, Option<&StatFile>) -> Result<(), Stop>,
 }
 
-/// From which task, and from which of its files, a step reads.
+/// The task, and the files of it, that a step reads.
 #[derive(Clone, Copy)]
 enum Needs {
     /// Files of the task itself.

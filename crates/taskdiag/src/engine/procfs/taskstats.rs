@@ -9,7 +9,7 @@ use taskdiag_wire::Reason;
 use super::parse::{self, DelayCounts};
 use super::stop::Stop;
 
-/// The family that knows the others, and its command and attribute (linux/genetlink.h).
+/// The control family of generic netlink, and its command and attribute (linux/genetlink.h).
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
@@ -37,7 +37,8 @@ pub(super) struct Connection {
     sequence: u32,
 }
 
-/// The most answers to earlier questions that are skipped. One stays unread if reading it failed.
+/// The most answers to earlier questions that are skipped. An answer stays unread if reading it
+/// failed.
 const STALE_MOST: u32 = 4;
 
 impl TaskStats {
@@ -160,7 +161,7 @@ mod tests {
         let TaskStats::Open(to, family) = &mut stats else {
             return skip("the kernel has no TASKSTATS");
         };
-        // An answer that nobody has read.
+        // An answer that has not been read yet.
         let mut stale = 24u32.to_ne_bytes().to_vec();
         stale.extend(family.to_ne_bytes());
         stale.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());

@@ -34,8 +34,9 @@ pub(super) fn is_for(sock: &Sock) -> bool {
     matches!(i32::from(sock.record.family), libc::AF_INET | libc::AF_INET6 | libc::AF_NETLINK)
 }
 
-/// Does only the socket itself have its counters? A TCP socket that is bound and not connected is
-/// listed without `struct tcp_info` since Linux 6.8, see inet_diag_dump_icsk().
+/// Can the counters of this socket only be had from the socket itself? A TCP socket that is bound
+/// and not connected is listed without `struct tcp_info` since Linux 6.8, see
+/// inet_diag_dump_icsk().
 pub(super) fn counts_alone(sock: &Sock) -> bool {
     let s = &sock.record;
     i32::from(s.protocol) == libc::IPPROTO_TCP && s.state == TCP_CLOSE

@@ -58,7 +58,8 @@ const CAPS: [&str; 41] = [
     "checkpoint_restore",
 ];
 
-/// The names of a set of capabilities, as in procps. One that has no name yet is a number.
+/// The names of a set of capabilities, as in procps. A capability that has no name yet is shown as
+/// a number.
 fn cap_names(set: u64) -> Value<'static> {
     match set {
         0 => return Value::ABSENT,

@@ -11,9 +11,9 @@ use crate::view::Pattern;
 /// Is an expression true of a row?
 #[derive(Clone, Copy, Debug)]
 pub enum Truth {
-    /// It is true.
+    /// The test is true.
     True,
-    /// It is false.
+    /// The test is false.
     False,
     /// Not known, because the value of this field is missing for this reason.
     Unknown(&'static Field, Missing),

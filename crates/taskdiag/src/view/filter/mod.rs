@@ -133,7 +133,7 @@ impl Part {
     pub(super) fn is_narrow(&self) -> bool {
         !matches!(self.expr, Expr::Not(_))
     }
-    /// Does it name few rows, as `comm == x` does and `user == x` does not?
+    /// Is the expression likely to select few rows, as `comm == x` is and `user == x` is not?
     pub(super) fn is_rare(&self) -> bool {
         self.expr.is_rare()
     }

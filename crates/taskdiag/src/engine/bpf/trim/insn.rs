@@ -55,8 +55,8 @@ impl Insn {
     pub(in crate::engine::bpf) fn is_wide(&self) -> bool {
         self.code == WIDE
     }
-    /// Is the target of the instruction known? It is not for gotol, gotox, may_goto and unknown
-    /// ones.
+    /// Is the target of the instruction known? The targets of gotol, gotox, may_goto and unknown
+    /// instructions are not known.
     pub(in crate::engine::bpf) fn is_known(&self) -> bool {
         match (self.class(), self.code & 0xf0) {
             (JMP, 0x00) => self.code == JA,

@@ -415,7 +415,8 @@ mod tests {
         let found = unix_addresses(text.as_bytes());
         let at = |inode| found.get(&inode).map(|a| String::from_utf8_lossy(a).into_owned());
         assert_eq!([11, 13, 14].map(at), ["1", "3", "4"].map(|a| Some(a.to_owned())));
-        // The kernel's own line for it is short, too, so that both may be a part of a name.
+        // The kernel's own line for the socket is short, too, so that both lines may be a part of a
+        // name.
         assert!(at(12).is_none_or(|a| a == "2"), "{found:?}");
     }
 

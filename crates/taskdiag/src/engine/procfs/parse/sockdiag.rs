@@ -78,7 +78,7 @@ impl Traffic {
         self.valid |= BYTES;
         Some(())
     }
-    /// Adds the numbers `SK_MEMINFO_*`. The ninth is that of the drops, since Linux 4.7.
+    /// Adds the numbers `SK_MEMINFO_*`. The ninth number counts drops, since Linux 4.7.
     pub fn memory(&mut self, numbers: &[u8]) {
         if let Some(drops) = u32_at(numbers, 32) {
             self.record.drops = drops;

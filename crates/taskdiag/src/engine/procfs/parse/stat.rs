@@ -255,8 +255,8 @@ mod tests {
             assert_eq!(s.comm(), name);
             assert_eq!((s.base.state, s.base.ppid), (b'S', 1));
         }
-        // A kernel might give a longer name than the record holds. It is cut and still ends with a
-        // NUL.
+        // A kernel might give a longer name than the record holds. The name is cut and still ends
+        // with a NUL.
         assert_eq!(stat(&line(&long), TICK).unwrap().comm(), &long[..63]);
     }
 
