@@ -14,9 +14,10 @@ use taskdiag::view::{Filter, Truth};
 use taskdiag_cli::Shows;
 use taskdiag_wire::decode::Command;
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, AlignedBuf, Base, Cred, Done, FdDetail, FdType, Group,
-    Groups, Io, PathKind, Rollup, Signals, Socket, Stat, Statm, Stream, StreamWriter, TaskView,
-    Vma, VmaStat, Wait, decode_request, encode_features_request, encode_request,
+    A_CGROUP_PATH, A_CPUS, A_GID_MAP, A_GROUPS, A_NSPID, A_UID_MAP, AlignedBuf, Base, Cred, Done,
+    FdDetail, FdType, Group, Groups, Io, PathKind, Rollup, Settings, Signals, Socket, Stat, Statm,
+    Stream, StreamWriter, TaskView, Vma, VmaStat, Wait, decode_request, encode_features_request,
+    encode_request,
 };
 
 pub mod seeds;
@@ -206,6 +207,7 @@ fn walk(task: &TaskView<'_>) {
         assert!(line.is_cut() || line.data.len() == line.total || line.reason.is_some());
     }
     black_box((task.groups(), task.nspid(), task.cgroups().count()));
+    black_box((task.cpus(), task.mems(), task.id_map(A_UID_MAP), task.id_map(A_GID_MAP)));
 }
 
 /// Takes untrusted bytes as a request, as a question to the service, and as its reply. Each must be
@@ -267,6 +269,9 @@ pub fn procfs_parse(data: &[u8]) {
     if let Some(n) = status.cred.known().ngroups() {
         assert_eq!(n as usize * 4, status.gids.len());
     }
+    assert_eq!(status.settings.valid & !Settings::ALL_VALID, 0);
+    w.put(&status.settings);
+    w.put_blob(A_CPUS, 0, 0, &status.cpus, status.cpus.len());
     w.put(&status.cred);
     w.put(&status.statm);
     w.put_blob(A_GROUPS, 0, 0, &status.gids, status.gids.len());
@@ -294,6 +299,10 @@ pub fn procfs_parse(data: &[u8]) {
     let label = parse::label(data);
     assert!(!label.ends_with(b"\n") && !label.ends_with(b"\0"));
     black_box((parse::lone_number::<u32>(data), parse::lone_number::<i32>(data)));
+    black_box(parse::personality(data));
+    if let Some(map) = parse::id_map(data) {
+        assert_eq!(map.len() % 12, 0);
+    }
     for line in parse::cgroup_lines(data) {
         cgroup_path(line.path);
     }
