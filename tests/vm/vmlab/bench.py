@@ -134,6 +134,10 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
     if not chosen:
         raise common.Unavailable("tests/vm/bench has no program yet")
     rows, bad, versions = [], 0, {}
+    to = common.LOGS / "bench"
+    if keep:
+        to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
+    to.mkdir(parents=True, exist_ok=True)
     # Where the caches of a processor count, so does the order in which another program has left the
     # memory.
     machines = [[p] for p in chosen] if uml else [chosen]
@@ -144,12 +148,9 @@ def bench(names, rounds, keep, pair, counting=False, arguments=None, memory=0):
         run, results = runs.go(k, [suite], f"bench-{n}", memory=suite.memory, counting=counting, cpus=suite.cpus)
         bad += runs.report(k, run, results)
         rows += [(name, n, *row) for row in getattr(suite, "rows", [])]
+        # After each, because a run may take an hour, and something may end it.
+        write(to, rows, versions, guest(counting, suite.cpus, uml), arguments)
     print(table(rows, pair))
-    to = common.LOGS / "bench"
-    if keep:
-        to = common.ROOT / "bench" / "runs" / f"{datetime.date.today()}-{keep}"
-    to.mkdir(parents=True, exist_ok=True)
-    write(to, rows, versions, guest(counting, suite.cpus, uml), arguments)
     common.say(f"raw rows in {to}")
     return bool(bad)
 
