@@ -35,8 +35,8 @@ const NOT_THE_SAME: &[(&str, &str, &str)] = &[
 fn need_not_be_the_same(row: &Cells, column: &str) -> bool {
     let is = |column: &str, start: &str| row.get(column).is_some_and(|v| v.starts_with(start));
     match column {
-        "name" if is("kind", "Word(\"bpf_map\")") => true,
-        "name" | "protocol" | "sockstate" | "sock_netns" | "type" => {
+        "name" | "bpf_memory" if is("kind", "Word(\"bpf_map\")") => true,
+        "name" | "protocol" | "sockstate" | "sock_netns" | "ifindex" | "type" => {
             is("name", "\"vsock ") || is("name", "\"xdp ")
         }
         _ => false,

@@ -311,7 +311,7 @@ fn selections_as_lsof_has_them() {
         (&["/sbin/init"], "1:txt"),
         (&["/"], "1:cwd 1:rtd"),
         (&["-d", "cwd"], "1:cwd"),
-        (&["-d", "mem"], "1:mem 1:DEL"),
+        (&["-d", "mem"], "1:mem"),
         (&["-a", "-p", "1", "--paths"], "1:cwd 1:rtd 1:txt 1:0r 1:3w 1:4u"),
         (&["-a", "-p", "1", "--mem"], "1:mem 1:DEL 1:0r 1:3w 1:4u"),
         (&["-p", "23"], "20:9r"),

@@ -4,7 +4,7 @@
 //! The library may wait for the driver for ever, so it is never in this process. A program names a
 //! helper with [`through`], which loads the library and answers over two pipes. It is started when
 //! an answer first has a process with such a device open, and ends with this process. If it does
-//! not answer in time, the values are not known, and after [`GIVEN_UP`] it is killed and not
+//! not answer in time, the values are not known, and after half a minute it is killed and not
 //! started again. A program that names none, as the service does, has no values.
 //!
 //! The helper reads a byte for each question, and writes a line for each device and process: pid,
