@@ -492,7 +492,7 @@ fn a_directory_of_open_files_has_the_size_of_stat() {
     let with_files = format!("/proc/{}/fd", sleep_in("/"));
     let pid = sleep_in(&with_files);
     let mut file = Command::new("sh");
-    file.args(["-c", "exec 3<.; sleep 60"]).current_dir(&with_files);
+    file.args(["-c", "exec 3<.; exec sleep 60"]).current_dir(&with_files);
     let mut file = file.spawn().expect("a shell");
     let size = || std::fs::metadata(&with_files).expect("it is there").len();
     // The first program has begun when it has the files that it keeps.
