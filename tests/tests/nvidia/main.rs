@@ -65,6 +65,10 @@ impl Machine {
             .arg(machine.path("libnvidia-ml.so.1"))
             .arg(source)
             .status();
+        if status.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+            skip(test, "there is no C compiler");
+            return None;
+        }
         assert!(status.expect("a C compiler").success(), "the stand-in does not compile");
         Some(machine)
     }
