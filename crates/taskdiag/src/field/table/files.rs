@@ -53,6 +53,11 @@ fn of_fd<'a>(row: &Row<'a>, get: impl FnOnce(&Entry<'a, Fd>) -> Option<Value<'a>
     of_file(row, |f| f.fd().map(|fd| get(&fd).unwrap_or(Value::UNKNOWN)))
 }
 
+/// Can sockets of this family be bound to an interface?
+fn has_interface(family: i32) -> bool {
+    matches!(family, libc::AF_INET | libc::AF_INET6 | libc::AF_PACKET | libc::AF_CAN | libc::AF_XDP)
+}
+
 /// A value of a socket.
 fn of_socket<'a>(
     row: &Row<'a>,
@@ -459,8 +464,13 @@ pub const FIELDS: &[Field] = &[
     row!("portid" "PORTID" 6 Right [FD] Integer None Plain, "sock_diag(7), struct netlink_sock",
         "Port of a netlink socket", {}, |_, row| of_family(row, libc::AF_NETLINK, |s| s.portid().map(uint))),
     row!("ifindex" "IFINDEX" 7 Right [FD] Integer None Plain, "sock_diag(7), struct sock",
-        "Number of the interface that a socket is bound to", {},
-        |_, row| of_socket(row, |s| s.ifindex().map(|n| if n == 0 { Value::ABSENT } else { uint(n) }))),
+    "Number of the interface that a socket is bound to", {},
+    |_, row| of_socket(row, |s| {
+        if s.family().is_some_and(|f| !has_interface(i32::from(f))) {
+            return Some(Value::ABSENT);
+        }
+        s.ifindex().map(|n| if n == 0 { Value::ABSENT } else { uint(n) })
+    })),
     row!("peer_inode" "PEER" 8 Right [FD] Integer None Plain, "sock_diag(7), struct unix_sock",
     "Inode of the other end of a unix socket", {},
     |_, row| of_socket(row, |s| {
