@@ -31,11 +31,13 @@ const NOT_THE_SAME: &[(&str, &str, &str)] = &[
 ];
 
 /// Columns of files that may differ between engines. No list of the kernel has sockets of these
-/// families, only their protocol's name; and only /proc shows the memory of a BPF map.
+/// families, only their protocol's name; only /proc shows the memory of a BPF map; and only BPF
+/// shows the interface of a raw socket on a kernel without raw_diag.
 fn need_not_be_the_same(row: &Cells, column: &str) -> bool {
     let is = |column: &str, start: &str| row.get(column).is_some_and(|v| v.starts_with(start));
     match column {
         "name" | "bpf_memory" if is("kind", "Word(\"bpf_map\")") => true,
+        "ifindex" if is("protocol", "\"RAW\"") => true,
         "name" | "protocol" | "sockstate" | "sock_netns" | "ifindex" | "type" => {
             is("name", "\"vsock ") || is("name", "\"xdp ")
         }
