@@ -15,6 +15,7 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("cred.securebits", "not in /proc"),
     ("stat.flags", "not in /proc/PID/stat"),
     ("ns.pid_for_children", "/proc shows one only once it has had a process"),
+    ("ns_id.pid_for_children", "/proc shows one only once it has had a process"),
     ("fd_count.size", "in /proc/PID/status, which is not read for FD_COUNT alone"),
     // tests/settings.rs has where they must be known.
     ("stat.guest_ns", "the kernel series has the header from before these"),

@@ -131,18 +131,33 @@ impl Scene {
     }
 }
 
-/// The process and all that descend from its supervisor.
+/// The process and all that descend from its supervisor. The kernel may leave a process out of the
+/// list of children while another one of them ends (proc(5)), so the lists are read again.
 fn family(m: &Mktask) -> Vec<u32> {
-    let mut found = vec![m.supervisor()];
-    let mut i = 0;
-    while i < found.len() {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", found[i])).into_iter().flatten();
-        let files = tasks.flatten().map(|t| t.path().join("children"));
-        let texts: Vec<String> = files.filter_map(|f| std::fs::read_to_string(f).ok()).collect();
-        found.extend(texts.join(" ").split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        i += 1;
+    let read = || {
+        let mut found = vec![m.supervisor()];
+        let mut i = 0;
+        while i < found.len() {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", found[i])).into_iter().flatten();
+            let files = tasks.flatten().map(|t| t.path().join("children"));
+            let texts: Vec<String> =
+                files.filter_map(|f| std::fs::read_to_string(f).ok()).collect();
+            found.extend(
+                texts.join(" ").split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+            i += 1;
+        }
+        found.remove(0);
+        found
+    };
+    let mut found = read();
+    for _ in 0..100 {
+        if found.contains(&m.pid()) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        found = read();
     }
-    found.remove(0);
     assert!(
         found.contains(&m.pid()),
         "/proc/PID/task/TID/children has no {} in {found:?}",
