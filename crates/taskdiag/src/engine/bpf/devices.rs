@@ -39,6 +39,10 @@ struct FileIds {
 /// The files of an answer that still have to be looked up, and the facts known about file systems.
 struct Devices<'s> {
     stat: &'s mut dyn FnMut(&str) -> Option<FileIds>,
+    /// The living thread of a process whose first one has ended, which still has its files.
+    carrier: &'s mut dyn FnMut(u32) -> Option<u32>,
+    /// The carriers of the processes that were asked for.
+    carriers: HashMap<u32, Option<u32>>,
     /// The file systems whose files have the device of the file system.
     plain: HashSet<u32>,
     /// The links and sizes of directories, by device and inode.
@@ -64,8 +68,27 @@ pub(super) fn complete(stream: &mut [u8]) -> u64 {
         let dev = device(s.stx_dev_major, s.stx_dev_minor);
         Some(FileIds { dev, inode: s.stx_ino, nlink: s.stx_nlink, size_bytes: s.stx_size })
     };
-    Devices::new(&mut stat).stream(stream);
-    calls
+    let mut listings = 0;
+    let mut carrier = |pid| {
+        listings += 1;
+        living_thread(pid)
+    };
+    Devices::new(&mut stat, &mut carrier).stream(stream);
+    calls + 3 * listings // open, getdents, close
+}
+
+/// How many threads of a process are looked at to find a living one.
+const THREADS: usize = 64;
+
+/// A thread other than the first one that still has its working directory. `None` if the first
+/// thread has not ended, or there is none among the first ones.
+fn living_thread(pid: u32) -> Option<u32> {
+    if !numbering::proc_is_own() || std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok() {
+        return None;
+    }
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().take(THREADS);
+    let mut ids = threads.filter_map(|t| t.file_name().to_str()?.parse::<u32>().ok());
+    ids.find(|tid| std::fs::read_link(format!("/proc/{pid}/task/{tid}/cwd")).is_ok())
 }
 
 /// The number at a place of an entry, or 0 if it is shorter.
@@ -78,9 +101,12 @@ fn long_number(entry: &[u8], at: usize) -> u64 {
 }
 
 impl<'s> Devices<'s> {
-    fn new(stat: &'s mut dyn FnMut(&str) -> Option<FileIds>) -> Devices<'s> {
+    fn new(
+        stat: &'s mut dyn FnMut(&str) -> Option<FileIds>,
+        carrier: &'s mut dyn FnMut(u32) -> Option<u32>,
+    ) -> Devices<'s> {
         let (plain, directories, mapped) = (HashSet::new(), HashMap::new(), HashMap::new());
-        Devices { stat, plain, directories, mapped }
+        Devices { stat, carrier, carriers: HashMap::new(), plain, directories, mapped }
     }
 
     fn stream(&mut self, stream: &mut [u8]) {
@@ -136,8 +162,16 @@ impl<'s> Devices<'s> {
         let inode = long_number(entry, of.inode);
         let mut ask = || {
             let mapping = self.mapped.get(&(dev, inode)).filter(|_| of.is_mapped(which));
-            let path = mapping.cloned().or_else(|| (of.path)(pid, which))?;
-            (self.stat)(&path).filter(|s| s.inode == inode)
+            if let Some(path) = mapping {
+                return (self.stat)(path).filter(|s| s.inode == inode);
+            }
+            let file = (of.path)(which)?;
+            let own = (self.stat)(&format!("/proc/{pid}/{file}"));
+            let found = own.or_else(|| {
+                let carrier = *self.carriers.entry(pid).or_insert_with(|| (self.carrier)(pid));
+                (self.stat)(&format!("/proc/{pid}/task/{}/{file}", carrier?))
+            });
+            found.filter(|s| s.inode == inode)
         };
         let (members, found) = if lacks & devices != 0 {
             let is_plain = self.plain.contains(&dev);
@@ -184,7 +218,7 @@ struct Members {
     nlink: Member,
     size: Member,
     inode: usize,
-    path: fn(u32, u32) -> Option<String>,
+    path: fn(u32) -> Option<String>,
 }
 
 impl Members {
@@ -210,7 +244,7 @@ const FD: Members = Members {
     nlink: Member { bit: bit(Fd::MEMBERS, "nlink"), at: offset_of!(Fd, nlink) },
     size: Member { bit: bit(Fd::MEMBERS, "size_bytes"), at: offset_of!(Fd, size_bytes) },
     inode: offset_of!(Fd, inode),
-    path: |pid, fd| Some(format!("/proc/{pid}/fd/{fd}")),
+    path: |fd| Some(format!("fd/{fd}")),
 };
 const FILE_STAT: Members = Members {
     which: offset_of!(FileStat, r#as),
@@ -222,14 +256,14 @@ const FILE_STAT: Members = Members {
         at: offset_of!(FileStat, size_bytes),
     },
     inode: offset_of!(FileStat, inode),
-    path: |pid, r#as| {
+    path: |r#as| {
         let name = match r#as {
             n if n == FileUse::Exe as u32 => "exe",
             n if n == FileUse::Cwd as u32 => "cwd",
             n if n == FileUse::Root as u32 => "root",
             _ => return None,
         };
-        Some(format!("/proc/{pid}/{name}"))
+        Some(name.to_owned())
     },
 };
 
@@ -257,7 +291,7 @@ mod tests {
             let fd: usize = path.rsplit('/').next()?.parse().ok()?;
             said[fd].1.map(|dev| FileIds { dev, inode: 5, nlink: 2, size_bytes: 6 })
         };
-        Devices::new(&mut stat).stream(stream.as_mut_bytes());
+        Devices::new(&mut stat, &mut |_| None).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
         let task = stream.get(0).expect("a task");
         let devices = task.list::<Fd>().expect("a list").map(|f| f.dev()).collect();
@@ -288,7 +322,7 @@ mod tests {
             asked.push(path.to_owned());
             Some(FileIds { dev: 3, inode: 5, nlink: 4, size_bytes: 6 })
         };
-        Devices::new(&mut stat).stream(stream.as_mut_bytes());
+        Devices::new(&mut stat, &mut |_| None).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
         let values = |task: taskdiag_wire::TaskView<'_>| {
             let entry = task.list::<FileStat>()?.next()?;
@@ -296,6 +330,35 @@ mod tests {
         };
         let all: Vec<_> = stream.tasks().map(values).collect();
         assert_eq!((all, asked), (vec![Some((4, 6)); 2], vec!["/proc/7/cwd".to_owned()]));
+    }
+
+    #[test]
+    fn a_file_of_a_dead_first_thread_is_asked_for_through_a_living_one() {
+        let mut w = StreamWriter::new();
+        w.info(&StreamWriter::blank_info());
+        w.begin_task(7, 7);
+        let lacks = FILE_STAT.nlink.bit | FILE_STAT.size.bit;
+        for r#as in [FileUse::Cwd, FileUse::Root] {
+            let file =
+                build!(FileStat { r#as: r#as as u32, dev: 3, inode: 5, ..FileStat::default() });
+            w.put_list(FileStat::ALL_VALID & !lacks, &[file]);
+        }
+        w.end_task();
+        let mut stream = w.finish(taskdiag_wire::Done::default());
+        let mut stat = |path: &str| {
+            let is_living = path.starts_with("/proc/7/task/9/");
+            is_living.then_some(FileIds { dev: 3, inode: 5, nlink: 4, size_bytes: 6 })
+        };
+        let mut asked = 0;
+        let mut carrier = |pid| {
+            asked += 1;
+            (pid == 7).then_some(9)
+        };
+        Devices::new(&mut stat, &mut carrier).stream(stream.as_mut_bytes());
+        let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
+        let task = stream.get(0).expect("a task");
+        let links: Vec<_> = task.list::<FileStat>().expect("lists").map(|f| f.nlink()).collect();
+        assert_eq!((links, asked), (vec![Some(4); 2], 1));
     }
 
     #[test]
@@ -317,7 +380,7 @@ mod tests {
             asked.push(path.to_owned());
             Some(FileIds { dev: 8, inode: 5, nlink: 1, size_bytes: 6 })
         };
-        Devices::new(&mut stat).stream(stream.as_mut_bytes());
+        Devices::new(&mut stat, &mut |_| None).stream(stream.as_mut_bytes());
         let stream = taskdiag_wire::Stream::parse(stream).expect("it is still one");
         let task = stream.get(0).expect("a task");
         let entry = task.list::<FileStat>().expect("a list").next().expect("an entry");
