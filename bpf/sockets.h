@@ -12,6 +12,7 @@
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16, AF_PACKET = 17 };
 enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_UDPLITE = 136, IPPROTO_MPTCP = 262 };
 enum { TCP_CLOSE = 7, TCP_LISTEN = 10 };
+enum { SOCK_DONE = 1 };		/* a bit of skc_flags: the FIN of the other end has come */
 
 /* Sets of members as bits of `valid`. */
 #define BIT(member) (1u << (SOCKET_##member))
@@ -80,6 +81,9 @@ GROUP_FN queues(u64 sk)
 			return BIT(SEND_QUEUE_BYTES);	/* the other is the sum over a list that may be long */
 	} else if (e->type == SOCK_STREAM && e->protocol == IPPROTO_TCP) {
 		v = RD_MAY(u32, sk, TCP_RCV_NXT) - RD_MAY(u32, sk, TCP_COPIED_SEQ);
+		/* No list of the kernel has a closed socket, so /proc gets what ioctl(SIOCINQ) says, without the end of the data. */
+		if (e->state == TCP_CLOSE && HAVE(SKC_FLAGS))
+			v -= RD(u64, sk, SKC_FLAGS) >> SOCK_DONE & 1;
 		e->recv_queue_bytes = (s32)v > 0 ? v : 0;
 		e->send_queue_bytes = RD_MAY(u32, sk, TCP_WRITE_SEQ) - RD_MAY(u32, sk, TCP_SND_UNA);
 		if (!HAVE(TCP_RCV_NXT) || !HAVE(TCP_COPIED_SEQ) || !HAVE(TCP_WRITE_SEQ) ||
