@@ -14,6 +14,7 @@
 //! No server is asked. A file that was closed since, or whose descriptor now leads to another file,
 //! stays unknown.
 
+use std::cell::{Cell, OnceCell};
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 
@@ -55,40 +56,43 @@ struct Devices<'s> {
 /// Fills in the devices that the BPF program left open in this stream. Returns the number of system
 /// calls.
 pub(super) fn complete(stream: &mut [u8]) -> u64 {
-    let (mut calls, mut is_own) = (0, None);
+    let (calls, own) = (Cell::new(0), OnceCell::new());
+    // The numbers in another /proc belong to other processes.
+    let is_own = || *own.get_or_init(numbering::proc_is_own);
     let mut stat = |path: &str| {
-        // The numbers in another /proc belong to other processes.
-        if !*is_own.get_or_insert_with(numbering::proc_is_own) {
+        if !is_own() {
             return None;
         }
-        calls += 1;
+        calls.set(calls.get() + 1);
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let wanted = StatxFlags::INO | StatxFlags::NLINK | StatxFlags::SIZE;
         let s = rustix::fs::statx(CWD, path, flags, wanted).ok()?;
         let dev = device(s.stx_dev_major, s.stx_dev_minor);
         Some(FileIds { dev, inode: s.stx_ino, nlink: s.stx_nlink, size_bytes: s.stx_size })
     };
-    let mut listings = 0;
-    let mut carrier = |pid| {
-        listings += 1;
-        living_thread(pid)
-    };
+    let mut carrier = |pid| is_own().then(|| living_thread(pid, &calls)).flatten();
     Devices::new(&mut stat, &mut carrier).stream(stream);
-    calls + 3 * listings // open, getdents, close
+    calls.get()
 }
 
 /// How many threads of a process are looked at to find a living one.
 const THREADS: usize = 64;
 
-/// A thread other than the first one that still has its working directory. `None` if the first
-/// thread has not ended, or there is none among the first ones.
-fn living_thread(pid: u32) -> Option<u32> {
-    if !numbering::proc_is_own() || std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok() {
+/// A thread that still has a working directory, if the first thread of the process has ended and so
+/// has none. Only the beginning of the list of threads is looked at.
+fn living_thread(pid: u32, calls: &Cell<u64>) -> Option<u32> {
+    let has_directory = |task: &str| {
+        calls.set(calls.get() + 1);
+        std::fs::read_link(format!("{task}/cwd")).is_ok()
+    };
+    let process = format!("/proc/{pid}");
+    if has_directory(&process) {
         return None;
     }
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().take(THREADS);
+    calls.set(calls.get() + 3); // open, getdents, close
+    let threads = std::fs::read_dir(format!("{process}/task")).ok()?.flatten().take(THREADS);
     let mut ids = threads.filter_map(|t| t.file_name().to_str()?.parse::<u32>().ok());
-    ids.find(|tid| std::fs::read_link(format!("/proc/{pid}/task/{tid}/cwd")).is_ok())
+    ids.find(|tid| has_directory(&format!("{process}/task/{tid}")))
 }
 
 /// The number at a place of an entry, or 0 if it is shorter.
