@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use taskdiag::{Group, Groups, Reason, Request};
+use taskdiag::{EngineId, Group, Groups, Reason, Request};
 use taskdiag_tests::answer::engines_with;
 use taskdiag_tests::{Answer, Mktask, read, skip};
 
@@ -107,6 +107,21 @@ fn settings_are_those_that_were_set() {
                 of(answer, "other_", group);
             }
         });
+    }
+}
+
+#[test]
+fn guest_times_are_known_to_each_engine_but_the_kernels() {
+    let me = std::process::id();
+    for engine in engines_with(Group::Stat) {
+        let answer = read(engine, &Request::one(me, Groups::BASE | Groups::STAT)).expect("one");
+        let is_kernel = engine.id() == EngineId::Kernel;
+        for member in ["stat.guest_ns", "stat.cguest_ns"] {
+            // The header of the kernel series is older. This process is no virtual machine.
+            let want = if is_kernel { None } else { Some(0) };
+            let known = answer.task(me).get(member).map(|_| answer.task(me).num(member));
+            assert_eq!(known, want, "{answer}: {member}");
+        }
     }
 }
 

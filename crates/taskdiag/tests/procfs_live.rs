@@ -71,8 +71,8 @@ fn procfs_agrees_with_this_process() {
             Group::Label | Group::Autogroup | Group::Login => continue, // see below
             // The kernel counts these where kernel.task_delayacct is on, as the test `delays` does.
             Group::Delays => continue,
-            // Linux 6.9 and 6.18 have them, as the test `settings` checks.
-            Group::Pidfd | Group::NsId => continue,
+            // Linux 6.9 and 6.18 have them, and the test `settings` checks their values.
+            Group::Pidfd | Group::NsId => t.reason(g).filter(|r| *r == Reason::Unsupported),
             _ => None,
         };
         assert_eq!(t.reason(g), why, "{g}");
