@@ -17,7 +17,7 @@ from cases import TASKDIAG, case
 from measuring import ROOT, RUN_TIMEOUT, Failed, gopsutil, median, one_run
 
 DAEMON = "target/release/taskdiagd"
-# The user of the service, and a user who asks.
+# The uid of the service, and that of its clients.
 ITS_USER, USER = 65533, 65534
 # The request of a poller: processes with BASE and STAT. Both structs are explained in
 # taskdiag::service and uapi/task_diag.h.

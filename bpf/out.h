@@ -100,8 +100,8 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 /*
  * LOOP() and LONG_LOOP() call a STEP() for the numbers below n, until it returns 1. They are bpf_loop(), which the verifier goes
  * through once or twice. Linux has it since 5.17. So the program for older kernels has plain loops instead. The verifier follows each
- * turn of them, so they are short: LOOP() has at most TURNS_MAX turns, and LONG_LOOP() calls for each so many turns
- * a function, which TURNS() makes and the verifier follows once. `max` is the constant that n does not exceed. STEP_OF() is a step
+ * turn of them, so they are short: LOOP() has at most TURNS_MAX turns. LONG_LOOP() calls a function for each TURNS_MAX turns, which
+ * TURNS() makes and the verifier follows once. `max` is the constant that n does not exceed. STEP_OF() is a step
  * that is done by a global function, because the verifier follows that once, but a callback several times.
  */
 enum { TURNS_MAX = 64 };

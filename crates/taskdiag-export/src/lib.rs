@@ -47,7 +47,7 @@ use self::tracker::{Options, Tracker};
 use crate::exit::{Exit, Partial, say, shown};
 use crate::replace::replace;
 
-/// Makes the text of the metrics, and keeps it for clients who ask soon after.
+/// Makes the text of the metrics, and keeps it for the next clients.
 struct Exporter {
     tracker: Tracker,
     server: families::Server,

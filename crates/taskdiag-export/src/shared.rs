@@ -1,4 +1,4 @@
-//! Counters of what several processes may have: bytes over TCP connections, and the time of
+//! Counters of objects that processes may share: bytes over TCP connections, and the time of
 //! graphics processors. They do not fall when a connection ends or a client closes its device.
 
 use std::collections::{HashMap, HashSet};

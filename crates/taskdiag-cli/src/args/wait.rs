@@ -15,7 +15,7 @@ use crate::limits;
 pub struct WaitArgs {
     /// The processes, each once, some with the inode of the pidfd.
     pub pids: Vec<(u32, Option<u64>)>,
-    /// Instead of these, the processes of which it is true at the start.
+    /// A condition. If there is one, `wait` waits for the processes that match it at the start.
     pub filter: Option<Filter>,
     /// End when the first of them has ended?
     pub any: bool,

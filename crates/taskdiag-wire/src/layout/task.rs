@@ -376,9 +376,9 @@ record! {
     /// `pidfd_open(2)`, `struct pid`; since Linux 6.9.
     Pidfd = "task_diag_pidfd", least 24;
     {
-        /// Of the thread, or of the process, as the next.
+        /// Inode of the pidfd of this thread. In a record of a process, that of the process.
         ino: u64,
-        /// Of its process.
+        /// Inode of the pidfd of its process.
         process_ino: u64,
     }
 }

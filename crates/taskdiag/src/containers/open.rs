@@ -207,7 +207,7 @@ fn is_local(mounts: &[u8], directory: &Path) -> bool {
         let point = unescape(point);
         let kind = words.skip_while(|w| *w != b"-").nth(1).unwrap_or_default();
         if directory.starts_with(Path::new(OsStr::from_bytes(&point))) {
-            // Of several mounts at the same place, the last is on top.
+            // If there are several mounts at this place, the last one is on top.
             if best.is_none_or(|(len, _)| point.len() >= len) {
                 best = Some((point.len(), LOCAL.contains(&kind)));
             }

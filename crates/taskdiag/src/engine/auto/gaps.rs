@@ -23,7 +23,7 @@ pub(super) fn expected(req: &Request) -> Groups {
     }
 }
 
-/// The groups that BPF has and of which procfs lacks values in this answer.
+/// The groups in which this answer of procfs lacks values, and which BPF has.
 pub(super) fn found(parts: &[EnginePart], snapshot: &Snapshot, bpf: Option<Groups>) -> Groups {
     let of_procfs = parts.iter().filter(|p| p.engine == EngineId::Procfs);
     let groups = of_procfs.fold(Groups::NONE, |all, p| all | p.groups);
