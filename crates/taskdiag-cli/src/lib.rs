@@ -27,6 +27,7 @@ mod report;
 mod saved;
 mod stats;
 mod subcommands;
+mod this_program;
 #[cfg(feature = "top")]
 mod top;
 mod tree;

@@ -18,6 +18,7 @@ use crate::limits::PageLimits;
 use crate::order::{self, Key};
 use crate::output::Form;
 use crate::output::terminal::{Color, Terminal};
+use crate::this_program;
 use crate::units::{self, Units};
 
 /// The parsed options.
@@ -92,7 +93,8 @@ pub fn conditions() -> [Arg; 4] {
 
 /// The conditions for rows of this set, joined by "and": those of [`conditions`], and one for each
 /// word, which the name or the arguments of the task must have. The arguments of taskdiag
-/// itself contain each word that it searches for, so such a search leaves it out, as pgrep does.
+/// itself contain each word that it searches for, so such a search leaves it out, as pgrep does,
+/// and also the programs that run it, such as sudo.
 pub fn filter_from(
     m: &ArgMatches,
     set: &'static Set,
@@ -100,16 +102,15 @@ pub fn filter_from(
 ) -> Result<Option<Filter>, Exit> {
     // In a saved answer, another process may have our pid. Not every command has these options.
     let is_given = |id: &&str| matches!(m.try_get_one::<PathBuf>(id), Ok(Some(_)));
-    let own = || (!["from", "replay"].iter().any(is_given)).then(std::process::id);
+    let is_saved = ["from", "replay"].iter().any(is_given);
+    let own = if is_saved { Vec::new() } else { this_program::pids() };
     let expressions = m.get_many::<String>("where").into_iter().flatten();
     let filters = expressions.map(|text| {
         let filter = Filter::parse(set, text)?;
-        match own().filter(|_| filter.fields().any(|f| f.name == "args")) {
-            Some(pid) => Ok(filter.and(Filter::parse(set, &format!("pid != {pid}"))?)),
-            None => Ok(filter),
-        }
+        let is_about_args = filter.fields().any(|f| f.name == "args");
+        if is_about_args { filter.without(set, &own) } else { Ok(filter) }
     });
-    let words = words.iter().map(|word| Filter::word(set, word, own()));
+    let words = words.iter().map(|word| Filter::word(set, word)?.without(set, &own));
     let mut all = filters.chain(words).collect::<Result<Vec<_>, _>>().map_err(Exit::Where)?;
     all.extend(places::filters(m, set)?);
     Ok(all.into_iter().reduce(Filter::and))

@@ -389,7 +389,7 @@ impl TreeArgs {
             let matches = command.try_get_matches_from(with_short_color(args))?;
             let mut args = TreeArgs::from_matches_as(&matches, true)?;
             if matches.get_flag(SELF) {
-                args.highlight = args.highlight.or(Some(std::process::id()));
+                args.highlight = args.highlight.or_else(crate::this_program::pid);
             }
             args.vt100 = matches.get_flag(VT100);
             Ok(args)

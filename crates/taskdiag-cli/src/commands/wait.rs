@@ -108,10 +108,11 @@ fn hold(pids: &[(u32, Option<u64>)], says: bool) -> Result<(Waiter, Names), Exit
     Ok((waiter, names))
 }
 
-/// Holds the processes that match, but for this one.
+/// Holds the processes that match, but for this one and those that run it.
 fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
     let mut found = ids(Some(filter), &[])?;
-    found.retain(|(pid, _)| *pid != std::process::id());
+    let own = crate::this_program::pids();
+    found.retain(|(pid, _)| !own.contains(pid));
     loop {
         let pids: Vec<u32> = found.iter().map(|(pid, _)| *pid).collect();
         let unnamed: Vec<_> = pids.iter().map(|pid| (*pid, None)).collect();

@@ -333,9 +333,11 @@ impl App {
         };
         // A single word that is not an expression searches names and arguments, as in less and
         // htop.
-        let own = (!self.scanner.is_replay()).then(std::process::id);
+        let own = self.own_pid();
         let parse_filter = |text: &str| match Filter::parse(SET, text) {
-            Err(_) => Filter::word(SET, text.trim(), own).or_else(|_| parse(text)),
+            Err(_) => Filter::word(SET, text.trim())
+                .and_then(|filter| filter.without(SET, own.as_slice()))
+                .or_else(|_| parse(text)),
             Ok(filter) => Ok(filter),
         };
         let mut all = filter.as_deref().map(parse_filter).transpose()?;

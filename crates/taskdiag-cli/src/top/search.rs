@@ -61,7 +61,7 @@ impl App {
     ) -> Option<(usize, usize)> {
         self.see();
         let frame = self.scanner.frame()?;
-        let own = (!self.scanner.is_replay()).then(std::process::id);
+        let own = self.own_pid();
         let is_found = |task: u32| {
             frame.row(task as usize).is_some_and(|row| {
                 let tgid = row.view.tgid();
@@ -94,6 +94,10 @@ impl App {
             true => places.iter().rev().find(|p| **p < self.cursor).or(places.last()),
         };
         next.map(|row| (*row, places.len()))
+    }
+    /// The pid of this program in the list.
+    pub(super) fn own_pid(&self) -> Option<u32> {
+        crate::this_program::pid().filter(|_| !self.scanner.is_replay())
     }
     /// The task with the cursor.
     pub fn id_at_cursor(&mut self) -> Option<Id> {

@@ -20,6 +20,11 @@ pub fn run(args: &[&str]) -> Output {
     taskdiag().args(args).output().expect("the program runs")
 }
 
+/// The output of another program.
+pub fn output(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).env_remove("TASKDIAG_ENGINE").output().unwrap()
+}
+
 /// Reports a skipped test in the list that `make test` prints at its end.
 pub fn skip(test: &str, why: &str) {
     let required = std::env::var("TASKDIAG_REQUIRE").unwrap_or_default();

@@ -329,3 +329,28 @@ fn wait_names_the_process_that_ended() {
     assert!(out.contains("\"comm\":null") && out.contains("\"exit_code\":0"), "{out}");
     assert!(Path::new("/proc/self").exists());
 }
+
+#[test]
+fn a_search_in_a_foreign_proc_hides_no_process_with_our_number() {
+    let test = "a_search_in_a_foreign_proc_hides_no_process_with_our_number";
+    let Some(scene) = Scene::new(test) else { return };
+    // A number that the inner namespace uses, and the outer one gives to taskdiag.
+    let next = "echo 4999 > /proc/sys/kernel/ns_last_pid";
+    let run = |script: &str| {
+        let words = scene.between("sh -c");
+        let words: Vec<&str> = words.split(' ').chain([script]).collect();
+        parts(&super::common::output(words[0], &words[1..]))
+    };
+    let [_, inner] = scene.inits;
+    let enter = format!("--pid=/proc/{inner}/ns/pid --mount=/proc/{inner}/ns/mnt");
+    let script = format!("{next}; sleep 3000 > /dev/null 2>&1 & echo $!");
+    let words: Vec<&str> = enter.split(' ').chain(["--", "sh", "-c", &script]).collect();
+    let (_, out, err) = parts(&super::common::output("nsenter", &words));
+    assert_eq!(out.trim(), "5000", "{err}");
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    let (_, out, err) =
+        run(&format!("{next}; {program} ps --engine procfs -o args= sleep & echo $!; wait"));
+    let mut lines = out.lines();
+    assert_eq!(lines.next(), Some("5000"), "{out}{err}");
+    assert_eq!(lines.filter(|l| *l == "sleep 3000").count(), MANY + 1, "{out}{err}");
+}

@@ -217,4 +217,21 @@ fn a_word_finds_processes_by_name_or_argument_in_each_command() {
         let (code, out, err) = parts(&run(&[command, "--no-headers", &word]));
         assert_eq!((code, out.as_str()), (1, ""), "{command}: {err}");
     }
+    // So have the programs that run it.
+    let program = env!("CARGO_BIN_EXE_taskdiag");
+    for script in [
+        format!("{program} ps -o args= {word}; exit $?"),
+        format!("timeout 60 {program} ps -o args= --where 'args ~ \"{word}\"'; exit $?"),
+        format!("{program} ps -o 'args=' \"{word}\" | cat; exit 1"),
+    ] {
+        let (code, out, err) = parts(&super::common::output("sh", &["-c", &script]));
+        assert_eq!((code, out.as_str()), (1, ""), "{script}: {err}");
+    }
+    // A program that only has the word among others is found.
+    let script = format!("{program} ps -o args= {word}; exit $?");
+    let (code, out, _) = parts(&super::common::output("sh", &["-c", "sh -c \"$0\" x", &script]));
+    assert_eq!(code, 1, "{out}");
+    let script = format!("{program} ps -o args= \"$0\"; exit $?");
+    let (code, out, _) = parts(&super::common::output("sh", &["-c", &script, &word]));
+    assert_eq!((code, out.lines().count()), (0, 1), "{out}");
 }

@@ -74,22 +74,27 @@ impl Filter {
         add(&mut parts, set, expr);
         Ok(Filter { text: text.to_owned(), parts })
     }
-    /// Rows of tasks that have this word in their name or in their arguments. The process `except`
-    /// is left out; callers give their own pid, because they have the word in their own arguments.
+    /// Rows of tasks that have this word in their name or in their arguments. Callers leave out
+    /// themselves with [`Filter::without`], because they have the word in their own arguments.
     ///
     /// # Errors
     /// If it is not one word: letters, digits and `_ . % - / : @ +`.
-    pub fn word(set: &'static Set, word: &str, except: Option<u32>) -> Result<Filter, FilterError> {
+    pub fn word(set: &'static Set, word: &str) -> Result<Filter, FilterError> {
         if !lex::is_word(word) {
             // Parsing it as an expression gives the error message.
             return Filter::parse(set, word);
         }
         let word = regex::escape(word);
-        let text = match except {
-            Some(pid) => format!(r#"(comm ~ "{word}" or args ~ "{word}") and pid != {pid}"#),
-            None => format!(r#"comm ~ "{word}" or args ~ "{word}""#),
-        };
-        Filter::parse(set, &text)
+        Filter::parse(set, &format!(r#"comm ~ "{word}" or args ~ "{word}""#))
+    }
+    /// The same without the rows of these processes.
+    ///
+    /// # Errors
+    /// If rows of this set have no pid.
+    pub fn without(self, set: &'static Set, pids: &[u32]) -> Result<Filter, FilterError> {
+        pids.iter().try_fold(self, |filter, pid| {
+            Ok(filter.and(Filter::parse(set, &format!("pid != {pid}"))?))
+        })
     }
     /// Joins two expressions by "and". Both must be about the same set.
     #[must_use]
