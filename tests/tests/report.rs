@@ -182,6 +182,10 @@ fn arguments_and_pss_are_there_if_wanted() {
     let ran = Sandbox::new().run(&["report", "-o", dir.path().to_str().unwrap()]);
     assert_eq!(ran.code, Some(2), "{ran}");
     let nowhere = dir.path().join("not/there.html");
+    // The file is looked at before the processes are.
+    let words = ["report", "--engine", "kernel", "-o", dir.path().to_str().unwrap()];
+    let ran = Sandbox::new().run(&words);
+    assert!(ran.code == Some(2) && ran.stderr.contains("not a regular file"), "{ran}");
     let ran = Sandbox::new().run(&["report", "-o", nowhere.to_str().unwrap()]);
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(ran.stderr.contains("not/there.html: No such file"), "{ran}");

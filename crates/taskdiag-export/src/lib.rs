@@ -107,13 +107,18 @@ fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
             file.write_all(text)
         })
     });
-    done.map_err(|e| match e.kind() {
+    done.map_err(|e| not_written(path, &e))
+}
+
+/// The error for a `--textfile` that is not written.
+fn not_written(path: &Path, e: &std::io::Error) -> Exit {
+    match e.kind() {
         ErrorKind::InvalidInput => Exit::Usage(format!(
             "--textfile {}: {e}; with --once and no --textfile, metrics go to standard output",
             shown(path)
         )),
         _ => Exit::Output(std::io::Error::other(format!("--textfile {}: {e}", shown(path)))),
-    })
+    }
 }
 
 /// Attributes of a resource.
@@ -226,6 +231,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Exit> {
             Ok(crate::sink::write_all(&text)?)
         }
         To::File { path, every } => {
+            replace::check(path).map_err(|e| not_written(path, &e))?;
             exporter.share = Duration::ZERO;
             let does = format!("writing {}", shown(path));
             let again = Again { once: args.once, every: *every, does: &does, strict: true };

@@ -40,6 +40,20 @@ pub fn replace(
     done
 }
 
+/// Whether [`replace`] would refuse this path, for commands that read much before they write.
+///
+/// # Errors
+/// As [`replace`], and if the directory is not there or its file system does not answer.
+pub fn check(path: &Path) -> io::Result<()> {
+    crate::aside::answers(path)?;
+    let path = target(path)?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(parent)?.is_dir() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    }
+}
+
 /// The file that is replaced: `path`, or what it leads to if it is a link.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));

@@ -201,6 +201,9 @@ fn once_and_as_a_file() {
     assert!(ran.code == Some(2) && ran.stderr.contains("not a regular file"), "{ran}");
     let ran = Sandbox::new().run(&["export", "--once", "--textfile", "/proc/x.prom"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("/proc/x.prom"), "{ran}");
+    // The file is looked at before anything is read.
+    let ran = Sandbox::new().run(&["export", "--engine", "kernel", "--textfile", directory]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("not a regular file"), "{ran}");
     // If not even the first text can be written, the program ends, because its errors would not be
     // seen.
     let ran = Sandbox::new().run(&["export", "--textfile", "/proc/x.prom"]);

@@ -45,6 +45,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Exit> {
                 .to_owned(),
         ));
     }
+    page::check(args.output.as_deref())?;
     let begin = Instant::now();
     let mut about = About::new(args);
     let snapshot = args.source.get(|| query(&columns(args, args.pss)))?;

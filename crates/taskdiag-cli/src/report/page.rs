@@ -62,13 +62,25 @@ pub fn write(page: &[u8], output: Option<&Path>) -> Result<(), Exit> {
     let Some(path) = output.filter(|p| p.as_os_str() != "-") else {
         return Ok(sink::write_all(page)?);
     };
-    write_to(path, page).map_err(|e| match e.kind() {
+    write_to(path, page).map_err(|e| not_written(path, &e))
+}
+
+/// Whether the page could not be written to this file, before anything is read.
+pub fn check(output: Option<&Path>) -> Result<(), Exit> {
+    match output.filter(|p| p.as_os_str() != "-") {
+        Some(path) => crate::replace::check(path).map_err(|e| not_written(path, &e)),
+        None => Ok(()),
+    }
+}
+
+fn not_written(path: &Path, e: &io::Error) -> Exit {
+    match e.kind() {
         io::ErrorKind::InvalidInput => Exit::Usage(format!(
             "-o {}: {e}; without -o, the page goes to standard output",
             shown(path)
         )),
         _ => Exit::Output(io::Error::other(format!("-o {}: {e}", shown(path)))),
-    })
+    }
 }
 
 /// Replace a file.
