@@ -206,6 +206,19 @@ def threads(b):
     b.count("ps", peer)
 
 
+@case("why", THREADS)
+def waits(b):
+    """100,000 threads: what all of them wait for, against ps with the function that each waits in"""
+    commands = {
+        "ps with wchan": ps("-e", "--threads", "-o", "pid,tid,comm,s,wchan", engine="bpf"),
+        "ps without": ps("-e", "--threads", "-o", "pid,tid,comm,s", engine="bpf"),
+        "why": [TASKDIAG, "why", "--engine", "bpf"],
+    }
+    r = b.compare(commands, rounds=9)
+    b.ratio("wall, why / ps with wchan", r, "why", "ps with wchan", "wall_ns", at_most=1.5)
+    b.ratio("cpu, why / ps with wchan", r, "why", "ps with wchan", "cpu_us", at_most=1.5)
+
+
 @case("i", THREADS)
 def memory(b):
     """peak memory at 100,000 threads against 2x the stream + 20 MB"""
@@ -251,6 +264,7 @@ import top_cases  # noqa: E402, F401
 import record_cases  # noqa: E402, F401
 import service_cases  # noqa: E402, F401
 import wait_cases  # noqa: E402, F401
+import cgroup_cases  # noqa: E402, F401
 import python_cases  # noqa: E402, F401
 import procps_cases  # noqa: E402, F401
 import export_cases  # noqa: E402, F401
