@@ -228,7 +228,10 @@ impl PsArgs {
             select.simple.clear();
         }
         select.running |= flag("running");
-        let (given, sort) = procps::specs(t)?;
+        let (given, mut sort) = procps::specs(t)?;
+        if strict {
+            procps::sort_as_procps(&mut sort);
+        }
         if t.both && (form != Form::Text || is_saved) {
             return Err(Exit::Usage(String::from(
                 "m and -m show processes and threads of this machine in one table: for programs, and of a saved \
@@ -250,7 +253,7 @@ impl PsArgs {
             threads: !t.both && (t.threads() || flag("threads")),
             both: t.both,
             columns,
-            sort: if t.forest.is_some() { procps::keys(t)? } else { sort },
+            sort: if sort.is_empty() { procps::keys(t)? } else { sort },
             as_listed: t.quick,
             tree,
             headers: t.headers != Some(Headers::Never),

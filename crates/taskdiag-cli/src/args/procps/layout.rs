@@ -1,6 +1,7 @@
 //! Which columns and keys the arguments of procps `ps` mean.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use super::{Bsd, ForestStyle, Typed, TypedAs};
 use crate::columns::{self, Column};
@@ -8,13 +9,15 @@ use crate::exit::Exit;
 use crate::order::{self, Key};
 use crate::output::text::{ALL_SIGNALS, SHORT_SIGNALS};
 use taskdiag::field::Align::{self, Left, Right};
-use taskdiag::field::{Field, TASKS, TextForm};
+use taskdiag::field::{Field, TASKS, TextForm, Value};
+use taskdiag::{Groups, Members};
 
 /// Names that procps has for other columns than ours, or with another header.
 const OWN: &[(&str, &str)] = &[
     ("addr_1", "addr:1=ADDR"),
     ("cgname", "cgroup:27=CGNAME"),
     ("uid_hack", "uname=UID"),
+    ("zone", "label:31=ZONE"),
     ("cpuid", "psr:5=CPUID"),
     ("dsiz", "drs:4=DSIZ"),
     ("lim", "rlimit_rss:5=LIM"),
@@ -405,11 +408,74 @@ pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
             }
             TypedAs::Keys => {
                 let text = text.strip_suffix([',', ' ', '\t', '\n']).unwrap_or(text);
-                keys = order::keys(&TASKS, text.split([',', ' ', '\t', '\n']).collect())?;
+                let names = text.split([',', ' ', '\t', '\n']).map(key_here).collect::<Vec<_>>();
+                keys = order::keys(&TASKS, names.iter().map(Cow::as_ref).collect())?;
             }
         }
     }
     Ok((columns, keys))
+}
+
+/// A key by which procps sorts, with the name that it has here.
+fn key_here(key: &str) -> Cow<'_, str> {
+    let name = key.trim_start_matches(['-', '+']);
+    match OWN.iter().find(|(theirs, _)| *theirs == name) {
+        Some((_, ours)) => {
+            let sign = &key[..key.len() - name.len()];
+            Cow::Owned(format!("{sign}{}", ours.split([':', '=']).next().unwrap_or(ours)))
+        }
+        None => Cow::Borrowed(key),
+    }
+}
+
+/// Columns by whose text nobody expects the order, and the column by which procps sorts instead.
+const SORTED_BY: &[(&[&str], &str)] = &[
+    (&["f"], "task_flags"),
+    (&["stat", "sgi_p"], "s"),
+    (&["label"], "tgid"),
+    (&["class", "cls"], "sched"),
+    (&["pri", "opri", "pri_foo", "pri_bar", "pri_baz", "pri_api"], "priority"),
+    (&["trs", "drs", "size", "vsz_bytes"], "vsz"),
+];
+
+/// The nice value that the kernel has, even if the policy makes no use of it.
+static NICE: Field = {
+    let mut field = NOTHING;
+    (field.groups, field.members) = (Groups::STAT, Members::ALL);
+    field.get = |_, row| {
+        let nice = row.stat.and_then(|s| s.nice());
+        nice.map_or(Value::UNKNOWN, |nice| Value::Int(nice.into()))
+    };
+    field
+};
+
+/// The arguments, or the name in brackets where there are none.
+static ARGS: Field = {
+    let mut field = NOTHING;
+    (field.groups, field.members) = (Groups::BASE.union(Groups::CMDLINE), Members::ALL);
+    field.get = |cx, row| {
+        static USUAL: LazyLock<&Field> = LazyLock::new(|| TASKS.find("args").expect("it is").field);
+        match ((USUAL.get)(cx, row), row.comm) {
+            (Value::Missing(_), Some(comm)) => {
+                Value::Bytes { data: Cow::Owned([b"[", comm, b"]"].concat()), cut: false }
+            }
+            (value, _) => value,
+        }
+    };
+    field
+};
+
+/// Sorts by what procps sorts by for these columns.
+pub fn sort_as_procps(keys: &mut [Key]) {
+    for key in keys {
+        let instead = SORTED_BY.iter().find(|(names, _)| names.contains(&key.field.name));
+        key.field = match (key.field.name, instead) {
+            ("ni", _) => &NICE,
+            ("args", _) => &ARGS,
+            (_, Some((_, name))) => TASKS.find(name).map_or(key.field, |named| named.field),
+            _ => key.field,
+        };
+    }
 }
 
 /// Gives columns that procps to the letter shows as `-` the value that they have here. For a column
@@ -497,6 +563,13 @@ fn adapt(t: &Typed, c: &mut Column) -> Result<(), Exit> {
         "args" if !t.command_name && t.environment => Some("args_environ"),
         "args" | "comm" if t.environment => Some("comm_environ"),
         "bsdtime" if t.cumulative => Some("bsdtime_all"),
+        "minflt" if t.cumulative => Some("minflt_all"),
+        "majflt" if t.cumulative => Some("majflt_all"),
+        "pcpu" | "c" | "cp" if t.cumulative => {
+            // The same value with children in it, in the form of this column.
+            c.field = item("cuc")?[0].field;
+            return Ok(());
+        }
         _ => None,
     };
     if let Some(name) = other {

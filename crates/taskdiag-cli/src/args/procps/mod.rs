@@ -9,7 +9,7 @@ mod layout;
 mod table;
 
 pub use argv::{is_long, parse, parse_with_words, wants_value};
-pub use layout::{columns, fill, keys, specs, take_format};
+pub use layout::{columns, fill, keys, sort_as_procps, specs, take_format};
 
 pub use table::{bsd_letters, letter_of, options};
 

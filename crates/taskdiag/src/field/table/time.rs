@@ -27,6 +27,17 @@ fn time_all(_: &Context, row: &Row<'_>) -> Value<'static> {
     }
 }
 
+/// The sum of two counters.
+macro_rules! sum {
+    ($own:ident $of_children:ident) => {
+        |_, row| match row.stat.map(|s| (s.$own(), s.$of_children())) {
+            Some((Some(own), Some(more))) => Value::Uint(own.saturating_add(more)),
+            Some(_) => Value::UNKNOWN,
+            None => row.missing(Group::Stat),
+        }
+    };
+}
+
 /// CPU time over the time since the start, as in procps.
 fn pcpu(cx: &Context, row: &Row<'_>) -> Value<'static> {
     let threads = if cx.threads { Some(1) } else { row.stat.and_then(|s| s.num_threads()) };
@@ -171,6 +182,10 @@ pub const FIELDS: &[Field] = &[
     faults!("minflt" "MINFLT" "/proc/PID/stat 10" "Minor faults" minflt {"min_flt" "MINFL"}),
     faults!("majflt" "MAJFLT" "/proc/PID/stat 12" "Major faults" majflt
         {"maj_flt" "MAJFL", "pagein" "PAGEIN"}),
+    row!("minflt_all" "MINFLT" 6 Right [STAT(minflt cminflt)] Integer Count Plain, "/proc/PID/stat 10+11",
+        "Minor faults including reaped children", {}, sum!(minflt cminflt)),
+    row!("majflt_all" "MAJFLT" 6 Right [STAT(majflt cmajflt)] Integer Count Plain, "/proc/PID/stat 12+13",
+        "Major faults including reaped children", {}, sum!(majflt cmajflt)),
     faults!("cminflt" "CMINFLT" "/proc/PID/stat 11" "Minor faults of reaped children" cminflt
         {"cmin_flt" "CMINFL"}),
     faults!("cmajflt" "CMAJFLT" "/proc/PID/stat 13" "Major faults of reaped children" cmajflt
