@@ -52,6 +52,11 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     ("ps of threads", "-Lp $PID_burn -o lwp,time", MAIN_THREAD),
     ("ps of threads", "-Tp $PID_burn -o spid,cputimes", MAIN_THREAD),
     (
+        "ps of threads",
+        "-Lp $PID_burn --sort lwp -o lwp",
+        "procps 4.0.2 shows only the main thread of each process if it has to sort",
+    ),
+    (
         "ps of a kernel thread",
         "-p 2 -o pid,ag_id,ag_nice",
         "threads of the kernel have no autogroup, for which procps 4.0.2 has -1 and 0",

@@ -40,6 +40,7 @@ pub const PS_BY_ANOTHER_USER: &[&str] = &[
 pub const PS_OF_THREADS: &[&str] = &[
     "-p $PID_burn -o pid,time,cputimes",
     "-Lp $PID_burn -o lwp,time",
+    "-Lp $PID_burn --sort lwp -o lwp",
     "-Tp $PID_burn -o spid,cputimes",
     "-Lp $PID_burn -o lwp,stat,nlwp",
 ];
@@ -167,6 +168,10 @@ pub const TASKDIAG_PS: &[&str] = &[
 ];
 
 pub const PSTREE: &[&str] = &[
+    "-A -U $PID_sleep",
+    "-U -A -p $PID_sleep",
+    "-t -T $PID_burn",
+    "-p -T -t $PID_burn",
     "",
     "1",
     "-p",

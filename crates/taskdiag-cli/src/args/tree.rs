@@ -195,8 +195,8 @@ pub fn command() -> Command {
                 ),
         )
         .next_help_heading("Output")
-        .arg(flag("ascii", "Draw with ASCII characters").short('A'))
-        .arg(flag("unicode", "Draw with Unicode lines").short('U').conflicts_with("ascii"))
+        .arg(flag("ascii", "Draw with ASCII characters").short('A').overrides_with("unicode"))
+        .arg(flag("unicode", "Draw with Unicode lines").short('U').overrides_with("ascii"))
         .arg(flag(
             "json",
             "Print one JSON document, of at most 100 levels, in which processes have their children",
@@ -345,7 +345,7 @@ impl TreeArgs {
                 users: flag("uid-changes"),
                 groups: flag("show-pgids"),
                 threads: !flag("hide-threads"),
-                thread_names: flag("thread-names"),
+                thread_names: flag("thread-names") && !flag("hide-threads"),
                 compact: !flag("no-compact") && !flag("show-pids"),
                 by_id: flag("numeric-sort"),
                 contexts: flag("security-context"),
