@@ -15,8 +15,8 @@ FUZZ_SECONDS ?= 60
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/release/taskdiag
-# The program that prints manual pages and completions for `make install`. It is another one than
-# BIN where BIN is for another kind of machine.
+# The program that prints manual pages and completions for `make install`. It differs from BIN if
+# BIN is for another kind of machine.
 RUN = $(BIN)
 # The drop-in for libproc2, as cargo makes it and as it is called.
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so

@@ -81,7 +81,7 @@ static __always_inline void sum_begin(struct signal_struct *s, bool process)
 	}
 }
 
-/* As cputime_adjust(), but the values that were shown last are not stored. */
+/* As cputime_adjust(), but previously shown values are not stored. */
 static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64 prev_s)
 {
 	u64 utime = *ut, stime = *st_;

@@ -76,7 +76,7 @@ struct {
 
 #define CAST(type, p) ((type *)(p))
 #define PLAIN(t) (t)
-/* BPF_CORE_READ takes every access in its arguments for one to a kernel type. So the pointer goes into a variable first. */
+/* BPF_CORE_READ treats every access in its arguments as one to a kernel type. So the pointer goes into a variable first. */
 #define R(p, ...) ({ typeof(p) p_ = (p); BPF_CORE_READ(p_, __VA_ARGS__); })
 #define EACH(i, from, to, max) for (i = (from); i < (max) && i < (to); i++)
 

@@ -10,8 +10,8 @@
  * tasks only grows at its end. So tasks after the last seen one that is still
  * there have not been seen yet, and those that were seen after it have ended.
  * No task is lost, and none comes twice. Tasks that began after the request are
- * not in the answer: they could have the pid of one that is, and a machine that
- * forks faster than the walk goes on would never have an answer.
+ * not in the answer: they could have the pid of a task that is in it, and on a
+ * machine that forks faster than the walk advances, no answer would end.
  *
  * It is an iterator program, which read(2) may run from any context. But it
  * walks the list itself: it does a whole run when it is called for the first
@@ -58,11 +58,11 @@ GROUP_FN last_seen(void)
 		return GONE;
 	p = PLAIN(t);
 	is = R(p, start_boottime) > st.begin ? GONE : FOUND;
-	/* An exec gives a thread the pid before the place in the list, and until then the thread's links are what it got from
-	 * its creator, long ago. */
+	/* An exec gives a thread the pid first and the place in the list later. Until then the thread's links are those that
+	 * it copied from its creator. */
 	if (is == FOUND && IN_LIST && (u64)R(p, tasks.next, prev) != (u64)&p->tasks)
 		is = CHANGING;
-	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
+	/* Go through memory: the verifier treats a pointer that was stored and read back as a number. */
 	if (is == FOUND)
 		*(volatile u64 *)&st.walk = (u64)t;
 	if (BY_THREADS)
@@ -184,7 +184,7 @@ static __always_inline bool began_later(void)
 	GAP();
 	first = R(t, group_leader);
 	/* If an exec has just made it the first thread of a process that began before the request, it has got the start time
-	 * of that process before it became the first. Without this look the walk would end here. */
+	 * of that process before it became the first. Without this check the walk would end here. */
 	barrier();
 	if (R(t, start_boottime) <= st.begin)
 		return false;

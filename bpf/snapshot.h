@@ -15,7 +15,7 @@
  * groups of a task end below CHUNK_SPAN. */
 #define CHUNK_FULL	(CHUNK_SPAN - (64u << 10))
 #define CHUNKS_MAX	256
-/* How many more chunks a task may need before its command line, which a later run can go on with: for 65,536 gids and
+/* How many more chunks a task may need before its command line (a later run can continue that): for 65,536 gids and
  * for the paths of its cgroups, each of at most 256 KiB. */
 #define CHUNKS_RESERVE	2
 #define GROUPS_MAX	64
@@ -92,14 +92,14 @@ struct config {
 	/* about the most of all lists (VMA, FD) with their names, and of all paths */
 	__u64 list_total;
 	__u32 text_max;
-	/* Does the processor have to be kept from loading in another order than the program (order())? */
+	/* Must the processor be kept from reordering loads (order())? */
 	__u32 orders_loads;
-	/* Are paths of cgroups left out that are the root of a hierarchy of version 1? */
+	/* Are cgroup paths left out if they are the root of a version 1 hierarchy? */
 	__u32 skip_cgroup_roots;
 	__u32 jiffy_ns;		/* how long a tick of the kernel is */
 	/* How many numbers processors and NUMA nodes may have. 0: that is not known. */
 	__u32 cpus, nodes;
-	__u32 has_thp;		/* Has the kernel transparent huge pages, for certain? */
+	__u32 has_thp;		/* Is it certain that the kernel has transparent huge pages? */
 	__u32 reserved;
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];

@@ -69,7 +69,7 @@ GROUP_FN find_sum(void)
 	u64 at;
 
 	st.node = 0;
-	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
+	/* Go through memory: the verifier treats a pointer that was stored and read back as a number. */
 	*(volatile u64 *)&st.found = (u64)R(t, thread_pid, numbers[0].ns);
 	st.n = st.sum_tid;
 	find_pid();

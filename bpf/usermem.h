@@ -85,7 +85,7 @@ GROUP_FN try_direct_map(u32 below)
 	st.direct_map = (top & ~(GIB - 1)) - below * GIB;
 	if (!translate() || st.direct_map + st.pt_phys != top)
 		return 0;
-	/* No other memory has this time in this place. */
+	/* No other memory has this start time at this place. */
 	st.pt_addr = st.own + __builtin_offsetof(struct state, begin);
 	if (!translate() || bpf_probe_read_kernel(&begin, sizeof(begin), (void *)(st.direct_map + st.pt_phys)))
 		return 0;
@@ -107,7 +107,7 @@ static __always_inline void find_direct_map(struct task_struct *me)
 {
 	u32 five;
 
-	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
+	/* Go through memory: the verifier treats a pointer that was stored and read back as a number. */
 	*(volatile u64 *)&st.arg = (u64)R(me, mm, pgd);
 	if (!st.arg || !cfg.ram_end)
 		return;
@@ -115,7 +115,7 @@ static __always_inline void find_direct_map(struct task_struct *me)
 	for (five = 0; five < 2; five++) {
 		st.five_levels = five;
 		LONG_LOOP(DIRECT_MAP_MAX, DIRECT_MAP_MAX, direct_map_step);
-		/* However long that took, the clock is read at the next look at it. */
+		/* That may have taken long, so the next check of the time reads the clock. */
 		is_late(255);
 		if (st.n)
 			return;

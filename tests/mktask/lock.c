@@ -244,7 +244,8 @@ static void *wait_ownerless(void *arg)
 	return NULL;
 }
 
-/* An inheriting futex by a call of the program, from the same place as that for looks_alike. */
+/* A futex with priority inheritance, by the program's own system call, from the same place as
+ * looks_alike. */
 static unsigned int inherits_by_hand;
 static atomic_int tid_by_hand;
 
@@ -285,8 +286,7 @@ static int open_in(const char *dir, const char *name)
 	return must(open(in_dir(dir, name), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
 }
 
-/* DIRECTORY: three processes, each of which waits for the file lock of the next, and the last one
- * for nobody. */
+/* DIRECTORY: three processes. Each waits for the file lock of the next, except for the last one. */
 static void lock_chain(int argc, char **argv)
 {
 	struct flock whole = { .l_type = F_WRLCK };

@@ -33,7 +33,7 @@
 
 /* Waits that not every kernel has. Each function returns only if it could not wait. */
 
-/* The listener of its seccomp filter does not answer. */
+/* Waits for the listener of its seccomp filter, which does not answer. */
 static void seccomp_notification(void)
 {
 	struct sock_filter code[] = {
@@ -231,7 +231,7 @@ static int has_text(const char *dir, const char *name, const char *want)
 
 /*
  * A process that removes the cgroup when its parent has ended, however that was. SIGKILL does not
- * end a task that the first version of cgroups has frozen, so it has to be thawed by somebody.
+ * end a task that cgroups version 1 has frozen, so it must be thawed.
  */
 static void keep_clean(const char *dir, const char *file, const char *thaw, const char *turn_off)
 {
@@ -276,7 +276,7 @@ static pid_t frozen_child(int n, const char *path)
 
 /*
  * v1|v2 DIRECTORY: three processes of a frozen cgroup. One has the lock of a file, for which a
- * process waits that is not frozen; one sleeps; one would run.
+ * process outside of the cgroup waits; one sleeps; one would run.
  */
 static void frozen(int argc, char **argv)
 {

@@ -21,7 +21,7 @@ impl Memcg {
     /// A group with this much memory.
     ///
     /// # Errors
-    /// Why this machine lets us make none.
+    /// The reason why this machine lets us make no group.
     pub fn new(bytes: u64) -> Result<Memcg, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
         let path = |is_it: &dyn Fn(&str) -> bool| {
@@ -66,8 +66,8 @@ impl Memcg {
         let group = Memcg { dir, is_v1 };
         let limit = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
         group.write(limit, bytes)?;
-        // Without swap, a limit that is not enforced is useless. Where there is no swap, the file
-        // may be missing.
+        // Swap is limited, too; otherwise the limit of memory would be useless. Where there is no
+        // swap, the file may be missing.
         if is_v1 {
             let _ = group.write("memory.memsw.limit_in_bytes", bytes);
         } else {

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 use taskdiag_tests::{cli, engines, is_root, skip};
 
-/// A directory with the link, and the engines that there are.
+/// A directory with the link, and the engines that work here.
 struct Lsof {
     dir: tempfile::TempDir,
     engines: Vec<&'static str>,
@@ -122,7 +122,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     (owned(fds[0]), owned(fds[1]))
 }
 
-/// The name of the test's own thread group, as lsof shows it in ends.
+/// The name of the test's own process, as lsof shows it for the ends of pipes and sockets.
 fn own_command() -> String {
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", std::process::id()));
     comm.expect("we live").trim_end().chars().take(9).collect()

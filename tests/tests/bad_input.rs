@@ -116,7 +116,7 @@ fn tasks_may_vanish_at_any_moment() {
             assert_eq!(a.done.tasks, a.pids().len() as u64, "{a}");
             vanished += a.done.vanished;
             for m in &storms {
-                // A task that does not vanish is always there.
+                // The answer must have every task that does not vanish.
                 a.task(m.pid());
                 a.task(m.supervisor());
                 let req = Request::children(m.pid(), Groups::BASE | Groups::CMDLINE);

@@ -333,7 +333,7 @@ fn of_process_as_stat(pid: u32, state: &str) -> (usize, BTreeSet<String>) {
     (compared, wrong)
 }
 
-/// On a file system in a mount namespace of our own.
+/// Runs on a file system in a mount namespace of our own.
 fn on(scene: &str, make: impl FnOnce(&Path) -> Result<String, String> + Send) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = std::fs::canonicalize(dir.path()).expect("it exists");

@@ -114,8 +114,8 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
     let mut all = Vec::new();
     loop {
         let left = objects_left(engine, m, threads);
-        // Memory that is kept from the first round on would not be new in the next one, and would
-        // be mapped here.
+        // Memory that is kept since the first round is not new in later rounds, but it would be
+        // mapped here.
         let maps = std::fs::read_to_string("/proc/self/maps").expect("it is there");
         let mapped: Vec<&str> = maps.lines().filter(|l| l.contains("bpf")).collect();
         assert!(mapped.is_empty(), "after {engine}: {mapped:?}");

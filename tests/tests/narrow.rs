@@ -1,5 +1,5 @@
-//! Requests in two steps give the same as one request, on each engine, and the second step asks for
-//! the tasks that pass only.
+//! Requests in two steps give the same as one request, on each engine. The second step asks only
+//! for the tasks that passed the first.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};

@@ -124,7 +124,7 @@ fn the_program_ends_while_the_lock_is_held() {
     drop(m);
 }
 
-/// A process that no longer blocks is read again, also by a process that has left threads behind.
+/// A process that no longer blocks is read again, even by a reader whose threads are still stuck.
 #[test]
 fn a_released_process_is_read_again() {
     let dir = tempfile::tempdir().expect("dir");

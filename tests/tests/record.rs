@@ -173,7 +173,7 @@ fn there_is_one() {
     assert!(said.contains("record to another directory"), "{said}");
 }
 
-/// More small frames than have room on a disk that has no room for one of usual size.
+/// Writes more small frames than fit on a disk on which a frame of usual size has no room.
 const FITS: usize = 8;
 /// The size of the file system, most of which is filled at first.
 const DISK: u64 = 32 << 20;

@@ -193,8 +193,8 @@ fn more_tasks_than_before_are_all_there() {
     }
 }
 
-/// A thread that calls exec becomes the first one of its process, with its pid. The walk may be
-/// anywhere during this. The walk is rarely at the wrong place: the storms of `make test-vm`, where
+/// A thread that calls exec becomes the first one of its process, with its pid. The walk may be at
+/// any task meanwhile. The walk is rarely at the wrong place: the storms of `make test-vm`, where
 /// it is slower, met it once in ten minutes.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once() {
@@ -324,9 +324,9 @@ fn held_files(of: &[u32]) -> usize {
     files.filter(is_held).count()
 }
 
-/// Asserts that a session needs at most `most` system calls of its first answer for a later one. A
-/// process that begins or ends during it costs more than one that stays, so a few answers may cost
-/// more.
+/// Asserts that a later answer of a session needs at most the fraction `most` of the system calls
+/// of the first. A process that begins or ends during it costs more than one that stays, so a few
+/// answers may cost more.
 fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
     let mut later = Vec::new();
     let mut patience = Patience::new(Duration::from_secs(5));

@@ -213,8 +213,8 @@ fn engines_with_times() -> Vec<Source> {
     engines_with(Group::Wait).into_iter().filter(knows).collect()
 }
 
-/// The time does not move while a thread sleeps, and is not before the thread began or after it was
-/// seen asleep, apart from the error in the answer.
+/// The time does not move while a thread sleeps, and lies between the start of the thread and the
+/// moment at which it was seen asleep, within the error in the answer.
 #[test]
 fn the_time_of_a_wait_is_when_it_began() {
     let Some((m, _dir)) = waits("times of waits") else { return };
@@ -232,7 +232,7 @@ fn the_time_of_a_wait_is_when_it_began() {
                 let w = wait(a, tid);
                 w.last_ran_ns().zip(w.ran_error_ns())
             });
-            // The kernel forgets it if it moves a thread that is about to sleep.
+            // The kernel loses the time if it moves a thread that is about to sleep.
             let [Some((ns, error)), Some((later, _))] = times else { continue };
             known += 1;
             // The ticks of an emulator come late.

@@ -113,7 +113,7 @@ fn threads_that_wait_for_each_others_mutex_are_a_deadlock() {
     let (code, text, err) = output(&[]);
     assert_eq!(code, 5, "{text}{err}");
     assert!(text.starts_with("DEADLOCK: 2 threads wait for each other"), "{text}");
-    // The time is left out where it is not better than its error.
+    // A time that does not exceed its error is left out.
     let said = ["has waited", "waits"].map(|word| format!("thread {} (one) {word}", one.0));
     assert!(said.iter().any(|s| text.contains(s)), "{text}");
 }
@@ -181,7 +181,7 @@ fn waits_without_an_owner_get_none() {
                 assert_eq!(wait["why_none"], "not_kept", "{engine} {key}: {wait}");
             }
         }
-        // The kernel defines the word of this one, however it is called.
+        // The kernel defines the lock word of this kind, whichever code calls it.
         if can_look("why waits have no owner") {
             let wait = of(&json, m.num("pi-by-hand"));
             assert_eq!(wait["waits_for"], m.pid(), "{engine}: {wait}");

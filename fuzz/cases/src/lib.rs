@@ -320,7 +320,7 @@ pub fn procfs_parse(data: &[u8]) {
     assert_eq!(format!("{status:?}"), fresh);
 }
 
-/// All results are parts of the path.
+/// The results must be parts of the path.
 fn cgroup_path(path: &[u8]) {
     let longest = |part: Option<&[u8]>| assert!(part.is_none_or(|p| p.len() <= path.len()));
     longest(cgroup::unit(path));

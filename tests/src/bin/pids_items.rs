@@ -6,7 +6,7 @@
 //! both binary interfaces.
 //!
 //! usage: `pids_items` 0|1 \[ITEM...\], with the last digit of the soname, and names as in
-//! `<libproc2/pids.h>` (all that stand still)
+//! `<libproc2/pids.h>` (by default all whose values do not change)
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write as _;

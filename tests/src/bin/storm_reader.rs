@@ -129,8 +129,8 @@ fn options() -> Result<Options, String> {
 /// # Panics
 /// If there is no such processor.
 fn stay_on(processor: usize) {
-    // SAFETY: a set of processors is plain bits, and all zeros is the empty set. CPU_SET stays
-    // within it, and the system call reads a set of the given size.
+    // SAFETY: a set of processors is plain bits, and all zeros is the empty set. CPU_SET writes
+    // only within it, and the system call reads a set of the given size.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert!(

@@ -221,7 +221,7 @@ fn programs_end_in_the_same_way_where_memory_is_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without threads or descriptors, an engine cannot work.
+/// An engine cannot work without threads or descriptors.
 #[test]
 fn programs_end_in_the_same_way_without_threads_and_descriptors() {
     let _alone = alone();

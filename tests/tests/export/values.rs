@@ -103,7 +103,7 @@ fn processes_that_share_memory_and_files_each_have_them_in_their_groups() {
     }
 }
 
-/// A counter that adds up living threads only would fall when a thread ends.
+/// A counter over living threads only would fall when a thread ends.
 #[test]
 fn context_switches_that_proc_lacks_are_gaps_and_have_no_sample() {
     let (_file, path) = config(EACH);

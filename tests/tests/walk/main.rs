@@ -2,7 +2,7 @@
 //! the engines, the faces and the kernel itself say about them. A difference is printed with its
 //! seed and the smallest list of properties that still has it.
 //!
-//! It runs for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
+//! It runs for `TASKDIAG_WALK_SECONDS`. It begins with `TASKDIAG_WALK_SEED`, or with some fixed
 //! seeds and then a new one. Without these variables, only the scenes that differed once are looked
 //! at, because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9
 //! end=3"` looks at one scene only.
@@ -242,7 +242,7 @@ fn look_at(scenes: &[Scene], attempts: u64, how: &How) -> Vec<Result<Vec<String>
             kernel::differs(&subjects, &shown, &mut found);
         }
         found.retain(|(_, d)| !is_explained(d));
-        // A difference that occurs twice is no accident.
+        // A difference counts if it occurs twice.
         last = if attempt == 0 { found } else { last.intersection(&found).cloned().collect() };
         if last.is_empty() {
             break;
@@ -280,8 +280,8 @@ fn both_have(pair: [Source; 2]) -> Groups {
     groups.fold(Groups::BASE, |all, (g, _)| all | (*g).into())
 }
 
-/// The requests about these processes. Each of many is not asked for alone, because that takes too
-/// long.
+/// The requests about these processes. If there are many, there is no request about each one,
+/// because that takes too long.
 fn requests(families: &[u32], groups: Groups) -> Vec<Request> {
     let (Some(first), Some(last)) = (families.first(), families.last()) else { return Vec::new() };
     let these = Processes { first: *first, last: *last };

@@ -339,8 +339,7 @@ static void start_parent(const char *name, struct parent *p)
 	if (p->pid < 0)
 		err(1, "fork");
 	if (!p->pid) {
-		/* Close main's ends of the pipes, because otherwise end-of-file would never be
-		 * seen. */
+		/* Close main's ends of the pipes; otherwise there would never be an end-of-file. */
 		close(turn[1]);
 		close(done[0]);
 		p->turn = turn[0];

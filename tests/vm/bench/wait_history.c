@@ -242,7 +242,8 @@ static void fold(uint64_t value)
 	reported = (reported ^ value) * 0x100000001b3ull;
 }
 
-/* A child's number in the order of their starts says the same on two kernels, and its pid does not. */
+/* Returns a child's number in the order of the starts, which is the same on two kernels, unlike its
+ * pid. */
 static int number_of(pid_t pid)
 {
 	for (int i = 0; i < nr; i++)
@@ -362,7 +363,7 @@ static void change(struct child *c)
 				close(c->pipe);
 				c->pipe = -1;
 			}
-			/* The orphan is a child now that has no number, and is reported as such. */
+			/* The orphan is now a child without a number, and is reported as such. */
 			if (order == ORPHAN)
 				waitid(P_PID, pid, &info, WEXITED | WNOWAIT);
 		}
@@ -486,7 +487,7 @@ static void history(unsigned int s)
 	start_forker(&t);
 	while (nr < size)
 		fork_one();
-	/* Many a history begins with something that happens to all. */
+	/* Many histories begin with an event that affects all children. */
 	all = any(4);
 	for (int i = 0; all && i < nr; i++) {
 		kill_one(&children[i], SIGSTOP);

@@ -77,8 +77,8 @@ class Bench(suites.Suite):
             "echo 1000000 >/proc/sys/vm/max_map_count; ulimit -n 1048576; ulimit -u unlimited",
         ]
         if self.counting:
-            # A random layout has now and then a page table more or less to copy at each fork, which
-            # is not the patches' doing.
+            # With a random layout, each fork copies a page table more or less now and then,
+            # independent of the patches.
             lines.append("echo 0 >/proc/sys/kernel/randomize_va_space")
         for p in self.chosen:
             run = f"/lab/{p.stem}" if p.suffix == ".c" else f"sh /lab/{p.stem}"
@@ -88,8 +88,7 @@ class Bench(suites.Suite):
                 run += " " + setting(p, "instructions", "")
             elif self.uml:
                 run += " " + setting(p, "uml", "")
-            # The clock of a machine that counts is not that of the host, which ends it after
-            # `timeout`.
+            # A machine that counts has a clock of its own; the host ends it after `timeout`.
             limit = "" if self.counting else f"timeout {self.limits[p]} "
             lines.append(f'echo "@@program {p.stem}"; {limit}{run}; echo "@@status $?"')
         return lines

@@ -32,8 +32,8 @@ class Base:
 
 KERNEL = common.ROOT / "kernel"
 V6_12 = Base("linux-source-6.12")
-# Backports come first in time: sid has had an older version than they have. Experimental has the
-# release candidates of the next one.
+# Backports are listed before sid, which has had an older version than they have. Experimental has
+# the release candidates of the next one.
 V7_3 = Base("linux-source-7.3", True, ("trixie-backports", "sid", "experimental"))
 # The series in the order in which they go on top of each other. Each of them also applies alone.
 SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
@@ -89,7 +89,7 @@ FLAVOURS.update(
 )
 FLAVOURS.update({f"uml-{name}": Flavour(which, ("small.config", "um.config"), arch="um") for name, which in (("base", None), ("ours", ALL))})
 # Fixes that can be sent: kernel/send/NAME/series lists their patches. Each has a small kernel, and
-# SMALL is without any.
+# SMALL has none of them.
 SENT = KERNEL / "send"
 SMALL = "small-7.3"
 FLAVOURS.update(

@@ -25,7 +25,7 @@ PROCESSES = 2000
 # Each request is repeated for this time, in seconds.
 SECONDS = 20
 # A request may keep a real-time task waiting for this long, in microseconds. The bar on a machine
-# of its own is 5 ms. Here the host adds one of its time slices.
+# of its own is 5 ms. Here the host adds one time slice of its own.
 LATE_US = 10_000
 # The bar in a machine that counts instructions, to which the host adds nothing. A microsecond of
 # this machine is a thousand instructions, which a processor executes in a third of a microsecond to
@@ -34,8 +34,8 @@ COUNTED_LATE_US = 5_000
 # In a machine that counts instructions, each request is repeated for this time in seconds. The
 # machine is several times slower.
 COUNTED_SECONDS = 5
-# How often the running task is noted, in microseconds: in a machine that counts instructions, and
-# in another one, which would do nothing else.
+# How often the running task is noted, in microseconds: True for a machine that counts instructions;
+# any other one would have no time for its work if it noted as often.
 STACKS_US = {True: 100, False: 2_000}
 
 SPINS = "nothing but user mode"

@@ -157,7 +157,8 @@ def alone():
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, UML_NICE)
-        # Where each session has its share, this counts, and the line before it does not.
+        # Where the scheduler gives each session a share, this line has an effect, and the previous
+        # one does not.
         pathlib.Path("/proc/self/autogroup").write_text(str(UML_NICE))
 
 

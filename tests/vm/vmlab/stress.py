@@ -9,7 +9,7 @@ import re
 
 from . import bench, common, suites
 
-# The seed is fixed, so that a failure can be repeated. `lab stress --seed` gives another one.
+# The seed is fixed, so that a failure can be repeated; `lab stress --seed` sets another one.
 SEED = 20161
 
 
