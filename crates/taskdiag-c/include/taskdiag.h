@@ -4,8 +4,8 @@
  *
  * A program makes a query of columns, asks it, and reads the rows of the table that it gets. A
  * column has a name, which is the same as in `taskdiag ps -o`, a type and a unit. So a new column
- * of a later version needs no new function. Each value is one or there is a reason why it is
- * missing; a missing value is never a 0 without a reason.
+ * of a later version needs no new function. Each value is there, or has a reason why it is missing;
+ * a missing value is never a 0 without a reason.
  *
  *	taskdiag_query *query;
  *	taskdiag_table *table;
@@ -32,8 +32,9 @@
  *
  * The program. taskdiag_ask() and taskdiag_session_ask() make the answer in a thread of their own,
  * in which signals are blocked, and return when it has ended. If the answer has the calling
- * process, its number of threads includes that one. Descriptors have close-on-exec set. A fault of
- * the library becomes TASKDIAG_ERROR_INTERNAL. If no memory is left, the program ends (abort(3)).
+ * process, its number of threads includes that thread. Descriptors have close-on-exec set. A fault
+ * of the library becomes TASKDIAG_ERROR_INTERNAL. If no memory is left, the program ends
+ * (abort(3)).
  *
  * Environment. TASKDIAG_ENGINE names the engine for queries that name none. /etc/taskdiag.conf may
  * turn all engines but procfs off.
@@ -63,7 +64,7 @@ typedef struct taskdiag_error taskdiag_error;
 enum {
 	TASKDIAG_OK = 0,
 	TASKDIAG_ERROR_ARGUMENT = -1,	 /* a pointer is NULL, or a number is out of its range */
-	TASKDIAG_ERROR_QUERY = -2,	 /* a name or a condition that means nothing */
+	TASKDIAG_ERROR_QUERY = -2,	 /* an unknown name, or a condition without a meaning */
 	TASKDIAG_ERROR_TYPE = -3,	 /* the column has values of another type */
 	TASKDIAG_ERROR_RANGE = -4,	 /* the value does not fit the type of the function */
 	TASKDIAG_ERROR_UNAVAILABLE = -5, /* the engine does not work here; the text says why */
@@ -84,7 +85,7 @@ enum {
 	TASKDIAG_MISSING_DENIED = 2,	  /* this user may not know it */
 	TASKDIAG_MISSING_VANISHED = 3,	  /* the task ended first */
 	TASKDIAG_MISSING_BLOCKED = 4,	  /* reading it would have waited for the task */
-	TASKDIAG_MISSING_TRUNCATED = 5,	  /* it was too long: what is there is its start */
+	TASKDIAG_MISSING_TRUNCATED = 5,	  /* it was too long: only its start is there */
 	TASKDIAG_MISSING_ABSENT = 6,	  /* the task has none, as a kernel thread has no memory */
 	TASKDIAG_MISSING_OVER_BUDGET = 7, /* an option of the query left it out */
 	TASKDIAG_MISSING_STOPPED = 8,	  /* the answer ended early */
@@ -232,7 +233,7 @@ int taskdiag_session_open(const taskdiag_query *query, taskdiag_session **sessio
 
 /*
  * Asks again, with a new table. If the rows are "top", columns of activity, such as "cpu_now" in
- * percent of one CPU, are of the time between the starts of the previous answer and of this one.
+ * percent of one CPU, cover the time between the starts of the previous answer and of this one.
  * taskdiag_describe() lists them. In the first answer they are TASKDIAG_MISSING_UNSUPPORTED.
  *
  * Errors: as taskdiag_ask(). The session stays usable.
@@ -303,8 +304,8 @@ int taskdiag_i64(const taskdiag_table *table, size_t row, size_t column, int64_t
 int taskdiag_double(const taskdiag_table *table, size_t row, size_t column, double *value);
 
 /*
- * A text. It has `*length` bytes, which may be any: there may be a NUL among them, there is none
- * after them, and they may be not valid UTF-8. A program that shows text on a terminal escapes it.
+ * A text. It has `*length` bytes, which may have any value: they may include a NUL, no NUL follows
+ * them, and they need not be valid UTF-8. A program that shows text on a terminal escapes it.
  */
 int taskdiag_text(const taskdiag_table *table, size_t row, size_t column, const char **text, size_t *length);
 

@@ -92,7 +92,7 @@ impl At {
     /// interval after `newest`.
     ///
     /// # Errors
-    /// On the day that is meant, the local clock showed the time twice or never.
+    /// On that day, the local clock showed the time twice or never.
     pub fn moment(
         self,
         newest: SystemTime,

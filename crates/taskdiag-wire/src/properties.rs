@@ -295,8 +295,8 @@ sets! {
     OF_MEMORY = |p| matches!(p.owner, Owner::Memory);
     /// The groups whose values all threads of a process share, unless one has called `unshare(2)`.
     OF_PROCESS = |p| !matches!(p.owner, Owner::Task);
-    /// As [`OF_PROCESS`](Groups::OF_PROCESS), without the open files, which a thread of its own
-    /// table often differs in.
+    /// As [`OF_PROCESS`](Groups::OF_PROCESS), without the open files, in which a thread with its
+    /// own table often differs.
     OF_ALL_THREADS = |p| !matches!(p.owner, Owner::Task | Owner::Files);
     /// The groups that are text in the memory of the task, which may have been swapped out.
     TEXTS = |p| matches!(p.form, Form::Text) && matches!(p.owner, Owner::Memory);

@@ -376,7 +376,7 @@ fn missing_must_hold_what_it_counts() {
     let t = s.get(0).expect("the task");
     assert_eq!(t.reason(Group::Io), Some(Reason::Blocked));
     assert_eq!(t.reason(Group::Base), Some(Reason::Unsupported), "a reason of a newer writer");
-    // Fewer counted than there: the rest is not looked at.
+    // If the count is too small, the rest is ignored.
     let bytes = stream(&[task_msg(7, 0, &missing(1, &two))], 1);
     let s = parse(&bytes).expect("MISSING");
     assert_eq!(s.get(0).and_then(|t| t.reason(Group::Base)), None);

@@ -25,7 +25,7 @@ use rustix::process::{Pid, PidfdFlags};
 use crate::engine::numbering;
 use crate::task_id::{TaskId, Tick};
 
-/// More than any /proc/PID/stat has.
+/// The size of a buffer that is larger than any /proc/PID/stat.
 const STAT_MAX: usize = 4096;
 
 /// A process that was seen in a /proc before. No later process can be mistaken for it.

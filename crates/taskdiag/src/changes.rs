@@ -89,10 +89,11 @@ impl Snapshot {
     /// Changes since an older snapshot of the same request. Both need BASE, because it has the
     /// start time of a task.
     ///
-    /// A counter that is lower than before, which only a counter of the kernel that wrapped can be,
-    /// counts as 0.
+    /// A counter that is lower than before counts as 0; this only happens if a counter of the
+    /// kernel wrapped.
     pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
-        // No task lives longer than a boot, though a pid and a time since boot may be the same.
+        // No task survives a reboot. A task of another boot may have the same pid and time since
+        // boot.
         let (before, now) = (old.stream().info(), self.stream().info());
         let has_booted = before.boot_id.is_same(&now.boot_id) == Some(false);
         let same = |id: &TaskId, other: Option<TaskView<'a>>| {

@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(grown(&of(11, &[(1, 55, 67), (2, 9, 8)], true), 1), Some([5, 7]));
         assert_eq!(grown(&of(12, &[(1, 55, 67), (2, 9, 9), (3, 4, 5)], true), 3), Some([4, 5]));
         assert_eq!(grown(&of(13, &[(1, 55, 67), (2, 9, 9)], true), 3), None);
-        // The bytes of earlier are not known, so not all of them count now.
+        // Earlier bytes are not known, so the present total does not count as new.
         assert_eq!(grown(&of(14, &[], false), 1), None);
         assert_eq!(grown(&of(15, &[(1, 70, 70)], true), 1), None);
         assert_eq!(grown(&of(16, &[(1, 71, 70)], true), 1), Some([1, 0]));

@@ -115,8 +115,8 @@ static void faults(void)
 	HOLDS(table == NULL);
 	taskdiag_query_free(query);
 	query = query_of("top", "pid,cpu_now");
-	FAILS(taskdiag_query_where(query, "cpu_now > 1", &error), TASKDIAG_ERROR_QUERY, "of two answers");
-	FAILS(taskdiag_query_sort(query, "-cpu_now", &error), TASKDIAG_ERROR_QUERY, "of two answers");
+	FAILS(taskdiag_query_where(query, "cpu_now > 1", &error), TASKDIAG_ERROR_QUERY, "needs two answers");
+	FAILS(taskdiag_query_sort(query, "-cpu_now", &error), TASKDIAG_ERROR_QUERY, "needs two answers");
 	taskdiag_query_free(query);
 
 	taskdiag_query_free(NULL);

@@ -252,7 +252,7 @@ impl Clock {
     fn update(&mut self, shares: Option<(HashMap<u32, f64>, u64)>) -> bool {
         let Some((shares, since)) = shares else { return false };
         let now = Instant::now();
-        // The first samples are of a time before.
+        // The first samples are of an earlier time.
         if let Some(last) = self.last.replace(now) {
             let us = (now - last).as_secs_f64() * 1e6;
             self.whole += us;

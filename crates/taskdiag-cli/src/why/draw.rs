@@ -76,7 +76,7 @@ impl Report<'_> {
         }
     }
 
-    /// `4702`, where the name was just said.
+    /// `4702`, if the name was just printed.
     fn short(&self, node: usize) -> String {
         let wait = self.wait(node);
         (if self.graph.node(node).is_process { wait.tgid } else { wait.tid }).to_string()

@@ -257,7 +257,7 @@ fn end(
         );
         lacks.push(Lack { line, from: Asked::Named });
     }
-    // Another process that the engine does not see is nothing that was named.
+    // If no process was named, one that the engine does not see is no failure.
     let asked = if report.args.pids.is_empty() { Asked::All } else { Asked::Named };
     let verdict = answer::verdict_of(snapshot, false, lacks, asked);
     let has_deadlock = report.cycles().next().is_some();

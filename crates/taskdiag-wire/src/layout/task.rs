@@ -301,7 +301,7 @@ record! {
         ran_error_ns: u64,
         /// Since when it waits for a CPU, as `last_ran_ns`; not in /proc.
         ready_ns: u64,
-        /// The same number in tasks that wait for the same. It is no address.
+        /// Tasks that wait for the same object have the same number. It is no address.
         object: u64,
         /// [`RanBy`](crate::RanBy).
         ran_by: u32,
@@ -384,9 +384,9 @@ record! {
 }
 
 record! {
-    /// SETTINGS: what it has set for itself, or was set for it. Source: `ioprio_get(2)`,
-    /// `/proc/PID/status`, `task_struct`. The processors and NUMA nodes that it may use are in
-    /// attributes of their own: [`TaskView::cpus`](crate::TaskView::cpus) and
+    /// SETTINGS: what a task has set for itself, or others have set for it. Source:
+    /// `ioprio_get(2)`, `/proc/PID/status`, `task_struct`. The processors and NUMA nodes that it
+    /// may use are in attributes of their own: [`TaskView::cpus`](crate::TaskView::cpus) and
     /// [`TaskView::mems`](crate::TaskView::mems).
     Settings = "task_diag_settings", least 32;
     {

@@ -18,7 +18,7 @@ pub struct HolderLookup {
 #[derive(Debug)]
 struct Live {
     later: Later,
-    /// The threads, and of processes the first ones.
+    /// The threads; for processes, their first threads.
     tids: Vec<u32>,
     choice: Choice,
 }

@@ -32,8 +32,8 @@ pub enum Plan {
 pub struct Answered {
     /// The answer.
     pub snapshot: Snapshot,
-    /// Requested pids that do not exist. Those that another process has than the one that was meant
-    /// ([`Selection::inodes`]) are not among them.
+    /// Requested pids that do not exist. A pid that now belongs to another process than the
+    /// selected one ([`Selection::inodes`]) is not among them.
     pub nobody: Vec<u32>,
 }
 

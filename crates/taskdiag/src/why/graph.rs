@@ -25,7 +25,7 @@ pub struct Behind {
     pub tasks: u32,
     /// How many of these wait in a way that is not [usual](How::is_usual).
     pub odd: u32,
-    /// The longest time that one of these has not run, ns.
+    /// The longest time for which one of these has not run, ns.
     pub longest_ns: u64,
     /// Whether it is not known for how long some of these have not run.
     pub has_unknown: bool,

@@ -41,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// So many waits are worth a go of their own.
+/// From this many waits of one process on, they are looked up together.
 const MANY: usize = 16;
 /// How many processes are remembered, and how many mappings of all of them: any user can have
 /// thousands of processes with 65,000 mappings each.

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How many threads of this program may be left behind at a time, however often it looks.
 const LEFT_MAX: u32 = 16;
-/// How long results are gathered, because a turn between two threads costs as much as a look.
+/// How long results are gathered before they are passed on, because a switch between two threads
+/// costs as much as a look.
 const GATHERED: Duration = Duration::from_millis(2);
 
 type Task = Box<dyn FnOnce() + Send>;

@@ -69,8 +69,7 @@ pub struct Mount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The id of the thread. That of the process if the process as a whole is waited for, because
-    /// any of its threads can end the wait.
+    /// The id of the thread, or of the process if any of its threads can end the wait.
     pub tid: u32,
     /// The id of its process.
     pub tgid: u32,

@@ -22,7 +22,7 @@ pub fn is_long(word: &str) -> bool {
 pub fn parse(words: &[String]) -> Result<Typed, Exit> {
     let checked = |t: Typed| match t.instead {
         Some(Instead::Version | Instead::Columns) if words.len() > 1 => {
-            usage(String::from("what lists no processes cannot be joined with anything"))
+            usage(String::from("an option that lists no processes must stand alone"))
         }
         _ => checked(t),
     };
@@ -102,7 +102,9 @@ fn is_word(word: &str) -> bool {
 /// Options that exclude each other.
 fn checked(t: Typed) -> Result<Typed, Exit> {
     if (t.threads() || t.both) && t.forest.is_some() {
-        return usage(String::from("a forest shows processes: leave out what shows threads"));
+        return usage(String::from(
+            "a forest shows processes: leave out the options that show threads",
+        ));
     }
     if t.thread_rows && t.both {
         return usage(String::from(

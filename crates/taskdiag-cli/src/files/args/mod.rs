@@ -81,7 +81,7 @@ pub fn command() -> Command {
                 .value_hint(ValueHint::Username),
         )
         .arg(list("group", "LIST", "Show files of these process groups; ^PGID means all but this one").short('g'))
-        .arg(list("command", "LIST", "Show files of commands whose name begins so or matches /REGEX/; ^NAME means all but those").short('c'))
+        .arg(list("command", "LIST", "Show files of commands whose name begins with NAME or matches /REGEX/; ^NAME means all others").short('c'))
         .arg(
             Arg::new("inet")
                 .long("inet")

@@ -339,7 +339,7 @@ impl Bpf {
         if self.ahead && req.strategy != Strategy::One {
             sizes.ahead = shared::AHEAD_OF_PROCESSES | shared::AHEAD_OF_THREADS;
         }
-        // How many of the tasks are in a part is not known, and its memory grows.
+        // The number of tasks in a part is not known, so its memory starts small and grows.
         let chunks = if req.processes.is_all() { sizes.chunks } else { 1 };
         let expected = chunks * CHUNK_FULL;
         sizes.chunks = sizes.chunks.min(sizes::most(req.groups));

@@ -25,7 +25,7 @@ pub(super) fn complete(bytes: &mut [u8]) -> usize {
         bytes.copy_within(ROOM.., 0);
         return bytes.len() - ROOM;
     };
-    // All that the kernel said stays, also members that only a newer version knows.
+    // Everything that the kernel wrote stays, including members that only a newer version knows.
     bytes.copy_within(ROOM + HDR..ROOM + HDR + payload, HDR);
     bytes[HDR + payload..HDR + payload + ROOM].fill(0);
     let head = NlMsgHdr { len: (HDR + payload + ROOM) as u32, ..head };
@@ -51,7 +51,7 @@ mod tests {
         let whole = w.finish(Done::default());
         let tasks = &whole.as_bytes()[HDR + size_of::<Info>()..];
         let ours = crate::engine::info::info(&crate::Request::one(1, Groups::NONE));
-        // The kernel of today, one that says a part of it, and a newer one.
+        // Today's kernel, one whose INFO has some of the new members, and a newer one.
         for len in [Info::C.least, Info::C.least + 16, size_of::<Info>(), size_of::<Info>() + 24] {
             let mut message = whole.as_bytes()[..HDR + size_of::<Info>()].to_vec();
             message.resize(HDR + len, 9);

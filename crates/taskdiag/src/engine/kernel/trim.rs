@@ -271,7 +271,7 @@ impl Trim {
             let is_empty = list_entries(attr).next().is_none();
             entries.push(if is_empty { usize::MAX } else { keep });
         }
-        // A name of no entry here is one of a later message.
+        // A name that no entry here has belongs to a later message.
         if task.taken < room {
             used.extend(names.into_keys().filter(|n| !left.contains(n)));
         }

@@ -20,7 +20,7 @@ use super::stop::Stop;
 use super::worker::Worker;
 use crate::engine::room::LIST_LEAST;
 
-/// The members that no driver has to say.
+/// The members that do not come from a driver.
 const OF_DESCRIPTOR: u32 = parse::bit(Gpu::MEMBERS, "fd") | parse::bit(Gpu::MEMBERS, "dev");
 /// `DRM_MAJOR` of the kernel.
 const DRM_MAJOR: u32 = 226;

@@ -272,7 +272,7 @@ impl SchedSum {
     /// are not known, so that those of the process are not known either. `false`: it is not known
     /// whether threads have ended.
     ///
-    /// The time that the living threads use while they are read hides as much time of ended ones.
+    /// The time that living threads use while they are read can hide an equal time of ended ones.
     fn complete(&mut self, process_ns: u64) -> bool {
         let [run_time, _, _, nvcsw, nivcsw] = &mut self.unknown;
         // A kernel that does not count the times of threads shows zeros.

@@ -33,7 +33,8 @@ const DRIVER: &str = "/proc/driver/nvidia";
 /// than their caller do not look at it.
 pub const LIBRARY: &str = "TASKDIAG_NVML";
 
-/// How long the first answer is waited for, which includes the start of the driver, and others.
+/// How long the first answer may take, which includes the start of the driver, and how long later
+/// ones may take.
 const FIRST: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_millis(500);
 /// The helper is given up if a question stays without an answer for this time.
@@ -44,7 +45,7 @@ const MOST: usize = 4 << 20;
 /// The values of a process on one device, with the mask of those that are known.
 type Values = HashMap<u32, Vec<(u32, Gpu)>>;
 
-/// What the helper said of the present answer.
+/// The values that the helper sent for the present answer.
 pub(super) type Known = std::sync::OnceLock<Option<Values>>;
 
 /// Starts the helper. It gets the environment that is set here, and no other one.
@@ -64,7 +65,7 @@ struct Helper {
     to: ChildStdin,
     from: ChildStdout,
     text: Vec<u8>,
-    /// When the question was asked that is open.
+    /// When the open question was asked.
     asked: Option<Instant>,
     has_answered: bool,
 }

@@ -321,7 +321,7 @@ mod tests {
         std::fs::create_dir_all(root.join("7")).unwrap();
         std::fs::write(root.join("7/stat"), "7 (a) S 1 1\n").unwrap();
         let name = root.as_os_str().as_encoded_bytes();
-        // A start time is not there.
+        // The stat file has no start time.
         let odd = Single::open(name, 7).map(|s| s.start_ticks());
         let nul = Single::open(b"/proc\0", 7).map(|s| s.start_ticks());
         std::fs::remove_dir_all(&root).unwrap();

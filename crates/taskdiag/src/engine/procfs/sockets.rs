@@ -482,7 +482,7 @@ mod tests {
         forget_protocols(&mut table);
         let bit = parse::bit(Socket::MEMBERS, "protocol");
         assert_eq!([1, 2].map(|inode| table[&inode].valid), [!bit, u32::MAX]);
-        // The list has its own request, so that no other one decides it.
+        // Whether multipath TCP is listed is decided by its own request only.
         let (_, refused, lists) = nothing();
         assert!(!lists && refused.len() == FILES.iter().flatten().count());
     }

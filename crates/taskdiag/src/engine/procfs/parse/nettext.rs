@@ -73,8 +73,8 @@ const NAME_MAX: usize = 108;
 /// The kernel writes names as they are, and a name may have line feeds. So a user can bind a socket
 /// whose name ends with a line that looks like one of the kernel's, of any inode and with any name.
 /// So a line is doubtful if it ends within the length of the longest name, counted from the
-/// beginning of an earlier name. It is not known which, so it is left out: its socket is then one
-/// of which nothing is known.
+/// beginning of an earlier name. A doubtful line may be either, so it is left out, and nothing is
+/// known about its socket.
 pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 0;
     // Before this place, the bytes may be those of a name.
@@ -425,7 +425,7 @@ mod tests {
         let text = [HEADER.to_owned(), kernels(5, "/tmp/a\nb\n\nc d"), kernels(6, "")].concat();
         let found = believed(text.as_bytes());
         assert_eq!(found[0], (5, Some("/tmp/a\nb\n\nc d".to_owned())), "{found:?}");
-        // No name continues further than it may be long.
+        // No name extends beyond the longest length of a name.
         let text =
             [HEADER.to_owned(), kernels(5, "/tmp/a"), format!("{}\n", "x".repeat(120))].concat();
         assert_eq!(believed(text.as_bytes()), [(5, Some("/tmp/a".to_owned()))]);
