@@ -179,7 +179,7 @@ bpf-check: ## are the BPF programs what the sources give, and do they call and l
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml -- --check
 	$(CARGO) test --package taskdiag --lib -- programs_call_only_what_docs_safety_lists \
-		programs_load_in_the_order_that_docs_safety_tells docs_safety_tells_of_each_struct_that_programs_read bpf::order
+		programs_load_in_the_order_that_docs_safety_states docs_safety_names_each_struct_that_programs_read bpf::order
 
 kernel: ## build the kernel of the series for the lab (FLAVOUR=base|ours|base-debug|ours-debug)
 	@tools/setup vm

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables as plain Python objects, for `pickle`, and back.
 //!
-//! A pickle has values, and no memory of ours: what is loaded is built row by row as an answer is,
-//! so that a pickle that somebody has changed cannot make a table that breaks a reader of Arrow.
+//! A pickle has only values. A table is built from it row by row like one from an answer, so a
+//! pickle that somebody has changed cannot make a table that breaks a reader of Arrow.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};

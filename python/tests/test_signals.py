@@ -164,7 +164,7 @@ def test_a_handler_that_does_not_raise_ends_nothing(many_mappings, whole):
         signal.signal(signal.SIGALRM, old)
 
 
-def test_a_session_goes_on_after_a_signal(many_mappings):
+def test_a_session_continues_after_a_signal(many_mappings):
     session = taskdiag.Session("pid,rss,pss,comm,args", engine="procfs")
     assert set(many_mappings) <= set(session.refresh()["pid"])
     old = signal.signal(signal.SIGALRM, raises)

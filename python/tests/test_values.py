@@ -60,7 +60,7 @@ def test_child_against_psutil(engine, start):
 
 
 def test_cpu_time_is_between_two_readings(engine):
-    # Its own CPU time, because a busy machine may give it little of a processor.
+    # Counts its own CPU time, because a busy machine may give it little of a processor.
     end = time.process_time() + 0.3
     while time.process_time() < end:
         pass

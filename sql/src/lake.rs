@@ -67,8 +67,8 @@ pub async fn add(context: &SessionContext, catalog: &str, path: &Path) -> Result
         }
         let url = ListingTableUrl::parse(format!("{}/{name}*.parquet", directory.display()))
             .map_err(failed)?;
-        // DataFusion compares path values as it would write them. The hour 3 is 03 in the path, so
-        // it is text below the view.
+        // DataFusion compares the value in a path with the value as it would write it itself. The
+        // hour 3 is 03 in the path, so the column is text, and the view makes it a number.
         let columns = ["date", "hour", "host"].map(|name| (name.to_owned(), DataType::Utf8));
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
             .with_file_extension(".parquet")

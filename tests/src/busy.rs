@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_and_not_at_once() {
+    fn a_wait_takes_time_and_ends() {
         assert!((1.0..=MOST_CROWDED).contains(&crowd()));
         let (begin, mut p) = (Instant::now(), Patience::new(Duration::from_millis(20)));
         while !p.is_over() {

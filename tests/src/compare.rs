@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_cpu_time_may_shift_where_a_task_ran() {
+    fn parts_of_cpu_time_may_shift_if_the_task_ran() {
         let (before, after) = (task(5, 5, 1), task(6, 5, 2));
         assert_eq!(differences(&before, &task(5, 5, 1), &after), 0);
         assert_eq!(differences(&before, &task(4, 7, 1), &after), 0);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_cpu_time_stay_where_a_task_did_not_run() {
+    fn parts_of_cpu_time_do_not_shift_if_the_task_did_not_run() {
         let t = task(5, 5, 1);
         assert_eq!(differences(&t, &task(5, 5, 1), &t), 0);
         assert_eq!(differences(&t, &task(4, 6, 1), &t), 2);

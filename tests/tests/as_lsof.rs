@@ -415,7 +415,7 @@ fn json_has_the_keys_of_lsof() {
 }
 
 #[test]
-fn no_name_is_obeyed_by_a_terminal_or_mistaken_for_another() {
+fn names_neither_control_a_terminal_nor_look_like_others() {
     let lsof = Lsof::new();
     for (name, shown) in [
         ("a\u{9b}b", "a\\xc2\\x9bb"),

@@ -101,7 +101,7 @@ fn two_steps_give_what_one_gives() {
 }
 
 #[test]
-fn few_are_asked_for_the_rest() {
+fn only_matching_processes_are_asked_for_the_rest() {
     let children = Children::new(12);
     let filter = format!("pid in ({}, {})", children.pids()[0], children.pids()[1]);
     let procfs = Choice::Only(EngineId::Procfs);

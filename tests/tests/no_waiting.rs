@@ -38,7 +38,7 @@ fn major() -> u32 {
 }
 
 #[test]
-fn a_held_lock_stops_nobody_else() {
+fn a_held_lock_stops_no_other_process() {
     let dir = tempfile::tempdir().expect("dir");
     let (Some(m), Some(other)) = (held(&dir), Mktask::if_possible(&["idle"])) else { return };
     for engine in engines() {

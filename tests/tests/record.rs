@@ -259,9 +259,12 @@ fn a_full_disk() {
 
 /// A recording is for its owner only, so other users get a hint.
 #[test]
-fn another_user_is_told_what_helps() {
+fn an_error_tells_another_user_what_to_do() {
     if !is_root() {
-        return skip("record::another_user_is_told_what_helps", "only root can be another user");
+        return skip(
+            "record::an_error_tells_another_user_what_to_do",
+            "only root can be another user",
+        );
     }
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");

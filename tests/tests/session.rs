@@ -156,7 +156,7 @@ fn names_and_shared_lists_are_in_each_answer() {
 }
 
 #[test]
-fn a_process_that_ends_is_not_there_and_the_session_goes_on() {
+fn an_ended_process_is_left_out_and_the_session_continues() {
     let _others = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
     for engine in choices() {
         let child = Sleeper::new();

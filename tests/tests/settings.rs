@@ -111,7 +111,7 @@ fn settings_are_those_that_were_set() {
 }
 
 #[test]
-fn guest_times_are_known_to_each_engine_but_the_kernels() {
+fn guest_times_are_known_to_each_engine_except_the_kernel() {
     let me = std::process::id();
     for engine in engines_with(Group::Stat) {
         let answer = read(engine, &Request::one(me, Groups::BASE | Groups::STAT)).expect("one");

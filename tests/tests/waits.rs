@@ -160,7 +160,7 @@ fn frozen_tasks_are_frozen_whatever_they_did_before() {
 /// The task runs for a thousandth of the time, and nothing in /proc distinguishes it from a running
 /// task.
 #[test]
-fn a_throttled_task_is_told_from_one_that_runs_by_bpf() {
+fn bpf_distinguishes_a_throttled_task_from_a_running_one() {
     for version in ["v1", "v2"] {
         let test = format!("tasks that cgroups {version} throttle");
         let Some(m) = Mktask::or_skip(&test, &["throttled", version]) else { continue };

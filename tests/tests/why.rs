@@ -168,7 +168,7 @@ fn locks_that_keep_an_owner_have_it() {
 }
 
 #[test]
-fn waits_without_an_owner_get_none() {
+fn waits_without_an_owner_have_no_holder() {
     let m = Mktask::start(&["lock-no-owners"]).expect("any machine");
     let kinds =
         ["condition", "timed-condition", "semaphore", "barrier", "readers", "own-lock", "by-hand"];
@@ -467,8 +467,8 @@ impl Drop for Contained {
 /// another pid namespace, the pid belongs to another process, which has a different path in its
 /// memory.
 #[test]
-fn no_memory_of_another_process_is_read_beside_a_foreign_proc() {
-    let name = "no_memory_of_another_process_is_read_beside_a_foreign_proc";
+fn with_a_foreign_proc_no_memory_of_another_process_is_read() {
+    let name = "with_a_foreign_proc_no_memory_of_another_process_is_read";
     if !can_look(name) {
         return;
     }
@@ -561,8 +561,8 @@ fn memory_that_does_not_come_does_not_hold_up_the_answer() {
 }
 
 #[test]
-fn each_of_a_crowd_has_the_holder() {
-    if !can_look("each_of_a_crowd_has_the_holder") {
+fn each_thread_of_a_crowd_has_the_holder() {
+    if !can_look("each_thread_of_a_crowd_has_the_holder") {
         return;
     }
     let m = Mktask::start(&["lock-crowd", "500"]).expect("any machine");

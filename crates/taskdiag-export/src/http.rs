@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_an_own_name_only_as_a_whole() {
+    fn only_a_whole_name_is_a_host_of_this_machine() {
         for own in
             ["localhost", "LocalHost:9256", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:9256", ""]
         {

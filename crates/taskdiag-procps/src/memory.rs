@@ -79,7 +79,7 @@ pub fn tried<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Makes room for this many entries more, if there is memory.
+/// Makes room for this many more entries, if there is memory.
 pub fn grow<T>(list: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
     if list.capacity() - list.len() >= more {
         return Ok(());

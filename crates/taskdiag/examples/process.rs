@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("began {:?}, has used {:?} of CPU", process.started(), process.cpu_time());
     match process.sockets() {
         Some(sockets) => println!("{} sockets", sockets.len()),
-        // As an ordinary user, those of others are denied.
+        // An ordinary user may not see the sockets of others.
         None => println!("its sockets are not known: {:?}", process.why(Group::Fd)),
     }
     Ok(())

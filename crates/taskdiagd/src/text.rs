@@ -163,7 +163,7 @@ impl Texts {
         let many = 2 * std::mem::take(&mut self.judged) + FEW;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() > many {
-            // Processes that were read since were in no answer yet.
+            // Processes that were read after the last answer stay: no answer had them yet.
             known.retain(|_, text| text.answer == self.answer || text.answer == u64::MAX);
         }
         if self.asked.len() > many {

@@ -273,8 +273,8 @@ def values(here, table, attr):
     pids = table["pid"]
     for column in a.columns:
         got = table[column]
-        # Without an entry in `absent`, a process that cannot have the value has 0 or None, which
-        # `make` handles.
+        # For a column without an entry in `absent`, a process that cannot have the value has 0 or
+        # None. `make` handles both.
         for row, why in table.lacks(column, column in a.absent).items():
             odd.setdefault(row, {})[column] = why
             if got[row] is None:

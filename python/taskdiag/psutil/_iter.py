@@ -137,8 +137,8 @@ SAME = {"memory_percent": "memory_info", "cpu_percent": "cpu_times"}
 
 
 def _has_exception(made):
-    # A set of the types, as a step of Python for each value would take longer than all that is
-    # around it.
+    # A set of the types, because a step of Python for each value would take longer than the rest of
+    # the call.
     return any(issubclass(kind, Exception) for kind in set(map(type, made)))
 
 

@@ -2,8 +2,8 @@
 """One process in psutil's shape.
 
 A method reads the file of /proc that has its attribute (`_single`), or requests its columns, for this process only. Inside of
-`oneshot()`, what was read is kept. What changes something goes to the process that the object was made
-for, or to nobody. Signals and waiting are in `_ending`.
+`oneshot()`, what was read is kept. A method that changes something affects exactly the process that the object was made
+for, or no process. Signals and waiting are in `_ending`.
 """
 
 import contextlib

@@ -96,7 +96,7 @@ impl Library {
                     clippy::missing_transmute_annotations,
                     reason = "the type is that of the member"
                 )]
-                // SAFETY: the header gives the function of this name the type of the member.
+                // SAFETY: in the header, the function of this name has the type of the member.
                 unsafe {
                     std::mem::transmute(at)
                 }

@@ -156,8 +156,8 @@ fn values_are_those_of_the_library_of_nvidia() {
 }
 
 #[test]
-fn a_library_of_nvidia_that_hangs_holds_nobody_up() {
-    let test = "a_library_of_nvidia_that_hangs_holds_nobody_up";
+fn a_library_of_nvidia_that_hangs_delays_no_answer() {
+    let test = "a_library_of_nvidia_that_hangs_delays_no_answer";
     let Some(machine) = Machine::new(test, &["-DHANGS"]) else { return };
     let user = machine.user(0);
     let begin = Instant::now();

@@ -23,7 +23,7 @@ static const struct part {
 	const char *name;
 	long (*run)(void);
 	int workers;
-	/* Whether the part is in the storm for the series. */
+	/* Whether the storm that tests the kernel series has this part. */
 	int series;
 } parts[] = {
 	{ "forks", forks, 3, 1 },

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_view_is_for_what_only_we_have() {
+    fn options_that_procps_lacks_choose_our_own_view() {
         for typed in [
             "",
             "--json",

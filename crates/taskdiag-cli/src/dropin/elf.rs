@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lies() {
+    fn damaged_headers_are_no_fault() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("file");
         let good = std::fs::read(std::env::current_exe().expect("it runs")).expect("it is read");

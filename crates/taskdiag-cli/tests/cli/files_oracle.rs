@@ -194,7 +194,7 @@ fn locks_as_lsof_has_them() {
 
 /// `-r` repeats until it is stopped, `+r` until there is nothing to list.
 #[test]
-fn again_and_again_as_lsof_does() {
+fn lists_are_repeated_as_in_lsof() {
     let target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");
     let target = Ended(target);
     let pid = target.0.id().to_string();

@@ -246,7 +246,7 @@ fn json_is_lossless() {
 }
 
 #[test]
-fn rows_for_programs_have_each_thing_on_its_own() {
+fn rows_for_programs_have_one_value_in_each_member() {
     let (_, out, _) = maps(&machine(), &["--json", "12"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");
     let want = json!([{"pid": 12, "address": "0000550000000000", "end": "0000550000002000",
@@ -355,7 +355,7 @@ fn threads_have_no_mappings_of_their_own() {
 }
 
 #[test]
-fn gaps_are_said() {
+fn gaps_are_reported() {
     let saved = Saved::bytes(&stream(
         &[
             (2, "kthreadd", Has::Lacks(Reason::Absent)),
@@ -433,7 +433,7 @@ fn a_list_that_ends_early_is_not_taken_for_whole() {
 }
 
 #[test]
-fn shared_memory_is_counted_with_the_first_who_is_selected() {
+fn shared_memory_counts_for_the_first_selected_process() {
     let mut w = StreamWriter::new();
     w.info(&wire_info());
     let vma = build!(Vma { start: 4096, end: 12288, kind: 2, ..Vma::default() });

@@ -474,7 +474,7 @@ fn entries_that_could_not_be_read_have_not_ended() {
 }
 
 #[test]
-fn answers_without_the_list_are_said() {
+fn answers_without_the_list_are_reported() {
     let frames = frames();
     let groups = |minute: usize| if minute < 20 { lists() } else { Groups::BASE | Groups::VMA };
     let made = Made::new(frames.iter().enumerate().map(|(m, p)| (groups(m), &p[..])));

@@ -17,7 +17,7 @@ const LIST: u64 = 32 << 20;
 const USERS: u64 = 1 << 20;
 /// The most names in a directory that are looked at.
 const ENTRIES: usize = 65_536;
-/// The most containers of a user, and those of all lists together, that are remembered.
+/// The largest number of remembered containers: of one user, and of all lists together.
 const USERS_ENTRIES: usize = 1024;
 const ALL_ENTRIES: usize = 65_536;
 

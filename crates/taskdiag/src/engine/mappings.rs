@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_not_many() {
+    fn this_process_has_few_mappings() {
         assert_eq!(about(std::process::id(), 20_000), None);
         assert_eq!(about(u32::MAX, 1), None);
     }

@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_too_odd() {
+    fn fields_accept_any_value() {
         for fill in [0, 1, 0x7f, 0x80, 0xff] {
             each_field(&stream(Groups::from_bits(u64::MAX), Some(fill), None), |f, _, text| {
                 assert!(
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_is_said() {
+    fn a_missing_value_has_a_reason() {
         let everything: Groups = Group::ALL.iter().copied().collect();
         each_field(&stream(Groups::NONE, None, None), |f, v, text| {
             if !f.groups.is_empty() {

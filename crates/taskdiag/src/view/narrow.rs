@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_rare_and_users_are_not() {
+    fn conditions_on_names_are_rare_and_those_on_users_are_not() {
         let is_rare = |query: &Query| match query.plan() {
             Plan::Narrow(n) => n.is_rare(),
             _ => panic!("two steps"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn selections_go_the_same_way() {
+    fn selections_are_narrowed_like_conditions() {
         let with = |select| Query { select, ..filtered(&TASKS, "pid,args", "pid known") };
         let named = Selection { commands: vec![b"x".to_vec()], ..Selection::default() };
         let base = Groups::BASE;

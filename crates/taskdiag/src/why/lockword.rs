@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_waiting_tells_what_it_may_be() {
+    fn the_arguments_of_the_wait_show_the_kind_of_lock() {
         assert_eq!(call(0x80, 2, 0), Some(Futex::Mutex));
         assert_eq!(call(0, 2, 0), Some(Futex::Mutex));
         assert_eq!(call(0x189, 2, 0x7ff0), Some(Futex::Mutex));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_nobody_ends_alone_have_no_holder() {
+    fn waits_that_no_single_thread_ends_have_no_holder() {
         // A condition variable, a semaphore, a mutex of Rust, a writer that waits for readers, a
         // read-write lock of Rust, a wait for many, a condition variable with a mutex that inherits
         // priorities.

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_threads_are_left_behind() {
+    fn the_number_of_abandoned_threads_is_limited() {
         let mut patience = alone();
         for _ in 0..LEFT_MAX {
             patience.within(Duration::ZERO, || thread::sleep(Duration::from_secs(60)));

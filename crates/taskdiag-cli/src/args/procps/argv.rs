@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_output_is_not_procps() {
+    fn output_options_alone_are_not_a_procps_command_line() {
         for (typed, is) in [
             ("", false),
             ("-o|pid", false),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_letters_finds_processes() {
+    fn a_word_that_is_not_option_letters_finds_processes() {
         for (typed, words, lists) in [
             ("nginx", "nginx", 0),
             ("-f|postgres", "postgres", 0),

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_a_directory_are_asked_for_once() {
+    fn links_of_a_directory_are_requested_once() {
         let mut w = StreamWriter::new();
         w.info(&StreamWriter::blank_info());
         for pid in [7, 8] {

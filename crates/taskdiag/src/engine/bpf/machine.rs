@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn does_what_it_is_told() {
+    fn instructions_have_their_effects() {
         let mut log = Log::default();
         let r = run_it(
             &[

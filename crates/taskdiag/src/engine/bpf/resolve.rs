@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_the_verifier_refuses_is_said_to_be() {
+    fn a_refusal_by_the_verifier_is_reported_as_one() {
         // A socket filter that returns an uninitialized register, and one without instructions.
         let unset = [0xbf, 0x50, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
         let (r, refused) = load(1, &unset);

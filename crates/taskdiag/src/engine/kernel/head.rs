@@ -43,7 +43,7 @@ mod tests {
     use taskdiag_wire::{AlignedBuf, Done, Groups, Stream, StreamWriter, build};
 
     #[test]
-    fn the_machine_is_named_whatever_the_kernel_says_of_it() {
+    fn the_machine_is_named_in_every_answer_of_the_kernel() {
         let mut w = StreamWriter::new();
         w.info(&build!(Info { clk_tck: 250, ..StreamWriter::blank_info() }));
         w.begin_task(7, 7);

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn old_processes_have_what_they_have() {
+    fn old_processes_may_have_more_than_a_cpu_for_each_thread() {
         assert_eq!(percent(50 * S, 100 * S, None, 1), 50.0);
         // Threads that have ended had four CPUs.
         assert!((399.0..400.0).contains(&percent(4_000 * S, 1_000 * S, Some(S), 1)));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn young_processes_have_no_more_than_their_threads_can() {
+    fn young_processes_have_at_most_a_cpu_for_each_thread() {
         for took in [None, Some(S / 10)] {
             // The process began 2 ms before the clock was read, and its CPU time was read 90 ms
             // after the clock.

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_no_name_has_room_for_are_believed() {
+    fn lines_that_no_name_can_contain_are_accepted() {
         let path = "/run/systemd/journal/stdout-and-more";
         let all = [
             kernels(1, ""),

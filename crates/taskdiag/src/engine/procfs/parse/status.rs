@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked() {
+    fn only_requested_members_are_parsed() {
         let s = parse(TEXT, Groups::STATM);
         assert_eq!((s.cred.valid, s.statm.valid), (0, Statm::ALL_VALID));
         assert_eq!((s.nvcsw, s.gids.len(), s.nspid.len()), (None, 0, 0));
