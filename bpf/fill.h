@@ -136,7 +136,7 @@ static __always_inline struct pid *tty_pgrp(struct tty_struct *tty)
 }
 
 /* The foreground group of the terminal. A group that only the terminal still has is freed at once when another becomes the
- * foreground group, so it is compared after its number was read. */
+ * foreground group, so the pointer is read again after the number. */
 static __always_inline void put_tty_pgrp(struct task_diag_stat *a, struct signal_struct *s, struct tty_struct *tty)
 {
 	struct pid *pgrp;

@@ -93,7 +93,8 @@ class Cluster:
         self.close()
 
     def start(self, name, program, *arguments, **keywords):
-        """Starts a program that ends with this process. What it says is in a file, unless `keywords` say something else."""
+        """Starts a program that ends with this process. Its output goes to a file, unless
+        `keywords` say something else."""
         with open(self.directory / f"{name}.log", "wb") as log:
             # setpriv becomes the program, so the process has its pid.
             command = ["setpriv", "--pdeathsig", "KILL", self.programs / program, *map(str, arguments)]

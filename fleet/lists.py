@@ -3,7 +3,7 @@
 
 A process has an entry (a socket, a mapped file) from one frame to another, and in several versions one after the other: a
 descriptor becomes another socket, and a library that is replaced is the same mapped file, which is deleted from then on. The
-plan is made of versions. They are also what the answers to `listened_at` and `old_libraries` come from.
+plan is made of versions. The answers to `listened_at` and `old_libraries` also come from them.
 """
 
 import dataclasses

@@ -17,7 +17,7 @@ use crate::arrow::{self, Shared};
 use crate::ask::Made;
 use crate::pickled;
 
-/// What a column is.
+/// The type and the unit of a column.
 #[pyclass(frozen, module = "taskdiag", name = "Column", get_all)]
 #[derive(Debug)]
 pub struct ColumnInfo {

@@ -48,7 +48,7 @@ UNLIMITED: Final = 18446744073709551615
 
 @final
 class Column:
-    """What a column is."""
+    """The type and the unit of a column."""
 
     @property
     def name(self) -> str:

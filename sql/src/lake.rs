@@ -34,7 +34,8 @@ fn with_numbers(
 /// The number of nested directories: date, hour and host.
 const DEPTH: usize = 3;
 
-/// Is there a file of this table? DataFusion skips what is no regular file, such as a pipe.
+/// Is there a file of this table? DataFusion skips everything but regular files, for example a
+/// pipe.
 fn has_file(directory: &Path, name: &str, depth: usize) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| {

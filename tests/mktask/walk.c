@@ -540,8 +540,8 @@ static int walk_prctl(unsigned int n)
 	return 0;
 }
 
-/* What is in SETTINGS and PERSONA: priority of I/O, processors, umask, personality, timer slack,
- * huge pages. */
+/* The members of SETTINGS and PERSONA: priority of I/O, processors, umask, personality, timer
+ * slack, huge pages. */
 static int walk_setting(unsigned int n)
 {
 	static const unsigned long flags[] = { 0x40000, 0x1000000, 0x2000000, 0x4000000 };

@@ -21,7 +21,7 @@ fn both() -> Vec<&'static str> {
     all.collect()
 }
 
-/// Whether the caller is root, and the kernel has what a look at locks and times needs.
+/// Whether the caller is root, and the kernel has the files that show locks and times.
 fn can_look(test: &str) -> bool {
     if !needs_root(test) {
         return false;
@@ -84,7 +84,7 @@ fn pair(m: &Mktask, key: &str) -> (u32, u32) {
     (waits, holds)
 }
 
-/// Asserts the holder of what a thread waits for, and how the holder is known.
+/// Asserts the holder of the object that a thread waits for, and how the holder is known.
 fn held(json: &Value, (waits, holds): (u32, u32), how: &str) {
     let wait = of(json, waits);
     assert_eq!((&wait["waits_for"], &wait["how"]), (&holds.into(), &how.into()), "{wait}");

@@ -286,8 +286,8 @@ void taskdiag_table_free(taskdiag_table *table);
 /*
  * These store the value of a row in a column, and return
  *   TASKDIAG_OK	it is there
- *   above 0		TASKDIAG_MISSING_*: it is missing or incomplete. What is stored is 0, or no text,
- *			or an empty list; with TASKDIAG_MISSING_TRUNCATED it is the start of the value.
+ *   above 0		TASKDIAG_MISSING_*: it is missing or incomplete. The stored value is 0, or no text, or
+ *			an empty list; with TASKDIAG_MISSING_TRUNCATED it is the start of the value.
  *   below 0		ARGUMENT: there is no such row or column. TYPE: the column has other values.
  *			RANGE: the number does not fit. 0, NULL or no length is stored.
  *

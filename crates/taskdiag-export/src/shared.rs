@@ -101,7 +101,8 @@ mod tests {
     use taskdiag::field::gpu_memory_once;
     use taskdiag::wire::{Base, Done, Gpu, Info, StreamWriter, build};
 
-    /// Processes with their sockets: the inode, and what has been sent. `None`: they are not known.
+    /// Processes with their sockets: the inode, and the number of bytes that were sent. `None`:
+    /// they are not known.
     type Processes<'a> = &'a [(u32, Option<&'a [(u64, u64)]>)];
 
     fn sent(sockets: &mut Shared<2>, processes: Processes<'_>) -> Vec<Option<u64>> {

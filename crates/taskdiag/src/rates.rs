@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn bytes_over_the_network_grow_by_socket() {
-        // Process 7 and its sockets: the inode, and what it has sent and received.
+        // Process 7 and its sockets: the inode, and the bytes that were sent and received.
         let of = |at: u64, sockets: &[(u64, u64, u64)], is_known: bool| {
             let mut w = StreamWriter::new();
             let head = StreamWriter::blank_info();

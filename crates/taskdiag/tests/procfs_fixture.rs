@@ -463,7 +463,7 @@ fn graphics_processors_are_read_from_drm_devices_alone() {
     assert_eq!(text(&p.ask(&Request::all(Groups::BASE | Groups::GPU)), "gpu_mem"), ["0"; 4]);
 }
 
-/// NVIDIA's driver has no counters in /proc. What is not known is not 0.
+/// NVIDIA's driver has no counters in /proc. An unknown value is not 0.
 #[test]
 fn a_device_of_nvidia_is_named_and_what_it_does_is_not_known() {
     let p = Proc::new();

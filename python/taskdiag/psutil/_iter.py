@@ -143,7 +143,7 @@ def _has_exception(made):
 
 
 def _settled(info, ad_value, attrs):
-    """Puts `ad_value` for what is denied. False: the process ended meanwhile."""
+    """Puts `ad_value` in the place of denied values. False: the process ended meanwhile."""
     for name, value in list(info.items()):
         if isinstance(value, (t.AccessDenied, t.ZombieProcess)):
             info[name] = ad_value

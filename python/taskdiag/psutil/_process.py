@@ -154,7 +154,7 @@ class Process(Shown, Ending):
         return self._requested(name)
 
     def _read(self, source, proc):
-        """What a file has, or None if only a request can tell."""
+        """The value from a file, or None if only a request has it."""
         single = self._single
         if single is None:
             if self._ident[1] is None:
@@ -494,7 +494,7 @@ class Process(Shown, Ending):
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.net_connections(kind)
 
-    # --- what can be changed
+    # --- methods that change the process
 
     def nice(self, value=None):
         """Its nice value, or sets it."""

@@ -185,7 +185,7 @@ fn texts(specs: &[Spec], batches: &[Batch]) -> ExtensionPluginResponse {
 fn text(kind: Type, column: &columns::Column, row: usize) -> String {
     let items = |ends: &[i32]| ends[row] as usize..ends[row + 1] as usize;
     match &column.data {
-        // SQLite has no unsigned numbers. What is not limited is larger than every other number.
+        // SQLite has no unsigned numbers. "No limit" is larger than every other number.
         Data::U64(v) if v[row] == u64::MAX => i64::MAX.to_string(),
         Data::U64(v) => (v[row] as i64).to_string(),
         Data::I64(v) => match kind {

@@ -75,7 +75,7 @@ class Osqueryd(ExtensionManager.Iface):
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
 
     def said(self):
-        """What the extension has written to standard error. It is ended for that."""
+        """The text that the extension has written to standard error. It is ended for that."""
         self.child.terminate()
         return self.child.communicate(timeout=60)[1]
 

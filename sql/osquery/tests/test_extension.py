@@ -248,7 +248,7 @@ def test_cgroups_have_the_values_of_their_files(osqueryd):
             sql = f"select path, id, procs, tasks, populated is null or populated from taskdiag_cgroups where path = '/{made.name}'"
             assert osqueryd.sql(sql) == [(f"/{made.name}", made.stat().st_ino, 1, 1, 1)]
             if (made / "pids.max").exists():
-                # What is not limited is larger than any number.
+                # "No limit" is larger than any number.
                 limited = f"select pids_max from taskdiag_cgroups where name = '{made.name}' and pids_max > 10"
                 assert osqueryd.sql(limited) == [(2**63 - 1,)]
                 (made / "pids.max").write_text("12")

@@ -38,7 +38,7 @@ def plain(value):
 
 
 def said(module, pid, method):
-    """What a method returns or raises, in a form that both have."""
+    """The result or the exception of a method, in a form that both modules have."""
     try:
         got = getattr(module.Process(pid), method)()
     except module.Error as e:

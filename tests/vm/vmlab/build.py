@@ -269,7 +269,8 @@ class Tree:
                 self.applied.write_text("")
 
     def apply(self, patches):
-        """Makes the tree what the source and these patches give. A patch that fits only with fuzz has failed."""
+        """Makes the tree equal to the source with these patches. A patch that fits only with fuzz
+        has failed."""
         scratch = self.dir.with_name(f"{self.dir.name}.patching")
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()

@@ -103,7 +103,7 @@ def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", st
 
 
 def emulated(arch, vmlinuz, initramfs, console, job, timeout, memory, parameters, counting, cpus):
-    """Boots QEMU. Returns what it said."""
+    """Boots QEMU. Returns its output."""
     command = [
         arch.qemu, *arch.machine, *processors(arch, counting, cpus), "-m", str(memory),
         "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none", "-serial", f"file:{console}",

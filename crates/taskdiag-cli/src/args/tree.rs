@@ -14,7 +14,7 @@ use crate::exit::{self, Asked, Exit};
 use crate::limits::PageLimits;
 use crate::output::terminal::{Color, Terminal};
 
-/// What is shown of a process in addition to its name.
+/// The values that are shown in addition to the name of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Labels {
     /// Arguments.
@@ -91,7 +91,7 @@ pub struct TreeArgs {
     pub parents: bool,
     /// Are kernel threads shown, too?
     pub kernel: bool,
-    /// What is shown of each process.
+    /// The values that are shown of each process.
     pub labels: Labels,
     /// This process and those above it in bold.
     pub highlight: Option<u32>,

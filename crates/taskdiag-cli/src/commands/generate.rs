@@ -262,7 +262,7 @@ fn letters(out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the section of a command: what it does, and its options under the headings of `--help`.
+/// Writes the section of a command: its purpose, and its options under the headings of `--help`.
 fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     let texts = [command.get_about(), command.get_before_help()];
     let about: Vec<String> = texts.into_iter().flatten().map(ToString::to_string).collect();

@@ -35,7 +35,7 @@ pub struct Behind {
 #[derive(Debug)]
 pub struct Graph {
     nodes: Vec<Node>,
-    /// The holder of what a node waits for.
+    /// The holder of the object that a node waits for.
     next: Vec<Option<u32>>,
     /// All nodes, sorted by their holder.
     waiting: Vec<(u32, u32)>,

@@ -55,7 +55,8 @@ pub(super) struct Wanted {
     pub(super) is_private: bool,
 }
 
-/// What the arguments of futex(2) can mean. `None`: nothing records the holder of such a lock.
+/// The kinds of waits that the arguments of futex(2) allow. `None`: nothing records the holder of
+/// such a lock.
 pub(super) fn of_call(args: &[u64; 6]) -> Option<Wanted> {
     const PRIVATE: u32 = 128;
     const REALTIME: u32 = 256;
@@ -107,8 +108,8 @@ impl Wanted {
         }
     }
 
-    /// The id of the thread that holds the lock, by the bytes of the window. `val` is what the
-    /// thread waits to change.
+    /// The id of the thread that holds the lock, by the bytes of the window. The thread waits until
+    /// the word is no longer `val`.
     pub(super) fn holder(&self, bytes: &[u8], val: u32) -> Option<u32> {
         let word = |at: usize| {
             let bytes = bytes.get(at..at + 4)?;

@@ -1,4 +1,4 @@
-//! Reads what a look at one thread needs: its system call, its memory, its process. All of this may
+//! Reads the system call of one thread, its memory, and facts about its process. All of this may
 //! wait, and is called within a [`Patience`](super::patience::Patience).
 
 use std::fs::{self, File};

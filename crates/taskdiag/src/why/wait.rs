@@ -49,7 +49,7 @@ pub struct Wait {
     pub mount: Option<Mount>,
     /// The cgroup whose freezer or CPU limit stops the task, where that was looked up.
     pub cgroup: Option<Vec<u8>>,
-    /// The holder of what the task waits for.
+    /// The holder of the object that the task waits for.
     pub holder: Result<Holder, NoHolder>,
 }
 
@@ -65,7 +65,7 @@ pub struct Mount {
     pub source: Vec<u8>,
 }
 
-/// The holder of what a thread waits for.
+/// The holder of the object that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {

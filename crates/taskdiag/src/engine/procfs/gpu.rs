@@ -1,8 +1,8 @@
-//! Reads what the open descriptors of DRM devices use of graphics processors, the group GPU. On a
-//! machine with such a device, each open descriptor costs one statx(), unless FD was read before,
-//! and each descriptor of the device costs one more read of its fdinfo. NVIDIA's devices have
-//! nothing there, so `nvidia` is asked about them. A driver may wait for a lock there. On a machine
-//! without such a device, nothing is read.
+//! Reads the group GPU: the use of graphics processors, from the open descriptors of DRM devices.
+//! On a machine with such a device, each open descriptor costs one statx(), unless FD was read
+//! before, and each descriptor of the device costs one more read of its fdinfo. NVIDIA's devices
+//! have nothing there, so `nvidia` is asked about them. A driver may wait for a lock there. On a
+//! machine without such a device, nothing is read.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! What a process uses of graphics processors through DRM devices.
+//! Columns about the use of graphics processors through DRM devices.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
