@@ -125,7 +125,7 @@ def table(b, commands, bars):
 
 @case("late-1k", ("procs", 1_000))
 def late_1k(b):
-    """1,000 processes: how long a SCHED_FIFO task waits at worst beside each request"""
+    """1,000 processes: how long a SCHED_FIFO task waits at worst during each request"""
     table(b, {**OURS, **PEERS}, OURS)
 
 

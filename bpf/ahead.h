@@ -76,7 +76,7 @@ static __always_inline void touch_objects(struct ahead *a, struct ahead *to, vol
 		to->table = to->counters = 0;
 }
 
-/* The counters of an mm lie beside each other for each CPU. More CPUs than these wait for each other less anyway. */
+/* For each CPU, the counters of an mm lie next to each other. More CPUs than these wait for each other less anyway. */
 static __always_inline void touch_counters(u64 counters, volatile u64 *touched)
 {
 #pragma unroll

@@ -144,8 +144,8 @@ impl Value {
     }
 }
 
-/// What an answer has beside its rows: tasks that are left out, processes that do not exist,
-/// remarks, engines, an errno, and the bytes of its head.
+/// The parts of an answer other than its rows: tasks that are left out, processes that do not
+/// exist, remarks, engines, an errno, and the bytes of its head.
 type Rest = (
     Vec<(String, String, u64)>,
     Vec<u32>,

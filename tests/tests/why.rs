@@ -1,5 +1,5 @@
-//! `taskdiag why` beside the truth: mktask makes tasks that wait for each other, and says who holds
-//! what. A wrong holder is worse than none, so a wait without a holder must not get one.
+//! `taskdiag why` compared with facts: mktask makes tasks that wait for each other, and says who
+//! holds what. A wrong holder is worse than none, so a wait without a holder must not get one.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

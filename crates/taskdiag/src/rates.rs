@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_still_time_of_a_task_is_counted() {
+    fn the_time_since_a_task_last_ran_is_counted() {
         let mut rates = Rates::new();
         for (at, cpu, state) in [(10, 1, b'S'), (11, 1, b'D'), (14, 1, b'D'), (15, 1, b'D')] {
             rates.update(&snapshot(at, &[(7, 0, cpu, state)]));

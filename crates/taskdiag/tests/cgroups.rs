@@ -511,7 +511,7 @@ fn live_cgroups_have_the_values_of_the_kernel() {
         made.write("memory.max", "67108864") | made.write("memory.limit_in_bytes", "67108864");
     made.run("sleep 60 & exec sleep 60");
     wait(|| made.read("cgroup.procs").is_some_and(|t| t.lines().count() == 2));
-    // The values may change beside the test, so the file is read before and after.
+    // The values may change during the test, so the file is read before and after.
     const FILES: [(&str, Member); 7] = [
         ("memory.current", Member::Memory),
         ("memory.usage_in_bytes", Member::Memory),

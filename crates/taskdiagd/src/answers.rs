@@ -253,7 +253,7 @@ impl Answers {
         answer
     }
 
-    /// Whether there may be an answer of this length beside the existing ones.
+    /// Whether there is room for an answer of this length in addition to the existing ones.
     fn fits(&self, len: u64) -> Result<(), Refusal> {
         let kept: u64 = self.made.iter().map(|m| m.answer.file_len()).sum();
         match len {

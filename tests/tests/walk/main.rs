@@ -383,7 +383,7 @@ fn report(seed: u64, scene: &Scene, found: &[String]) -> String {
             .is_ok_and(|f| f.is_empty())
     {
         return format!(
-            "TASKDIAG_WALK_SEED={seed} differed beside others, but not alone:\n{text}\n({scene})"
+            "TASKDIAG_WALK_SEED={seed} differed together with others, but not alone:\n{text}\n({scene})"
         );
     }
     format!(

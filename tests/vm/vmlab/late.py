@@ -52,7 +52,7 @@ COMMANDS = {
 
 
 class Late(suites.Suite):
-    """Real-time tasks beside each request."""
+    """Real-time tasks during each request."""
 
     name = "late"
 

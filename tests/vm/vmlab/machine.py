@@ -164,7 +164,8 @@ def alone():
 
 @contextlib.contextmanager
 def many_processes():
-    """Lets this machine have the processes of User-Mode Linux beside its own, as long as it runs."""
+    """Lets this machine have the processes of User-Mode Linux in addition to its own, as long as it
+    runs."""
     before = PID_MAX.read_text()
     if int(before) >= UML_PIDS:
         yield

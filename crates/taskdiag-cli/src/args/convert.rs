@@ -88,7 +88,7 @@ impl Columns for Table {
 
 const INTRO: &str = "\
 Each hour becomes a file DIR/date=YYYY-MM-DD/hour=HH/host=NAME/processes.parquet, in UTC. If open files or mappings were \
-recorded (taskdiag record --groups default,fd,vma), sockets.parquet and mapped_files.parquet are beside it. DuckDB, Spark, \
+recorded (taskdiag record --groups default,fd,vma), sockets.parquet and mapped_files.parquet are in the same directory. DuckDB, Spark, \
 ClickHouse and others read all of them as one table. A row is written when a process, socket or file is new, has changed or \
 has ended, and one for each every ten minutes (--full-every). Hours that are over and were written before are left as they \
 are, so the command can run each hour. docs/reference/arrow.md describes the files.";

@@ -205,7 +205,7 @@ fn levels(document: &str) -> (usize, usize) {
 #[test]
 fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
     let of = |n: u32| {
-        // Each process has one more child beside the next generation.
+        // Each process has the next generation, and one more child.
         let two = |n: u32| [Task::new(n, n - 1, "x"), Task::new(10_000 + n, n, "y")];
         Saved::tasks(&(1..=n).flat_map(two).collect::<Vec<_>>())
     };

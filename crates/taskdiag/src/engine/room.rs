@@ -26,7 +26,8 @@ pub(crate) const TEXT_LEAST: u32 = 256;
 /// much of each name.
 pub(crate) const LIST_LEAST: usize = 16;
 pub(crate) const NAME_LEAST: usize = 128;
-/// Lists of a task that are longer than this count for its user even while there is much space.
+/// If the lists of a task are longer than this, they count for its user even while there is much
+/// space.
 const MUCH: usize = 64 << 10;
 /// The bytes that a reader may add before the other readers see them, for any number of readers.
 const AT_ONCE: u64 = 16 << 20;

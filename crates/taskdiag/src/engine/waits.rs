@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_futex_is_the_same_object_and_no_address() {
+    fn waits_for_the_same_futex_have_the_same_object() {
         let futex = |tgid, address, op| {
             let mut w = Wait::new();
             w.valid = ARGS | SYSCALL_NR | FUNCTION;

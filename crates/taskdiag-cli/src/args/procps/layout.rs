@@ -466,9 +466,9 @@ pub fn columns(t: &Typed) -> Result<Vec<Column>, Exit> {
             }
         }
     } else if unix_view || !t.bsd_views.is_empty() {
-        return usage("-o lists all columns, so options that show others have no place beside it");
+        return usage("-o lists all columns: leave out the options that show others");
     } else if modified {
-        return usage("-o lists all columns, so options that add some have no place beside it");
+        return usage("-o lists all columns: leave out the options that add some");
     } else {
         given
     };
