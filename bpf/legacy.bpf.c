@@ -60,7 +60,7 @@ int snapshot(struct bpf_iter__task *ctx)
 	if (!st.part) {
 		GAP();
 		see_ids(t, false);
-		/* The iterator looks for the number again. If it went on, it would pass over the task that has it now. */
+		/* The iterator looks for the number again. If it continued, it would pass over the task that has it now. */
 		if (st.nr != number(ctx))
 			return 1;
 	}

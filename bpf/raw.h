@@ -114,7 +114,7 @@ GROUP_FN go_on_with_list(u32 attr, u32 size, u32 valid, u32 max)
 	(t *)st.made;									\
 })
 
-/* The next entry of a list. The list is opened, or goes on in another attribute, as needed. */
+/* The next entry of a list. The list is opened, or continues in another attribute, as needed. */
 static __always_inline void *next_entry(u32 attr, u32 size, u32 valid)
 {
 	void *e;

@@ -4,7 +4,7 @@
  * names and writes each into the output. A run is one read-side section of RCU,
  * and nothing else runs on its CPU meanwhile if the kernel is not preemptible.
  * So a run ends after a millisecond, or when the output is full. User space
- * takes the output and runs the program again, and it goes on where it was.
+ * takes the output and starts the next run, which continues where it ended.
  *
  * The program finds its place again by the tasks that it has seen. The list of
  * tasks only grows at its end. So tasks after the last seen one that is still
@@ -74,7 +74,7 @@ GROUP_FN last_seen(void)
 
 /* Set st.walk to where the walk goes on: the task that is begun, else the one after the last seen task that is still
  * there, else `first`. Returns false if the time or the room of this run is used up, or if an exec is just moving that task;
- * the next run then goes on with the search. */
+ * the next run then continues with the search. */
 static __always_inline bool find_place(u64 first)
 {
 	u32 i, is;

@@ -43,7 +43,7 @@
 /* A user who has had a share of the room gets this many bytes of each further text, and later this few. */
 #define TEXT_SMALL	4096
 #define TEXT_LEAST	256
-/* After the share of lists and names, a user gets this many entries of each further list, and so much of each name. */
+/* After the share of lists and names, a user gets this many entries of each further list, and this many bytes of each name. */
 #define LIST_LEAST	16
 #define NAME_LEAST	128
 
@@ -78,7 +78,7 @@ struct config {
 	/* members of STATM and CRED that need not be written */
 	__u32 skip_statm;
 	__u32 skip_cred;
-	/* A run ends after this time to give the CPU back, and the next one goes on where it ended. */
+	/* A run ends after this time to give the CPU back, and the next one continues where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
 	 * bits of a page table entry that are an address. */
@@ -87,9 +87,9 @@ struct config {
 	/* the mapping at a kernel address that all processes have ([vsyscall]), or 0 if there is none */
 	__u64 gate_start;
 	__u64 gate_end;
-	/* The most bytes of one text (CMDLINE, ENVIRON) of a task, and about the most of all texts: see room.h. */
+	/* The limit in bytes for one text (CMDLINE, ENVIRON) of a task, and about the limit for all texts: see room.h. */
 	__u64 text_total;
-	/* about the most of all lists (VMA, FD) with their names, and of all paths */
+	/* about the limit for all lists (VMA, FD) with their names, and for all paths */
 	__u64 list_total;
 	__u32 text_max;
 	/* Must the processor be kept from reordering loads (order())? */
@@ -153,8 +153,8 @@ struct state {
 	__u32 stop;		/* end after the task that is begun */
 	__u32 chunk, off;	/* where the next attribute goes */
 	__u32 walking;		/* the first run is over, or the legacy program knows its target */
-	/* Number of this run. If a program stays loaded for the next answer, the number goes on, and user space clears
-	 * everything else. */
+	/* Number of this run. If a program stays loaded for the next answer, the number keeps growing, and user space
+	 * clears everything else. */
 	__u32 slice;
 	__u64 own;		/* where user space has mapped this state */
 	/* The processes that are written, by their ids in the reader's pid namespace: a program that stays loaded may write a long
@@ -164,7 +164,7 @@ struct state {
 	__u32 reached;		/* the largest nseen of this answer */
 	__u32 first_slice;	/* of this answer; table entries of earlier runs belong to earlier answers */
 	__u32 part_begun;
-	/* where the command line or environment of the task goes on, and how long it was at first */
+	/* where the command line or environment of the task continues, and how long it was at first */
 	__u32 cmd_offset, cmd_total;
 	__u32 cmd_limit;	/* how many bytes of it are written */
 	__u32 is_cut;		/* a value of the current task is longer than what is written of it */
@@ -201,7 +201,7 @@ struct state {
 	__u64 walk;		/* the next task of the walk; only valid during a run */
 	__u64 deadline;		/* of this run, on the monotonic clock */
 	__u64 begin;		/* when the walk began, on the boot clock */
-	/* identity of the task that is begun, which goes on only if all of this is unchanged */
+	/* identity of the task that is begun, which continues only if all of this is unchanged */
 	__u64 part_start, part_exec, part_object;
 	/* the sum over its threads: the last thread in it, how often it began anew, and whether it was given up */
 	__u64 sum_start;
@@ -281,8 +281,8 @@ struct state {
 	__u32 list_cut;
 };
 
-/* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM is the sum over its
- * threads, before anything is written. Everything between that and PART_PATHS is written at once. */
+/* Where a task continues in a later run, in the order in which its parts are written. PART_SUM is the sum over
+ * its threads, before anything is written. Everything between that and PART_PATHS is written at once. */
 enum part { PART_NONE, PART_SUM, PART_PATHS, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD, PART_NET };
 
 #endif

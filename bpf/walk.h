@@ -19,7 +19,7 @@ struct {
 	__uint(max_entries, 1);
 } seen SEC(".maps");
 
-/* The most turns of the loops below. The next run goes on with the rest. */
+/* The largest number of turns of the loops below. The next run continues with the rest. */
 enum { STEPS_MAX = 8000000 };
 
 #define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)

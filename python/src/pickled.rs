@@ -37,7 +37,7 @@ const TYPES: [Type; 9] = [
 const ABSENT: [(Absent, &str); 3] =
     [(Absent::Zero, "zero"), (Absent::Empty, "empty"), (Absent::Null, "null")];
 
-/// Texts of columns live as long as the program. Those of a pickle are kept once each.
+/// Texts of columns live as long as the program. Each text of a pickle is kept once.
 fn kept(text: &str) -> &'static str {
     static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

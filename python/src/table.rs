@@ -184,7 +184,7 @@ struct Maker<'py> {
     class: Bound<'py, PyAny>,
 }
 
-/// The beginning of a text: at most so many bytes, and no half of a character.
+/// The beginning of a text: at most this many bytes, and only whole characters.
 fn beginning(bytes: &[u8], most: usize) -> &[u8] {
     let Some(next) = bytes.get(most) else { return bytes };
     let mut end = most;
@@ -348,8 +348,8 @@ impl Table {
         self.each(|b, r| list.append(self.row(py, &maker, b, r)?))?;
         Ok(list)
     }
-    /// The beginning of the first rows for `taskdiag._show`: of a text at most so many bytes, and
-    /// of a list so many texts and numbers.
+    /// The beginning of the first rows for `taskdiag._show`: at most this many bytes of a text, and
+    /// this many texts and numbers of a list.
     fn _beginning<'py>(
         &self,
         py: Python<'py>,

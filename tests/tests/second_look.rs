@@ -30,8 +30,9 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A condition that is about the children of this test alone. Only so many processes are looked at
-/// again, and a test that runs at the same time may have a crowd with long arguments.
+/// A condition that is about the children of this test alone. The number of processes that are
+/// looked at again is limited, and a test that runs at the same time may have a crowd with long
+/// arguments.
 fn own(condition: &str) -> String {
     format!("{condition} and ppid == {}", std::process::id())
 }

@@ -302,7 +302,7 @@ fn a_process_that_begins_during_a_request_is_not_there_twice() {
     }
 }
 
-/// The most files that a session on procfs keeps open.
+/// The largest number of files that a session on procfs keeps open.
 fn held_max() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes to a valid rlimit.

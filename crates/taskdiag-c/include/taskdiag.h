@@ -117,11 +117,11 @@ enum {
 	/* 1: rows of files are also mapped files. The default is 0. */
 	TASKDIAG_OPTION_MAPPED = 3,
 	/*
-	 * The most bytes of the arguments, and of the environment, of each process. The default is
-	 * 128 KiB, and 6 MiB if the query names few processes. 6 MiB is also the largest limit.
+	 * The largest number of bytes of the arguments, and of the environment, of each process. The
+	 * default is 128 KiB, and 6 MiB if the query names few processes. 6 MiB is also the largest limit.
 	 */
 	TASKDIAG_OPTION_TEXT_BYTES = 4,
-	/* The most time for all sums over pages (pss, uss, swap), in ns. The default is none. */
+	/* The longest time for all sums over pages (pss, uss, swap), in ns. The default is none. */
 	TASKDIAG_OPTION_BUDGET_NS = 5,
 	/* No sums over pages for processes with more resident memory, in bytes. Default: none. */
 	TASKDIAG_OPTION_MAX_RSS_BYTES = 6,
@@ -259,7 +259,7 @@ int taskdiag_table_type(const taskdiag_table *table, size_t column);
 
 /*
  * The unit of the numbers of taskdiag_double(): "bytes", "seconds", "unix seconds", "percent",
- * "count", or "" for none. Whole numbers have the same unit, but for the types DURATION_NS and
+ * "count", or "" for none. Whole numbers have the same unit except for the types DURATION_NS and
  * TIMESTAMP_US. It ends with a NUL. NULL: there is no such column.
  */
 const char *taskdiag_table_unit(const taskdiag_table *table, size_t column);

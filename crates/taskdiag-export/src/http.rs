@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::text::Format;
 
-/// The most connections at a time.
+/// The largest number of connections at a time.
 pub const CONNECTIONS: usize = 64;
 /// The largest request, in bytes.
 pub const REQUEST_MAX: usize = 8192;

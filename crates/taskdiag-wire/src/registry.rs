@@ -227,8 +227,8 @@ macro_rules! registry {
                     steady: true, more_bytes: 40,
                 },
             }
-            // Other attributes, each with the group whose value it is a part of. Those that are no
-            // part of a value have no group.
+            // Other attributes, each with the group whose value it is a part of. An attribute that
+            // is not a part of a value has no group.
             attribute_records {
                 /// Attribute type of [`Shared`](crate::Shared).
                 Shared = 69 A_SHARED [],

@@ -281,7 +281,7 @@ fn procfs_reads_a_zombie() {
 }
 
 #[test]
-fn deleted_is_not_a_name() {
+fn the_mark_of_a_deleted_file_is_not_a_part_of_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let which = Waiting::start("cat");
     let cat = fs::read_link(format!("/proc/{}/exe", which.pid())).unwrap();

@@ -24,15 +24,15 @@ use crate::caller::{Own, Peer};
 use crate::fair::Fair;
 use crate::say::say;
 
-/// The most connections at a time.
+/// The largest number of connections at a time.
 pub const CONNECTIONS: usize = 1024;
 /// A connection without questions for this long is closed.
 const QUIET: Duration = Duration::from_secs(60);
 /// How often old connections and accounts are looked for.
 const TIDY: Duration = Duration::from_secs(5);
-/// The most connections that are accepted before questions are answered again.
+/// The largest number of connections that are accepted before questions are answered again.
 const ACCEPTS: usize = 1024;
-/// The most connections that wait to be accepted on a socket of our own; `Backlog=` of
+/// The largest number of connections that wait to be accepted on a socket of our own; `Backlog=` of
 /// taskdiagd.socket says the same. They are accepted in order, so a user who connects all the time
 /// can delay others by this many. Beyond that, clients read /proc at once. The service cannot
 /// change it later with listen(2), because that would make the service the listener, and clients

@@ -34,7 +34,7 @@ def _where(here):
     return {} if here.proc == "/proc" else {"proc": here.proc}
 
 
-# A file for each of so many threads is read in less time than a BPF program is loaded.
+# For this number of threads, reading a file of each takes less time than loading a BPF program.
 FEW_THREADS = 100
 
 

@@ -21,7 +21,7 @@ def _terminal(proc, row):
     device = row[3]
     if not device:
         return None
-    # Only so many terminals exist, and their names do not change.
+    # There are few terminals, and their names do not change.
     name = _ttys.get(device)
     if name is None:
         name = _ttys[device] = f"/dev/{tty_name(device)}"

@@ -29,7 +29,8 @@ pub struct Asked {
     pub table: &'static Table,
     /// Who answers.
     pub choice: Choice,
-    /// The most bytes of the arguments, and of the environment, of a process, if that was chosen.
+    /// The largest number of bytes of the arguments, and of the environment, of a process, if that
+    /// was chosen.
     pub text_bytes: Option<u32>,
 }
 

@@ -70,7 +70,7 @@ class Osqueryd(ExtensionManager.Iface):
         return answer.response
 
     def peak(self):
-        """The most memory that the extension has used so far, in bytes."""
+        """The largest amount of memory that the extension has used so far, in bytes."""
         lines = Path(f"/proc/{self.child.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
 

@@ -90,7 +90,7 @@ fn run(program: &str, engine: Option<&str>, limit: Limit) -> Ended {
     }
 }
 
-/// The most memory that a program had.
+/// The largest amount of memory that a program had.
 fn peak(program: &str, engine: Option<&str>) -> u64 {
     let (status, peak) =
         taskdiag_tests::peak::run(command(program, engine, None).stdout(Stdio::null()));

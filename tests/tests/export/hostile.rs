@@ -10,7 +10,7 @@ use crate::exporter::Exporter;
 
 /// The longest time of a scrape while hostile clients do their worst.
 const SOON: Duration = Duration::from_secs(4);
-/// The most connections of the server, and its other descriptors.
+/// The largest number of connections of the server, and its other descriptors.
 const DESCRIPTORS: usize = 64 + 60;
 
 fn open_files(pid: u32) -> usize {

@@ -261,8 +261,8 @@ fn settled(exporter: &Exporter, group: &str, n: f64) -> Metrics {
 
 #[test]
 fn counters_stay_when_processes_end() {
-    // Other tests have processes of mktask, too, which begin and end. Those of this test have one
-    // more argument.
+    // Other tests have processes of mktask, too, which begin and end. The processes of this test
+    // have one more argument.
     let own = format!("of-{}", std::process::id());
     let (_file, path) = config(&format!("process_names: [{{name: all, cmdline: ['{own}$']}}]"));
     for options in [&["--config", &path][..], &["--config", &path, "--engine", "procfs"]] {

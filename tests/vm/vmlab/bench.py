@@ -4,9 +4,10 @@
 A program prints rows `case<TAB>n<TAB>value...`. A value is a time in ns or a count, and less is better. Numbers of a
 machine in software emulation mean nothing alone. Only the ratio of two kernels in one run does.
 
-With `--instructions`, the clock of the machine goes on by a nanosecond with each instruction, so a time is a number of
-instructions. What else runs on the host does not change it, and a second run differs little. It knows nothing of caches,
-and a machine has one processor, so nothing waits for a lock.
+With `--instructions`, the clock of the machine advances by a nanosecond with each instruction, so a
+time is a number of instructions. What else runs on the host does not change it, and a second run
+differs little. It knows nothing of caches, and a machine has one processor, so nothing waits for a
+lock.
 
 User-Mode Linux (`uml-base` and `uml-ours`) runs the kernel's code on the processor of this machine, so its times do mean something. It
 has one processor. A fork, a system call and a page fault take several times as long in it, because this machine traces its processes.

@@ -77,7 +77,8 @@ class Tree:
 
 
 def stripped(source, arch):
-    """A copy without debug information in the cache. Those of the tests are some 90 % smaller."""
+    """A copy without debug information in the cache. The programs of the tests become some 90 %
+    smaller."""
     state = source.stat()
     copy = common.cache("stripped", common.digest(source, state.st_mtime_ns, state.st_size))
     if not copy.exists():

@@ -6,9 +6,10 @@
 may not be longer than elsewhere. The host does not always run the machine, which makes an awake task wait, too. So each request is
 compared with a program that stays in user mode.
 
-With `--instructions`, the clock of the machine goes on by a nanosecond with each instruction. Then a wait is a number of instructions,
-and neither the emulator nor the host has a part in it. Such a machine has one processor, so each request shares it with the
-real-time task. With `--stacks`, `bench/lateness.c` also tells what ran during the longest waits.
+With `--instructions`, the clock of the machine advances by a nanosecond with each instruction. Then
+a wait is a number of instructions, and neither the emulator nor the host has a part in it. Such a
+machine has one processor, so each request shares it with the real-time task. With `--stacks`,
+`bench/lateness.c` also tells what ran during the longest waits.
 """
 
 import datetime

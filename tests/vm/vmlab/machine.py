@@ -63,7 +63,8 @@ class Run:
 
 def processors(arch, counting, cpus):
     """Software emulation with two processors or more, unless TASKDIAG_VM_ACCEL names another kind (`kvm`), which only runs machines of this
-    machine's kind. A machine that counts has one processor, and its clock goes on by a nanosecond with each instruction."""
+    machine's kind. A machine that counts has one processor, and its clock advances by a nanosecond
+    with each instruction."""
     if counting:
         return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]
     other = "" if arch.triple else os.environ.get("TASKDIAG_VM_ACCEL")

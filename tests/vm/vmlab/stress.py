@@ -14,7 +14,8 @@ SEED = 20161
 
 
 class Program(suites.Suite):
-    """A C program of tests/vm, or a directory of its files, that runs for so many seconds with a seed."""
+    """A C program of tests/vm, or a directory of its files, that runs for a number of seconds with
+    a seed."""
 
     def __init__(self, name, seconds, seed=SEED):
         self.name, self.seconds, self.seed = name, seconds, seed

@@ -228,7 +228,7 @@ class Parity(Suite):
 
 
 class Walk(Parity):
-    """The random walk for so many seconds. Only its program is built."""
+    """The random walk for this many seconds. Only its program is built."""
 
     name = "walk"
 

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 const NAME: &str = "nvidia-helper";
 /// The library of the driver.
 const LIBRARY: &CStr = c"libnvidia-ml.so.1";
-/// The most devices, and the most processes of each.
+/// The largest number of devices, and of processes of each.
 const DEVICES: c_uint = 64;
 const PROCESSES: usize = 8192;
 

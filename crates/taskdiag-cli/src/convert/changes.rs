@@ -55,7 +55,7 @@ struct Last {
 /// Compares each frame with the previous one.
 pub struct Changes {
     full_every: Duration,
-    /// The most memory that the known rows may take.
+    /// The largest amount of memory that the known rows may take.
     most: usize,
     known: HashMap<Key, Last>,
     texts: Texts,

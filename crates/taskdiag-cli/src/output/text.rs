@@ -144,7 +144,7 @@ impl<'a> CellLine<'a> {
     fn begin(&mut self, buf: &[u8]) {
         (self.start, self.actual, self.correct) = (buf.len(), 0, 0);
     }
-    /// The most cells that text in the i-th column may have.
+    /// The largest number of cells that text in the i-th column may have.
     fn room(&self, i: usize) -> usize {
         match self.cells {
             Some(_) if i + 1 < self.columns.len() => self.columns[i].width,

@@ -36,7 +36,7 @@ struct Report<'a> {
     stacks: Cell<usize>,
 }
 
-/// The most threads whose stacks are shown.
+/// The largest number of threads whose stacks are shown.
 const STACKS: usize = 64;
 
 /// Run it.

@@ -392,7 +392,7 @@ fn record_writes_answers_of_this_machine() {
     let own = std::process::id();
     let last = recording.read(4).expect("it is whole");
     assert!(last.snapshot.task(own).is_some());
-    // Moments are multiples of the interval, but for the first, and the scan itself takes some
+    // Moments are multiples of the interval except for the first, and the scan itself takes some
     // time.
     let infos: Vec<_> = recording.infos().collect();
     assert!(infos.windows(2).all(|w| w[0].time < w[1].time && w[0].boottime < w[1].boottime));

@@ -187,7 +187,8 @@ fn nested_json_has_the_whole_tree() {
     assert_eq!(zombie["children"], Value::Array(vec![]));
 }
 
-/// The most levels of a document whose names have no brackets, and how many processes it has.
+/// The largest number of levels in a document whose names have no brackets, and the number of its
+/// processes.
 fn levels(document: &str) -> (usize, usize) {
     let (mut open, mut deepest) = (0_usize, 0);
     for b in document.bytes() {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 /// The longest name that is kept. Kubernetes and Docker have at most 255 bytes.
 pub const LONGEST: usize = 1024;
-/// The most containers of one list.
+/// The largest number of containers of one list.
 pub const MOST: usize = 16_384;
 
 /// Text of any bytes.

@@ -103,7 +103,7 @@ const ROOT: &str = "TASKDIAG_HOST_ROOT";
 const AGAIN: Duration = Duration::from_secs(2);
 /// Which container a control group belongs to is looked at again after this time.
 const PLACE_AGAIN: Duration = Duration::from_secs(60);
-/// The most containers, and the most paths of control groups, that are remembered.
+/// The largest number of containers, and of paths of control groups, that are remembered.
 const MOST: usize = 16_384;
 /// The longest wait for another thread that looks up names.
 const PATIENCE: Duration = Duration::from_millis(500);

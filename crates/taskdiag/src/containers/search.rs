@@ -11,11 +11,11 @@ use taskdiag_wire::Reason;
 use super::json::{self, Names};
 use super::open::{self, Found, Owner, Place, Stamp};
 
-/// The most bytes of a file about one container, of a list of root's, and of a user's.
+/// The largest number of bytes of a file about one container, of a list of root's, and of a user's.
 const FILE: u64 = 4 << 20;
 const LIST: u64 = 32 << 20;
 const USERS: u64 = 1 << 20;
-/// The most names in a directory that are looked at.
+/// The largest number of names in a directory that are looked at.
 const ENTRIES: usize = 65_536;
 /// The largest number of remembered containers: of one user, and of all lists together.
 const USERS_ENTRIES: usize = 1024;

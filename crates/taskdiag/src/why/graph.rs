@@ -196,8 +196,9 @@ impl Graph {
         chain
     }
 
-    /// The heads of chains: others wait for them, and they wait for nobody who is known. Those that
-    /// keep the most others waiting come first, and then those for whom others wait the longest.
+    /// The heads of chains: others wait for them, and they wait for nobody who is known. The first
+    /// heads are those that keep the most others waiting, and then those for whom others wait the
+    /// longest.
     pub fn heads(&self) -> Vec<usize> {
         let is_head = |at: &usize| self.next[*at].is_none() && self.behind[*at].tasks > 0;
         let mut heads: Vec<usize> = (0..self.nodes.len()).filter(is_head).collect();

@@ -47,9 +47,9 @@ const MANY: usize = 16;
 /// thousands of processes with 65,000 mappings each.
 const PROCESSES: usize = 1024;
 const MAPPINGS: usize = 1 << 20;
-/// The most that is read of the list of file locks.
+/// At most this much is read of the list of file locks.
 const LOCKS: u64 = 16 << 20;
-/// The most descriptors that are asked for their locks.
+/// The largest number of descriptors that are asked for their locks.
 const DESCRIPTORS: usize = 4096;
 
 impl Waits {

@@ -75,7 +75,7 @@ pub struct Bpf {
     forgetful: bool,
     /// How often a walk lost its place and was repeated.
     repeats: u64,
-    /// The most processor time that one run of a program took.
+    /// The longest processor time that one run of a program took.
     #[cfg(feature = "testing")]
     longest: std::time::Duration,
     /// Whether the loaded program is kept for the next request.

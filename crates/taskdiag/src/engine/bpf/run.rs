@@ -64,7 +64,7 @@ pub struct LoadedProgram {
     pub most: usize,
     /// System calls for the current answer.
     pub syscalls: u64,
-    /// The most processor time that one run of the program took.
+    /// The longest processor time that one run of the program took.
     #[cfg(feature = "testing")]
     pub longest: Duration,
 }

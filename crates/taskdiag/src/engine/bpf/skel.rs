@@ -80,7 +80,7 @@ impl Skeleton {
         Skeleton { names, data, insns, wanted, maps: le32(head, 8), programs: le32(head, 12) }
     }
 
-    /// The names that the program looks for in the kernel's types. Those of functions end in "()".
+    /// The names that the program looks for in the kernel's types. Names of functions end in "()".
     pub fn wanted(&self) -> impl Iterator<Item = &'static [u8]> + use<> {
         self.wanted.split(|b| *b == 0).filter(|n| !n.is_empty())
     }

@@ -39,7 +39,7 @@ const FIRST: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_millis(500);
 /// The helper is given up if a question stays without an answer for this time.
 const GIVEN_UP: Duration = Duration::from_secs(30);
-/// The most bytes of an answer.
+/// The largest number of bytes of an answer.
 const MOST: usize = 4 << 20;
 
 /// The values of a process on one device, with the mask of those that are known.

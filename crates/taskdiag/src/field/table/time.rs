@@ -67,9 +67,9 @@ struct Share {
 const MAY_TAKE_NS: u64 = 1_000_000_000;
 
 impl Share {
-    /// In percent, as if it was read in the middle of the answer. It is at most what this many
-    /// threads can have used, and at least the value for a read at the end. (Threads that have
-    /// ended may have used more than the remaining ones.)
+    /// In percent, as if it was read in the middle of the answer. The upper limit is the time that
+    /// this many threads can have used, and the lower limit is the value for a read at the end.
+    /// (Threads that have ended may have used more than the remaining ones.)
     fn percent(&self, threads: u32) -> f64 {
         let of = |age: u64| match (self.cpu_ns, age) {
             (0, _) => 0.0,

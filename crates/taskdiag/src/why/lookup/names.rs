@@ -12,9 +12,9 @@ use crate::mountinfo;
 use crate::why::task::Place;
 use crate::why::wait::{Mount, NoHolder};
 
-/// The most threads whose cgroup is looked up.
+/// The largest number of threads whose cgroup is looked up.
 const CGROUPS: u32 = 4096;
-/// The most mount namespaces whose mounts are remembered, and the most mounts of each.
+/// The largest number of mount namespaces whose mounts are remembered, and of mounts of each.
 const NAMESPACES: usize = 64;
 const MOUNTS: usize = 10_000;
 

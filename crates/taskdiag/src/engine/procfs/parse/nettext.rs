@@ -64,7 +64,7 @@ fn plain_address(digits: &[u8]) -> Option<[u8; 16]> {
     u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
 }
 
-/// The most bytes of a unix socket's name, `UNIX_PATH_MAX`.
+/// The largest number of bytes of a unix socket's name, `UNIX_PATH_MAX`.
 const NAME_MAX: usize = 108;
 
 /// The sockets in the text of /proc/PID/net/unix: the line of each, and the lines after it that
