@@ -280,8 +280,8 @@ fn of_lower(lower: &str) -> std::io::Result<()> {
 }
 
 /// The values of stat(2) for the descriptors and mappings of a state, compared with the answers of
-/// each engine. The device of a mapping is that of the file system, as maps has it; its inode, and
-/// the device of its file, are those of stat(2).
+/// each engine. The device of a mapping is the one of the file system, as in maps. Its inode, and
+/// the device of its file, are as in stat(2).
 fn as_stat(state: &str, dir: &Path) -> (usize, BTreeSet<String>) {
     let own = dir.join(format!("stat-{state}"));
     std::fs::create_dir(&own).expect("a new directory");

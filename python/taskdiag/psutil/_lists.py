@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Attributes that are lists: threads, mappings, files, sockets. One answer has those of all processes that are asked for.
+"""Attributes that are lists: threads, mappings, files, sockets. One answer has the lists of all
+requested processes.
 
 Each function takes one pid, or None for all, and returns the list or the exception for each pid.
 """

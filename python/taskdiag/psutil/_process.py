@@ -627,7 +627,8 @@ def checked(attrs):
 
 
 class Popen(Process):
-    """subprocess.Popen with the methods of Process. Signals are those of Process, which cannot reach another one."""
+    """subprocess.Popen with the methods of Process. Signals are sent as in Process, so they cannot
+    reach another process."""
 
     def __init__(self, *args, **kwargs):
         self._subproc = subprocess.Popen(*args, **kwargs)

@@ -14,11 +14,11 @@
  * `tests/vm/lab histories` compares the rows of two kernels.
  *
  * The children are in two process groups, some report their end by another signal than SIGCHLD, and
- * some are those of a second thread, which may leave them to the first. They are stopped, continued,
- * killed, traced by this process or by another one, let go, and make orphans, which this process gets
- * as a subreaper. They exec from a thread that becomes the leader, or their leader ends before it.
- * After each event the history continues when /proc shows its effect, and some time after that, so
- * that what is reported does not depend on how long things take.
+ * some belong to a second thread, which may leave them to the first. They are stopped, continued,
+ * killed, traced by this process or by another one, let go, and make orphans, which this process
+ * gets as a subreaper. They exec from a thread that becomes the leader, or their leader ends before
+ * it. After each event the history continues when /proc shows its effect, and some time after that,
+ * so that what is reported does not depend on how long things take.
  */
 #define _GNU_SOURCE
 #include <err.h>

@@ -159,8 +159,8 @@ record! {
         run_delay_ns: u64,
         /// Times it was given a CPU; live threads only.
         timeslices: u64,
-        /// Voluntary context switches. From /proc, those of a process whose threads have ended are
-        /// not known.
+        /// Voluntary context switches. If threads of a process have ended, its switches are not
+        /// known from /proc.
         nvcsw: u64,
         /// Involuntary context switches.
         nivcsw: u64,
