@@ -173,7 +173,7 @@ static __always_inline bool has_become_first(void)
 	return false;
 }
 
-/* Did the task at st.walk begin after the request? Then so did all after it in its list, because a task has its start time
+/* Did the task at st.walk begin after the request? Then all later tasks of its list did, too: a task has its start time
  * before it enters the list. So st.walk is set to the next process if it is a thread, else to 0. */
 static __always_inline bool began_later(void)
 {

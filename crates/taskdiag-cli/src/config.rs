@@ -25,8 +25,8 @@ fn absolute(name: &str) -> Option<PathBuf> {
 }
 
 /// The bytes of a file, or `None` if it does not exist or may not be read. The home of a user may
-/// be on a file system that does not answer. So a file of a user is opened here only if all of its
-/// path is in memory, and else by a child that is not waited for long.
+/// be on a file system that does not answer. So this process opens a file of a user only if all of
+/// its path is in memory. Otherwise a child opens it, for which this process does not wait long.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -149,7 +149,7 @@ struct Again<'a> {
     every: Duration,
     /// A description of the step, as in "writing FILE".
     does: &'a str,
-    /// Does the first step end it where a later one might succeed?
+    /// Does every error of the first step end the repetition, even if a later step might succeed?
     strict: bool,
 }
 

@@ -308,7 +308,7 @@ fn users_of_a_library_are_listed() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines[0], "Procs   Maps  Kbytes     RSS   Dirty Path");
     let prog = lines.iter().find(|l| l.ends_with("/usr/bin/prog")).unwrap();
-    // Shared memory is in the number of processes and not again in the sums.
+    // A process that shares its memory is counted, but the memory is not added again.
     assert_eq!(*prog, "    3      2      16       8       2 /usr/bin/prog");
     let (_, out, _) = maps(&machine(), &["--by", "kind", "--json", "-o", "kind,procs,maps"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");

@@ -101,7 +101,7 @@ pub fn is_contained(path: &[u8]) -> bool {
 const ROOT: &str = "TASKDIAG_HOST_ROOT";
 /// A container without names is looked for again after this time.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Which container a control group belongs to is looked at again after this time.
+/// After this time, the container of a control group is looked up again.
 const PLACE_AGAIN: Duration = Duration::from_secs(60);
 /// The largest number of containers, and of paths of control groups, that are remembered.
 const MOST: usize = 16_384;

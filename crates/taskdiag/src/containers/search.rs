@@ -46,7 +46,7 @@ pub struct Hit {
     pub names: Names,
     /// The file, if there is one.
     pub source: Option<Source>,
-    /// Why a name that is missing here is missing.
+    /// The reason for each name that is missing here.
     pub otherwise: Reason,
 }
 

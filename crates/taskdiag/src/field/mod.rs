@@ -413,8 +413,8 @@ impl Field {
     pub fn is_limit(&self) -> bool {
         self.groups.intersects(Groups::LIMITS) || self.cgroup_files.intersects(Files::LIMITS)
     }
-    /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU
-    /// time and shares of it do; ages and the like do not.
+    /// Whether the values of several rows can be added up. This is true for amounts of memory and
+    /// I/O, counts, CPU time and shares of it, and false for ages and the like.
     pub fn adds_up(&self) -> bool {
         match self.text {
             TextForm::Kib | TextForm::Human => true,

@@ -17,8 +17,8 @@ use crate::{
     Choice, Error, Groups, Reason, Request, Snapshot, Strategy, TaskId, TaskView, query_with,
 };
 
-/// So many processes of an answer are read again. More could take long: any user can have hundreds
-/// of processes with 6 MB of arguments.
+/// At most this many processes of an answer are read again. More could take long: any user can have
+/// hundreds of processes with 6 MB of arguments.
 const MOST: usize = 32;
 
 /// The member that identifies a task, together with its pid.

@@ -29,8 +29,8 @@ pub struct Narrow {
 }
 
 impl Narrow {
-    /// The steps for this request. `None` if no condition is likely to let few tasks pass, or if
-    /// the conditions need all groups anyway.
+    /// The steps for this request. `None` if the conditions probably select many tasks, or need all
+    /// groups anyway.
     pub(super) fn new(all: Request, select: &Selection, filter: Option<&Filter>) -> Option<Narrow> {
         let narrow = || filter.into_iter().flat_map(Filter::parts).filter(|p| first_looks_at(p));
         let selects = !select.is_everything() && !select.deselect;

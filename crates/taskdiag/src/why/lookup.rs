@@ -602,7 +602,7 @@ impl<'w> Look<'w> {
     }
 }
 
-/// For a kind of lock and an inode, the processes with an open file that has it.
+/// For a kind of lock and an inode, the processes with an open file that has such a lock.
 type LockHolders = HashMap<(Class, u64), Vec<u32>>;
 
 /// The holder of a lock, by the kind of the lock, its inode, and the process that asks for it.

@@ -148,7 +148,7 @@ pub enum NoHolder {
     Nobody,
     /// Nothing records a holder, as for a condition variable.
     NotKept,
-    /// So many processes have it together.
+    /// Several processes share it: this many.
     Several(u32),
     /// The reader has no right to look.
     NoRight,

@@ -43,7 +43,7 @@ struct OffsetEntry<'a> {
 enum Need<'a> {
     /// All groups that are read by offset.
     All,
-    /// This group, which the version of Linux that has the member was the first to have.
+    /// This group. The member is as old as the group: both came with this version of Linux.
     Since(Group, &'a str),
     /// Some members of the answer.
     Parts,

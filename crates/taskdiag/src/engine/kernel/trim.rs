@@ -52,7 +52,7 @@ struct Task {
     entries: Vec<(u16, usize)>,
     /// The groups whose lists end early.
     ended: Groups,
-    /// Was some data cut here, and has the kernel cut some, so that it has counted the task?
+    /// Was data cut here? Was data cut by the kernel, which has then counted the task?
     is_cut: bool,
     is_counted: bool,
 }

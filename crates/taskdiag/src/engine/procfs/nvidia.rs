@@ -5,7 +5,7 @@
 //! helper with [`through`], which loads the library and answers over two pipes. It is started when
 //! an answer first has a process with such a device open, and ends with this process. If it does
 //! not answer in time, the values are not known, and after half a minute it is killed and not
-//! started again. A program that names none, as the service does, has no values.
+//! started again. A program that names no helper, such as the service, has no values.
 //!
 //! The helper reads a byte for each question, and writes a line for each device and process: pid,
 //! minor number, address on the bus, bytes of memory, and the busy and the whole time of the
@@ -73,7 +73,7 @@ struct Helper {
 static THROUGH: Mutex<(Option<Start>, State)> = Mutex::new((None, State::Unused));
 
 /// From now on, values of NVIDIA's graphics processors come from the program that this command
-/// starts. It must do what the module says.
+/// starts. The program must be such a helper as this module describes.
 pub fn through(start: Start) {
     THROUGH.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(start);
 }
@@ -131,7 +131,7 @@ impl Helper {
     }
     /// `None`: the answer has not come yet.
     fn answer(&mut self) -> Result<Option<Values>, GaveUp> {
-        // An answer that comes late is one to an older question, so another one is asked.
+        // A late answer belongs to an older question, so the question is asked again.
         let mut is_old = self.asked.is_some();
         let until = Instant::now() + if self.has_answered { LATER } else { FIRST };
         loop {
@@ -261,7 +261,7 @@ mod tests {
         assert!(late.answer().is_ok_and(|v| v.is_none()));
         assert!(begin.elapsed() >= FIRST && begin.elapsed() < FIRST * 10);
         std::thread::sleep(Duration::from_secs(2));
-        // What comes late is not the answer to the next question.
+        // A late answer is not taken for the answer to the next question.
         let empty = (0..100).find_map(|_| late.answer().ok().expect("it runs"));
         assert_eq!(empty.map(|v| v.len()), Some(0));
         // One that ends is given up, and one that writes without end, too.

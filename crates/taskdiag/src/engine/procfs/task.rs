@@ -22,8 +22,8 @@ struct Step {
 enum Needs {
     /// Files of the task itself.
     Task,
-    /// The status file, which was read before. If it could not be read, the reason is that of the
-    /// groups.
+    /// The status file, which was read before. If it could not be read, the groups are missing for
+    /// the same reason.
     Status,
     /// `status`, and the files about memory of the same thread.
     StatusOfMemory,
