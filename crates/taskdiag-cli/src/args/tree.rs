@@ -85,7 +85,7 @@ pub struct TreeArgs {
     pub inodes: PidfdInodes,
     /// Trees begin at the processes that match this and have no matching process above them.
     pub filter: Option<Filter>,
-    /// The words that processes were to be found by. They are a part of `filter`.
+    /// The words for finding processes. They are also a part of `filter`.
     pub words: Vec<String>,
     /// Are ancestors shown, too?
     pub parents: bool,

@@ -144,7 +144,7 @@ impl Changes {
             None => {
                 let row = row_bytes(values.len());
                 self.is_over |= self.bytes + row + texts.bytes() > self.most;
-                // The key alone is needed until the frame ends.
+                // Until the frame ends, only the key is needed.
                 let values = if self.is_over { &[] } else { values };
                 let values: Box<[Kept]> = values.iter().map(|v| Kept::of(v, texts)).collect();
                 self.bytes += row_bytes(values.len());

@@ -448,7 +448,7 @@ impl<'a> Lines<'a> {
                 match self.options.plain {
                     true => plain::cell(out, self.cx, column, item.row(), &value),
                     false => {
-                        // The field knows whether a row without a value has 0 of it.
+                        // The form of the field decides whether a row without a value shows 0.
                         let form = if value.missing().is_some_and(Missing::is_absent) {
                             column.field.text
                         } else {

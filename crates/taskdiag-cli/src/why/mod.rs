@@ -77,7 +77,7 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     };
     let is_missing = |p: &u32| waits.find(*p).is_none() || is_other(*p);
     let missing: Vec<u32> = args.pids.iter().copied().filter(is_missing).collect();
-    // With --watch, a process that ends is only missed when all have ended.
+    // With --watch, ended processes are only reported when all have ended.
     let is_missed = is_first || missing.len() == args.pids.len();
     for pid in missing.iter().filter(|_| is_missed) {
         say(format_args!("taskdiag: there is no process {pid}"));

@@ -139,7 +139,7 @@ fn a_parquet_file_that_cannot_be_made() {
     }
 }
 
-/// The bytes of a cell, as `docs/reference/csv.md` says that they can be had back.
+/// Restores the bytes of a cell, as `docs/reference/csv.md` describes.
 fn unescaped(cell: &str) -> Vec<u8> {
     let (mut out, mut chars) = (Vec::new(), cell.chars());
     while let Some(c) = chars.next() {

@@ -324,7 +324,7 @@ fn a_word_finds_trees_by_name_or_arguments() {
         let (code, out, err) = tree(&saved, words);
         assert_eq!((code, out.as_str(), err.as_str()), (0, want, ""), "{words:?}");
     }
-    // The name of a user stays one.
+    // A word that is the name of a user selects the user's trees.
     assert_eq!(tree(&saved, &["root"]).1.lines().next(), Some("init-+-cron"));
     let (code, out, err) = tree(&saved, &["nosuchword"]);
     assert_eq!((code, out.as_str()), (1, ""));

@@ -563,8 +563,8 @@ fn bsd(t: &Typed, view: Bsd) -> Result<Vec<Column>, Exit> {
     Ok(columns)
 }
 
-/// The view that grows with the letters of System V; with the default columns of BSD where only BSD
-/// words were typed.
+/// The view to which letters of System V add columns. If only BSD words were typed, it has the
+/// default columns of BSD.
 fn unix(t: &Typed) -> Result<Vec<Column>, Exit> {
     let mut spec: Vec<&str> = Vec::new();
     let mut add = |when: bool, names: &[&'static str]| {
