@@ -83,7 +83,7 @@ def ours(b, home):
         for index in sorted(directory.glob("*.idx"))
         for entry in (lambda data: [data[i : i + 64] for i in range(0, len(data), 64)])(index.read_bytes())
     ]
-    # Two heads of 64 bytes are a frame's, one in the file and one in the index.
+    # A frame has two heads of 64 bytes, one in the file and one in the index.
     keys = [(h[7] + 128) / h[10] for h in heads if h[2] == h[3]]
     deltas = [(h[7] + 128) / h[10] for h in heads if h[2] != h[3]]
     if len(deltas) < FRAMES - 3:

@@ -522,7 +522,7 @@ def test_waits_for_objects_of_subprocess(start):
 
 
 def test_a_process_that_is_not_a_child(start):
-    """A zombie of another parent has not gone until that has waited for it."""
+    """A zombie of another parent is not gone until that parent has waited for it."""
     middle = start("import subprocess, sys; c = subprocess.Popen(['sleep', '99']); print('ready', flush=True); "
                    "sys.stdin.readline(); c.wait(); sys.stdin.read()")
     p = psutil.Process(middle.pid).children()[0]

@@ -61,8 +61,9 @@ def whole(many_mappings):
 
 
 class Observer:
-    """Calls `act` in another thread while the request in this `with` is not at its begin nor near its end. How far it is says what
-    it has read, because its time depends on the load of the machine."""
+    """Calls `act` in another thread while the request in this `with` is neither at its beginning
+    nor near its end. The number of bytes that it has read shows its progress. Time would not,
+    because it depends on the load of the machine."""
 
     def __init__(self, whole, act):
         self.whole, self.act, self.over = whole, act, threading.Event()

@@ -352,7 +352,8 @@ static void throttled(int argc, char **argv)
 			die("it is not throttled");
 		usleep(1000);
 	}
-	/* Not "pid", for which the tests wait until it has slept or run for long. */
+	/* The name is not "pid", because the tests wait until a task of that name has slept or has run for
+	 * long. */
 	fact("throttled", "%d", pid);
 	fact("cgroup", "/mktask-%d", getpid());
 	hold();

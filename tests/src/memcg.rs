@@ -43,7 +43,7 @@ impl Memcg {
             }
         } else if let Some(own) = path(&|names| names.is_empty()) {
             let root = Path::new("/sys/fs/cgroup");
-            // A group that has processes of its own gives its children no memory to limit. One
+            // A group that has processes of its own does not let its children limit memory. A group
             // above it may.
             let start = root.join(own.trim_start_matches('/'));
             let gives = |dir: &&Path| {

@@ -17,7 +17,7 @@ fn count(dir: &str) -> usize {
 }
 
 /// Waits until there are this many. They may go a moment later: on a slow machine, a thread may be
-/// taken for stuck. It ends when its read ends, and then closes its files.
+/// abandoned as stuck. It ends when its read ends, and then closes its files.
 fn settles(dir: &str, want: usize, what: &str) {
     let mut wait = Patience::new(Duration::from_secs(10));
     while count(dir) != want && !wait.is_over() {

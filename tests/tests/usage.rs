@@ -77,7 +77,8 @@ fn young_processes() {
         }
         let args = ["ps", "-eT", "--engine", "procfs", "-o", "pid=,ppid=,pcpu=,read_bytes="];
         let ran = Sandbox::new().run(&args);
-        // Which of the two it is depends on the timeout. That of busybox is the child.
+        // The loop runs in a child of `timeout`, or in the process itself if `timeout` is the one
+        // of busybox.
         let own = child.id().to_string();
         end(child);
         for line in ran.stdout.lines() {

@@ -349,7 +349,7 @@ fn stopped_traced_and_ended_tasks_have_kinds_of_their_own() {
             }
         }
     }
-    // This thread runs: it asks.
+    // This thread is running, because it makes the request.
     let me = std::process::id();
     // SAFETY: it has no arguments and cannot fail.
     let tid = unsafe { libc::gettid() as u32 };

@@ -42,8 +42,8 @@ FEW_THREADS = 100
 def threads(here, pid=None):
     """Threads and their CPU times."""
     more = {} if pid is None else {"pids": pid}
-    # A directory has a link for each directory in it. Without this number, taskdiag takes a process
-    # to have a part of all threads of the machine, and loads a program for it.
+    # A directory has a link for each directory in it. Without this number, taskdiag assumes that a
+    # process has a share of all threads of the machine, and loads a program for it.
     if pid is not None and os.stat(f"{here.proc}/{pid}/task").st_nlink - 2 <= FEW_THREADS:
         more["engine"] = "procfs"
     table = here.ask("pid,tid,usertime,systime", threads=True, **more)

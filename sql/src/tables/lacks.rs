@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts values that rows lack, and describes them. A value that is not known is NULL. A query may
-//! easily turn it into a 0 or drop it, so standard error reports how many there were. For whom that
-//! is a failure is decided as in the command.
+//! easily turn it into a 0 or drop it, so standard error reports how many there were. As in the
+//! command, it depends on the caller whether that is a failure.
 
 use std::collections::BTreeMap;
 

@@ -13,9 +13,9 @@ const MIB: u64 = 1 << 20;
 /// A crowd of one user: the number of processes, and the bytes of the arguments that they share.
 const CROWD: usize = 100;
 const LONG: usize = 6_000_000;
-/// By how much the memory of a program may differ with the drop-in. Beside 5,000 processes, pgrep
-/// takes 5.2 MiB more with the library as it is shipped, and 7.9 MiB more with a debug build, whose
-/// code and data are larger.
+/// By how much the memory of a program may differ with the drop-in. With 5,000 processes on the
+/// machine, pgrep takes 5.2 MiB more with the library as it is shipped, and 7.9 MiB more with a
+/// debug build, whose code and data are larger.
 const MORE: u64 = if cfg!(debug_assertions) { 10 } else { 8 } * MIB;
 
 /// The programs, which end by themselves.

@@ -140,7 +140,7 @@ fn threads_move_with_their_process() {
     }
 }
 
-/// Starts a program that execs another one of the same command name when it is let to.
+/// Starts a program that, when told to, execs another one with the same command name.
 fn two_lives(test: &str, own: &str) -> Option<Steps> {
     let code = "args = ['python3', '-c', 'import sys; print(flush=True); sys.stdin.readline()']\n\
         step('')\nos.execvp('python3', args + [sys.argv[1] + '-late'])\n";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Random lives of children, and what waits report of them and cost. Two kernels must report the same,
- * and the one must not take much longer than the other for any history.
+ * Random lives of children, and what waits report of them and cost. Two kernels must report the
+ * same, and the second one must not take much longer than the first for any history.
  *
  * Usage: wait_history [HISTORIES [SEED]]     (40 histories, seeds from 1)
  *

@@ -63,7 +63,7 @@ class Flavour:
 
     @property
     def target(self):
-        """What make is asked for, and where in the tree it is then."""
+        """The target of make, and the path of the result in the tree."""
         return ("linux", "linux") if self.arch == "um" else ("bzImage", "arch/x86/boot/bzImage")
 
 

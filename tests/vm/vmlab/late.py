@@ -35,8 +35,8 @@ COUNTED_LATE_US = 5_000
 # In a machine that counts instructions, each request is repeated for this time in seconds. The
 # machine is several times slower.
 COUNTED_SECONDS = 5
-# How often the running task is noted, in microseconds: True for a machine that counts instructions;
-# any other one would have no time for its work if it noted as often.
+# How often the running task is noted, in microseconds. True: a machine that counts instructions.
+# Any other machine would have no time for its work if it noted tasks that often.
 STACKS_US = {True: 100, False: 2_000}
 
 SPINS = "nothing but user mode"

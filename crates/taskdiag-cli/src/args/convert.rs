@@ -122,8 +122,8 @@ pub fn command() -> Command {
                 .value_name("COLUMNS")
                 .action(ArgAction::Append)
                 .help(
-                    "Write these columns of 'taskdiag fields', with commas, or of another table with its name before them, such \
-                     as sockets:comm,lport; those that identify a row are always written",
+                    "Write these columns of 'taskdiag fields', such as pid,comm,rss; for another table, put its name before them, \
+                     such as sockets:comm,lport; columns that identify a row are always written",
                 ),
         )
         .arg(
