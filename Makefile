@@ -99,7 +99,7 @@ packages: ## would each crate build and be documented from its published package
 	@tools/setup check
 	$(RUST) tools/check-packages
 
-# The tool is several hundred crates and takes some ten minutes to build, so nothing here installs
+# The tool is several hundred crates and takes about ten minutes to build, so nothing here installs
 # it.
 semver: ## what changed in the public API since a commit (BASE=rev; needs cargo-semver-checks)
 	@[ -n "$(BASE)" ] || { echo "say since when: make semver BASE=<tag or commit>" >&2; exit 2; }

@@ -63,8 +63,8 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	w = CAST(struct worker, data);
 	has_pool = R(w, pool);
 	plus = R(w, current_work) ? '+' : '-';
-	/* Verifiers up to Linux 6.12 lose the bounds of n here. The barrier keeps the compiler, which still knows them,
-	 * from dropping the mask that the verifier needs. */
+	/* Verifiers up to Linux 6.12 lose the bounds of n here. Without the barrier, the compiler, which still knows
+	 * them, drops the mask that the verifier needs. */
 	barrier_var(n);
 	name = comm + (n & 31);
 	more = bpf_probe_read_kernel_str(name, 32, &w->desc);

@@ -114,7 +114,7 @@ enum { TURNS_MAX = 64 };
 #define LIST_FN static __always_inline int
 #define STEP(name, i) __weak __noinline int name(u32 i __attribute__((unused)))
 #define STEP_OF(name, i, work) static __always_inline int name(u32 i) { (void)i; return work; }
-/* The barrier keeps the compiler from making one comparison, which the verifier does not understand, of the two. */
+/* Without the barrier, the compiler joins the two comparisons into one, which the verifier does not understand. */
 #define LOOP(n, turn) ({									\
 	u32 n_ = (n), i_;									\
 	for (i_ = 0; i_ < TURNS_MAX; i_++) {							\

@@ -5,7 +5,7 @@
  *
  * The list of threads gives the next thread only when the thread before it was loaded. But threads mostly have numbers that
  * follow each other. So the next ones are looked up by number: entry of the number, struct pid, task. A processor stops at a
- * load that takes long, after some hundred more instructions. So this is not done for each thread, but for sixteen at a
+ * load that takes long, after about a hundred more instructions. So this is not done for each thread, but for sixteen at a
  * time, whose loads are few such stops. It is done when the walk comes to the first of sixteen numbers: the threads of the
  * next sixteen are loaded, and the struct pids of those after them. Where numbers do not follow each other, nothing is
  * looked up, and the walk waits as it would without it.

@@ -336,7 +336,7 @@ func (t Task) Missing(g Group) error {
 	return why
 }
 
-// why is the reason, for a value that is not there.
+// why returns the reason why a value is not there.
 func (t Task) why(g Group) error {
 	if err := t.Missing(g); err != nil {
 		return err

@@ -210,7 +210,8 @@ def test_a_pid_that_is_no_number(bad):
 
 
 def test_one_call_costs_no_more_than_in_psutil(start):
-    """The bar is 1.2 times psutil's CPU time; some 0.6 was measured, so that another load does not decide it."""
+    """The bar is 1.2 times psutil's CPU time; about 0.6 was measured, so that another load does not
+    decide it."""
     child = start(f"import sys; {WAITS}")
 
     def five(p):

@@ -54,7 +54,7 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip("a_stopped_answer_of_several_runs_has_whole_tasks", "no BPF here");
     }
-    // The tasks have some 700 bytes each, which is more than the smallest memory can hold.
+    // The tasks have about 700 bytes each, which is more than the smallest memory can hold.
     let m = Mktask::start(&["threads", "4000"]).expect("so many threads");
     let groups = Groups::BASE | Groups::STAT | Groups::STATM | Groups::SIGNALS | Groups::LIMITS;
     let ask = |watch: &Arc<Watch>| {
@@ -236,8 +236,8 @@ fn an_inotify_file_with_very_many_watches() {
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(NAME, "no BPF here");
     }
-    // The time of a run decides how many are listed, and an emulated processor reaches some hundred
-    // or thousand in it.
+    // The time of a run decides how many are listed, and an emulated processor reaches about a
+    // hundred or a thousand in it.
     let is_emulated = std::env::var_os("TASKDIAG_EMULATED").is_some();
     if is_emulated {
         skip(

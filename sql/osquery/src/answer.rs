@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::tables::{Column, Table};
 
 /// The limit for lists in an answer. osquery gets all rows at once, each value as text with the
-/// name of its column, so a mapping takes some 30 times the memory that it takes in an answer.
+/// name of its column, so a mapping takes about 30 times the memory that it takes in an answer.
 const LIST_BYTES: u64 = 64 << 20;
 /// The limit for the text of all rows. An answer has the name of a file once, and each row a copy.
 const TEXT_LIMIT: usize = 64 << 20;

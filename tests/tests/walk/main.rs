@@ -35,7 +35,7 @@ const TCP_LISTEN: i32 = 10;
 /// How long a smaller scene is looked for.
 const SHRINK: Duration = Duration::from_secs(90);
 
-/// The number of scenes that are looked at together, because each look costs the start of some 20
+/// The number of scenes that are looked at together, because each look costs the start of about 20
 /// programs.
 const TOGETHER: usize = 16;
 

@@ -77,7 +77,7 @@ class Tree:
 
 
 def stripped(source, arch):
-    """A copy without debug information in the cache. The programs of the tests become some 90 %
+    """A copy without debug information in the cache. The programs of the tests become about 90 %
     smaller."""
     state = source.stat()
     copy = common.cache("stripped", common.digest(source, state.st_mtime_ns, state.st_size))

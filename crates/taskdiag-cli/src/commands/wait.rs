@@ -131,7 +131,8 @@ fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
     }
 }
 
-/// Finds the processes that match a condition. Without a condition, finds those with these pids.
+/// Finds the processes that match a condition. Without a condition, finds the processes with these
+/// pids.
 fn ids(filter: Option<&Filter>, pids: &[u32]) -> Result<Vec<(u32, TaskId)>, Exit> {
     // The start tells a process from a later one with its number.
     let columns = ["pid", "start"].map(|n| TASKS.find(n).expect("a column of the table").field);

@@ -19,7 +19,7 @@ const ASKED_ALONE: u32 = 2;
 const LONG: Duration = Duration::from_secs(60);
 
 /// The largest number of requests that a cache remembers. Each may have a session, which takes some
-/// descriptors and some 3 MB of kernel memory.
+/// descriptors and about 3 MB of kernel memory.
 const MOST: usize = 4;
 
 /// A repeated request of a program that does not know that a [`Session`](super::Session) is opened

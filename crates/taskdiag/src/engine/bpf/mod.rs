@@ -192,7 +192,7 @@ impl Bpf {
     }
 
     /// Keep program, maps and link loaded, so that the same request needs no load the next time.
-    /// They take some descriptors and some 3 MB of kernel memory, and nothing runs between two
+    /// They take some descriptors and about 3 MB of kernel memory, and nothing runs between two
     /// requests.
     pub fn keeping(self) -> Bpf {
         Bpf { keep: true, ..self }

@@ -186,8 +186,8 @@ impl Worker<'_> {
         let (room, full) = (self.list_room(at), Cell::new(false));
         let in_time = || in_time() && !full.get();
         let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
-        // The text has some 700 bytes for each mapping. To have all of it in memory took as long as
-        // to parse it.
+        // The text has about 700 bytes for each mapping. To have all of it in memory took as long
+        // as to parse it.
         let (place, path) = (at, at.path.file("smaps"));
         let mut all = |r: &mut Reader| {
             lists.clear();

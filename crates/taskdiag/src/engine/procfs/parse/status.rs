@@ -50,7 +50,7 @@ pub fn real_uid(bytes: &[u8]) -> Option<u32> {
 }
 
 /// The complete lines, each with its newline. This is written by hand because a status file has
-/// some 60 short lines, and a call for each costs more than the search.
+/// about 60 short lines, and a call for each costs more than the search.
 struct Lines<'a> {
     rest: &'a [u8],
 }
