@@ -72,9 +72,9 @@ GROUP_FN last_seen(void)
 	return is;
 }
 
-/* Set st.walk to where the walk goes on: the task that is begun, else the one after the last seen task that is still
- * there, else `first`. Returns false if the time or the room of this run is used up, or if an exec is just moving that task;
- * the next run then continues with the search. */
+/* Set st.walk to the place where the walk continues: the task that is begun, else the one after the last seen task that is
+ * still there, else `first`. Returns false if the time or the room of this run is used up, or if an exec is just moving that
+ * task; the next run then continues with the search. */
 static __always_inline bool find_place(u64 first)
 {
 	u32 i, is;

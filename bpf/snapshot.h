@@ -186,8 +186,8 @@ struct state {
 	 * The first is also set if the marks of an inotify file are left to the next run. */
 	__u32 path_late, path_patient;
 	__u32 path_tries, path_steady;
-	/* the name that was written last, until it is known whether what has it is still there: its slot plus one, and where it
-	 * begins in the chunk */
+	/* the name that was written last, until its owner is known to be still there: its slot plus one, and where it begins in
+	 * the chunk */
 	__u32 new_name, new_name_off;
 	__u64 begun;		/* when this run began, on the monotonic clock */
 	__u64 mm_exec;		/* self_exec_id of the task when its mm was found */
@@ -203,7 +203,7 @@ struct state {
 	__u64 begin;		/* when the walk began, on the boot clock */
 	/* identity of the task that is begun, which continues only if all of this is unchanged */
 	__u64 part_start, part_exec, part_object;
-	/* the sum over its threads: the last thread in it, how often it began anew, and whether it was given up */
+	/* the sum over its threads: the last thread in it, how often it began again, and whether it was abandoned */
 	__u64 sum_start;
 	__u32 sum_tid, sum_again, sum_seq, sum_lost;
 	__u64 ns;		/* the reader's pid namespace */

@@ -408,7 +408,7 @@ static void guest(int argc, char **argv)
 static void guest(int argc, char **argv)
 {
 	(void)argc, (void)argv, (void)stat_number;
-	skip("the loop is one for x86-64");
+	skip("the loop is for x86-64 only");
 }
 #endif
 

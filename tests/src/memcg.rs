@@ -149,8 +149,8 @@ fn directive(unit: &str, name: &str) -> String {
     value.unwrap_or_else(|| panic!("{unit} has no {name}")).to_owned()
 }
 
-/// Whether the kernel kills a process of the group that takes 512 MiB. A test that finds no killed
-/// process would prove nothing on a machine that does not kill.
+/// Whether the kernel kills a process of the group that takes 512 MiB. On a machine whose kernel
+/// never kills, such a test would prove nothing.
 pub fn limits_memory(group: &Memcg) -> bool {
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "of=/dev/null", "bs=512M", "count=1"]);

@@ -152,8 +152,8 @@ fn objects_left(engine: Source, m: &Mktask, threads: usize) -> BTreeSet<(u32, u3
         skip("BPF objects that are left", "no right to list them");
         return BTreeSet::new();
     };
-    // The kernel frees objects a moment later, and other programs may make some. The existing ones
-    // must go, and later ones are not ours.
+    // The kernel frees objects a moment later, and other programs may make some. The objects that
+    // exist now must go, and later objects are not ours.
     let mut left = &bpf_objects().expect("as before") - &before;
     let mut wait = Patience::new(Duration::from_secs(10));
     while !left.is_empty() && !wait.is_over() {

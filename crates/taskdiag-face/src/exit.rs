@@ -173,8 +173,8 @@ pub const CODES: &[(u8, &str)] = &[
     (2, "the arguments are wrong, or TASKDIAG_ENGINE is"),
     (
         3,
-        "something that was named, such as a process, a user or a file, could not be shown or not all of it; the saved answer does \
-         not hold what was asked for; with --strict, anything could not be shown; or the time of wait was over",
+        "something that was named, such as a process, a user or a file, could not be shown, or only a part of it; the saved answer \
+         does not hold what was asked for; with --strict, anything could not be shown; or wait ran out of time",
     ),
     (
         4,

@@ -8,8 +8,8 @@
 //! [`registry!`](crate::registry!) calls: the types [`Group`] and [`Groups`](crate::Groups), the
 //! `A_*` constants, the decoder's checks, the crate's exports, the tests of the layout and of the
 //! columns, the comparison of engines, the fuzzer, and the BPF programs' constants. So none of
-//! these can miss a group: neither a group without its struct compiles, nor a struct without its
-//! group.
+//! these can miss a group: a group without its struct does not compile, and a struct without its
+//! group does not, either.
 //!
 //! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
 //!

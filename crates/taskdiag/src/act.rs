@@ -382,7 +382,7 @@ fn parse(text: &[u8]) -> Option<Stat> {
 }
 
 /// The process of a pidfd, in the pid namespace of `/proc`. `None` if it has ended and is reaped,
-/// or if it or this process has no pid there, so that /proc does not show it.
+/// or if /proc does not show it because it or this process has no pid there.
 pub fn of_pidfd(pidfd: BorrowedFd<'_>) -> Option<Held> {
     let info = std::fs::read(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     let line = info.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Pid:"))?;

@@ -108,8 +108,8 @@ impl Lacks {
             *self.values.entry((why, is_live, table, column.to_owned())).or_default() += 1;
         }
     }
-    /// Adds a process whose list is missing, so that the table has no rows for it, or was cut, so
-    /// that it has not all of them.
+    /// Adds a process whose list is missing or was cut, so that the table lacks all or some of its
+    /// rows.
     pub fn list(&mut self, table: &'static str, is_live: bool, missing: Missing, processes: u64) {
         if let Some(why) = Why::of(missing) {
             *self.lists.entry((why, is_live, table)).or_default() += processes;

@@ -371,7 +371,8 @@ static void measure(const char *name, struct parent *parents, int count, int rou
 				errx(1, "%s with %d failed", name, parents[i].n);
 		}
 	}
-	/* The last one first: it and its children hold main's ends of the earlier ones. */
+	/* The last process is first: it and its children hold main's ends of the pipes of the earlier
+	 * processes. */
 	for (int i = count - 1; i >= 0; i--) {
 		int status;
 

@@ -8,10 +8,9 @@
  * lab: instructions 40
  *
  * Prints a row "history<TAB>seed<TAB>waits_ns<TAB>events_ns<TAB>reported" for each history, a process
- * with 1 to 1500 children: what all waits took together, what all events took (the system calls that
- * fork, stop, continue, kill, trace and so on; the time of the process alone), and a number that is
- * made of all that was reported.
- * `tests/vm/lab histories` compares the rows of two kernels.
+ * with 1 to 1500 children: the time of all waits, the time of all events (the system calls that
+ * fork, stop, continue, kill, trace and so on, without the time of other processes), and a hash of
+ * all that was reported. `tests/vm/lab histories` compares the rows of two kernels.
  *
  * The children are in two process groups, some report their end by another signal than SIGCHLD, and
  * some belong to a second thread, which may leave them to the first. They are stopped, continued,

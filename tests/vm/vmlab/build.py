@@ -148,8 +148,8 @@ def options(patches):
 
 
 def tree_of(flavour):
-    """The name of the build tree of a flavour. A part has that of its series, and a fix that of the kernel without it, so that little is
-    built again."""
+    """The name of the build tree of a flavour. A part uses the tree of its series, and a fix uses
+    the tree of the kernel without it, so that little is built again."""
     if flavour.startswith("send-"):
         return SMALL
     plain = flavour.removesuffix(NEWER)

@@ -115,7 +115,7 @@ def base(tree):
         tree.directory(d)
     tree.directory("/tmp", 0o1777)
     tree.file(busybox, own)
-    # A program of another kind of machine cannot be asked, and has the same applets.
+    # A busybox for another architecture does not run here, but has the same applets as ours.
     for applet in common.output(own if tree.arch.triple else busybox, "--list").split():
         if applet != "busybox":
             tree.link(f"/bin/{applet}", "busybox")

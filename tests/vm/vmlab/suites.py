@@ -337,7 +337,7 @@ class Command(Suite):
 
 
 def machine_for(suites, arch):
-    """The initramfs for these suites. It is written again each time, because that is quick."""
+    """The initramfs for these suites. Each run writes a new one, because that is quick."""
     tree = image.base(image.Tree(arch))
     job = []
     for s in suites:

@@ -47,8 +47,8 @@ struct Last {
     values: Box<[Kept]>,
     /// The number of that frame.
     frame: u64,
-    /// Is it missing from a full frame, because it could not be read then? It gets a row when it is
-    /// seen again.
+    /// Does the last full frame lack it, because it could not be read then? It gets a row when it
+    /// is seen again.
     is_due: bool,
 }
 

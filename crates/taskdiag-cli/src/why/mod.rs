@@ -190,8 +190,8 @@ impl Report<'_> {
         waited_ns.is_none_or(|ns| u128::from(ns) >= self.args.longer.as_nanos())
     }
 
-    /// Whether a task counts for a report of the whole machine by itself. A throttled one runs for
-    /// a while in each period of its cgroup, so it never waits for long, and still is held up.
+    /// Whether a task counts for a report of the whole machine by itself. A throttled task runs for
+    /// a while in each period of its cgroup. So it is held up although it never waits for long.
     fn is_stuck(&self, wait: &Wait) -> bool {
         let is_throttled = wait.kind == Some(taskdiag::WaitKind::Throttled);
         wait.is_odd() && (is_throttled || self.is_long(wait.waited()))

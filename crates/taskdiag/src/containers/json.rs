@@ -1,6 +1,6 @@
-//! Parses the files that runtimes keep about a container. They also have its environment, its
-//! arguments and labels, which may be secrets: so each struct has the members that are shown, and
-//! the parser skips all others without keeping them. Nothing here does I/O.
+//! Parses the files that runtimes keep about a container. They also have its environment, arguments
+//! and labels, which may be secrets. So each struct has only the members that are shown, and the
+//! parser skips all others without keeping them. Nothing here does I/O.
 
 use std::collections::HashMap;
 use std::fmt;

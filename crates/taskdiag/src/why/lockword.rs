@@ -1,10 +1,10 @@
 //! Finds the holder of a lock in the memory of a program, from the bytes of the lock. This module
 //! does no I/O.
 //!
-//! The kernel defines the word of a priority-inheriting futex. All other words mean what a library
-//! makes of them, so a lock counts as one of the GNU C library only if the call is made the way
-//! this library makes it, and each member of the struct has a value that it can have. A futex of
-//! Rust, Go or Java with the same value in its word fails at one of these.
+//! The kernel defines the word of a priority-inheriting futex. The library that uses a futex
+//! defines all other words. So a lock counts as one of the GNU C library only if the call has the
+//! form that this library uses, and each member of the struct has a possible value. A futex of
+//! Rust, Go or Java with the same value in its word fails one of these checks.
 
 use super::wait::How;
 

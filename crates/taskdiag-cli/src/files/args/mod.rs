@@ -389,7 +389,7 @@ impl FilesArgs {
                 match place.is_silent() {
                     Some(why) => {
                         let line = format!(
-                            "{}: {why}: what is open there is found by its path only",
+                            "{}: {why}: its open files are found only by their paths",
                             exit::shown(path)
                         );
                         unseen.push(Lack { line, from: Asked::Named });

@@ -78,8 +78,8 @@ impl<'k> Resolver<'k> {
         self.local = memory.get(memory.number(attr + BTF_AT, 8)?, len)?.to_vec();
         Some(())
     }
-    /// Does the work before a command. If something fails here, it is left to the kernel, which
-    /// does or refuses it.
+    /// Does the work before a command. If a part of it fails here, the kernel does or refuses that
+    /// part.
     pub fn prepare(&mut self, cmd: i32, memory: &mut LoaderMemory<'_>, attr: u64) {
         match cmd {
             sys::BTF_LOAD => drop(self.remember(memory, attr)),

@@ -147,7 +147,7 @@ impl Worker<'_> {
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
             self.settle(self.run.groups & (Groups::BASE | none), got)?;
         }
-        // For the size of the table of files alone, the file is not read: FD_COUNT has its number
+        // The file is not read only for the size of the table of files: FD_COUNT has its number
         // without it.
         let for_group = self.wants(Groups::IN_STATUS - Groups::FD_COUNT);
         let mut status = Ok(());
