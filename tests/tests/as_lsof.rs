@@ -129,7 +129,7 @@ fn own_command() -> String {
 }
 
 #[test]
-fn an_offset_is_in_o_also_where_there_is_a_size() {
+fn the_field_o_has_the_offset_with_and_without_a_size() {
     let lsof = Lsof::new();
     let mut file = File::create(lsof.path("file")).expect("a new directory");
     file.write_all(b"12345").expect("written");

@@ -77,7 +77,7 @@ fn no_groups_is_a_list_of_pids() {
 }
 
 #[test]
-fn each_group_alone_has_that_group_alone() {
+fn a_request_for_one_group_gives_only_that_group() {
     let m = Mktask::start(&["idle"]).expect("always possible");
     for engine in engines() {
         for group in groups_of(*engine).iter() {

@@ -44,9 +44,9 @@ fn sources() -> impl Iterator<Item = Source> {
 }
 
 #[test]
-fn arguments_of_a_crowd_do_not_fill_an_answer_and_those_of_others_stay_whole() {
+fn arguments_of_a_crowd_do_not_fill_an_answer_and_arguments_of_others_stay_whole() {
     let _alone = alone();
-    let test = "arguments_of_a_crowd_do_not_fill_an_answer_and_those_of_others_stay_whole";
+    let test = "arguments_of_a_crowd_do_not_fill_an_answer_and_arguments_of_others_stay_whole";
     let Some(m) = crowd(test) else { return };
     // This one begins later, so that the crowd comes first in the list.
     let other = Mktask::start(&["cmdline", "100000"]).expect("it is allowed");

@@ -80,7 +80,7 @@ fn choices() -> Vec<Choice> {
 }
 
 #[test]
-fn two_steps_give_what_one_gives() {
+fn two_steps_give_the_answer_of_one() {
     let children = Children::new(12);
     let list: Vec<String> = children.pids().iter().map(u32::to_string).collect();
     let some = format!("pid in ({}) and comm == cat", list[3..5].join(","));

@@ -161,7 +161,7 @@ fn told_to_end() {
 }
 
 #[test]
-fn there_is_one() {
+fn a_directory_has_one_recorder() {
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");
     let first = Recorder::start(&dir, home.path().join("said"), || Ok(()));

@@ -102,7 +102,7 @@ fn a_limit_that_was_chosen_holds_and_is_stated() {
 }
 
 #[test]
-fn many_processes_of_a_user_do_not_keep_those_of_others_from_being_looked_at() {
+fn a_user_with_many_processes_leaves_looks_for_others() {
     if !is_root() {
         let why = "only root can start processes of another user";
         return skip("many_processes_of_a_user_do_not_keep_those_of_others", why);

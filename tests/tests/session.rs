@@ -243,7 +243,7 @@ fn is_there_once_in_execs(engine: fn() -> Bpf) {
 /// reads it, and then has the start time of the process. The walk must not take it for a process
 /// that began after the request: it would end there.
 #[test]
-fn processes_behind_one_that_execs_from_a_thread_are_there() {
+fn processes_after_one_that_execs_from_a_thread_are_there() {
     if !engines().contains(&Source::KeptBpf) {
         return skip("behind exec from threads", "the bpf engine does not work here");
     }
@@ -341,7 +341,7 @@ fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
 }
 
 #[test]
-fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
+fn procfs_keeps_files_open_up_to_a_limit_and_closes_files_of_dead_processes() {
     let _alone = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
     let many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
     let pids: Vec<u32> = many.iter().map(Sleeper::id).collect();

@@ -326,8 +326,8 @@ fn columns_have_the_holders_and_reasons_of_why() {
 }
 
 #[test]
-fn a_saved_answer_says_of_waits_what_was_known_when_it_was_saved() {
-    if !can_look("a_saved_answer_says_of_waits_what_was_known_when_it_was_saved") {
+fn a_saved_answer_has_the_waits_that_were_known_when_it_was_saved() {
+    if !can_look("a_saved_answer_has_the_waits_that_were_known_when_it_was_saved") {
         return;
     }
     let (_dir, path) = taskdiag_tests::plain_dir();

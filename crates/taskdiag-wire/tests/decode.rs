@@ -361,7 +361,7 @@ fn done_must_count_the_tasks() {
 }
 
 #[test]
-fn missing_must_hold_what_it_counts() {
+fn missing_must_have_as_many_entries_as_it_counts() {
     let entry = |g: Group, r: u32| [(g as u32).to_ne_bytes(), r.to_ne_bytes()].concat();
     let missing =
         |count: u32, entries: &[u8]| attr(A_MISSING, &[&count.to_ne_bytes()[..], entries].concat());
@@ -431,7 +431,7 @@ fn a_long_value_is_joined_from_its_pieces() {
 }
 
 #[test]
-fn a_value_with_a_gap_or_an_end_missing_says_that_it_is_cut() {
+fn a_value_with_a_gap_or_without_its_end_is_marked_as_cut() {
     let piece = |offset: u32, data: &[u8]| {
         let mut a = blob_attr(Group::Cmdline as u16, 0, data);
         put32(&mut a, 12, offset);

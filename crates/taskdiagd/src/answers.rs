@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn each_set_has_the_ones_before_it() {
+    fn each_set_contains_the_previous_sets() {
         for strategy in [Strategy::All, Strategy::AllThread] {
             let sets = sets(strategy);
             assert!(sets.windows(2).all(|w| w[1].contains(w[0])), "{sets:?}");

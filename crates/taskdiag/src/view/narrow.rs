@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_on_names_are_rare_and_those_on_users_are_not() {
+    fn conditions_on_names_are_rare_and_conditions_on_users_are_not() {
         let is_rare = |query: &Query| match query.plan() {
             Plan::Narrow(n) => n.is_rare(),
             _ => panic!("two steps"),

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_found_with_those_behind_it() {
+    fn a_cycle_is_found_with_its_waiters() {
         let waits = waits(&[(1, 2), (2, 3), (3, 1), (4, 1), (5, 4), (6, 0)]);
         let graph = Graph::new(&waits);
         let [cycle] = graph.cycles() else { panic!("{:?}", graph.cycles()) };
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_waits_count_less_than_one_for_a_lock() {
+    fn a_usual_wait_counts_less_than_a_wait_for_a_lock() {
         let shell = (1..=5).map(|n| (n, n, 6, How::Child)).chain([(6, 6, 0, How::Child)]);
         let waits = of(shell.chain([(7, 7, 0, How::Mutex), (8, 8, 7, How::Mutex)]));
         let graph = Graph::new(&waits);

@@ -412,8 +412,8 @@ pub fn specs(t: &Typed) -> Result<(Vec<Column>, Vec<Key>), Exit> {
     Ok((columns, keys))
 }
 
-/// Makes columns for which `ps` of procps shows `-` show their value, as taskdiag's own ps does.
-/// For a column that only another system has, the error names a replacement.
+/// For columns for which `ps` of procps shows `-`, shows the value, as taskdiag's own ps does. For
+/// a column that only another system has, the error names a replacement.
 pub fn fill(columns: &mut [Column]) -> Result<(), Exit> {
     let is_one = |c: &&mut Column| [&NO_VALUE, &NO_ID].iter().any(|f| std::ptr::eq(c.field, *f));
     for c in columns.iter_mut().filter(is_one) {

@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_between_load_and_use_and_one_after_it_is_right() {
+    fn checks_before_and_after_a_use_are_right() {
         assert_eq!(wrong(&terminal(FENCE), false), Vec::<String>::new());
         assert_eq!(wrong(&terminal(FENCE), true), Vec::<String>::new());
     }

@@ -36,8 +36,9 @@ pub(super) trait Inhabitant {
 }
 
 impl Sockets {
-    /// The sockets of namespace `netns`. `task` is in it, and `own` means that it is ours. System
-    /// calls are counted in `calls`. A socket that cannot be known is not in the table.
+    /// The sockets of namespace `netns`. `task` is in that namespace, and `own` is the number of
+    /// ours. System calls are counted in `calls`. A socket that cannot be known is not in the
+    /// table.
     pub(super) fn table(
         &self,
         netns: u32,
