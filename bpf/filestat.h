@@ -15,8 +15,8 @@ enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 001000
 
 enum { MAGIC_BTRFS = 0x9123683E, MAGIC_OVERLAY = 0x794c7630, MAGIC_PROC = 0x9fa0 };
 
-/* The device of a file as stat(2) has it. On btrfs it is that of the subvolume, whose root the inode holds. A root that nobody
- * holds any more is freed at once, so callers compare afterwards whether the inode is still in use. */
+/* The device of a file as stat(2) has it. On btrfs it is the subvolume's, whose root the inode holds. A root that nobody holds
+ * any more is freed at once, so callers compare afterwards whether the inode is still in use. */
 GROUP_FN device_of(u64 inode)
 {
 	u64 sb = RD(u64, inode, INODE_SB), root = 0;

@@ -68,7 +68,7 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	barrier_var(n);
 	name = comm + (n & 31);
 	more = bpf_probe_read_kernel_str(name, 32, &w->desc);
-	/* A worker that ends gives its struct back at once, before its thread is gone. The name is that of the worker only if the
+	/* A worker that ends gives its struct back at once, before its thread is gone. The name belongs to the worker only if the
 	 * thread is still one and has this worker. Otherwise the bytes are cleared. */
 	if (!STILL(k, data, data) || more <= 1 || !has_pool || !(LOAD_AGAIN(t, flags) & PF_WQ_WORKER)) {
 		bpf_probe_read_kernel(name, 32, NULL);

@@ -45,7 +45,7 @@ static __always_inline u32 unix_name(u64 sk)
 
 	if (!addr)
 		return 0;
-	/* The length is that of a sockaddr_un, whose first two bytes are the family. */
+	/* The length includes the first two bytes of the sockaddr_un, which are the family. */
 	len = RD_MAY(u32, addr, UNIX_ADDR_LEN);
 	if (len <= 2)
 		return 0;

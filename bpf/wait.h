@@ -78,7 +78,7 @@ static __always_inline u64 switches(struct task_struct *t)
 	return R(t, nvcsw) + R(t, nivcsw);
 }
 
-/* Call this before anything is read that put_wait() uses. */
+/* Call this before reading anything that put_wait() uses. */
 GROUP_FN begin_wait(void)
 {
 	st.wait_switches = switches(THIS);

@@ -429,7 +429,7 @@ impl Table {
         Ok(found.ok().map(|i| lacks[i].1.name()))
     }
     /// Why rows lack the value of a column, or have only its beginning, by the number of the row.
-    /// With `absent`, rows are there that just do not have it.
+    /// With `absent`, rows that have no such value are included.
     #[pyo3(signature = (column, absent=false))]
     fn lacks<'py>(
         &self,

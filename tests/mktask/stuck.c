@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Tasks that something other than a lock keeps from going on: a cgroup that is frozen or has used
- * up its CPU time, and waits that not every machine can have.
+ * Tasks that something other than a lock holds up: a cgroup that is frozen or has used up its CPU
+ * time, and waits that not every machine can have.
  */
 #include "mktask.h"
 

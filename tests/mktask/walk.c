@@ -282,7 +282,7 @@ static int walk_mounts(unsigned int n)
 	const char *name = odd(n >> 6);
 	char *at = fresh(n), *below;
 
-	/* No path leads to a detached mount, so /proc cannot tell this name from a deleted one. */
+	/* No path leads to a detached mount, so in /proc this name looks like a deleted one. */
 	if (n & 128 && strstr(name, " (deleted)"))
 		name = "plain";
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))

@@ -17,13 +17,13 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("ns.pid_for_children", "/proc shows one only once it has had a process"),
     ("ns_id.pid_for_children", "/proc shows one only once it has had a process"),
     ("fd_count.size", "in /proc/PID/status, which is not read for FD_COUNT alone"),
-    // tests/settings.rs has where they must be known.
+    // tests/settings.rs says where they must be known.
     ("stat.guest_ns", "the kernel series has the header from before these"),
     ("stat.cguest_ns", "the kernel series has the header from before these"),
-    // tests/usage.rs has where they must be known.
+    // tests/usage.rs says where they must be known.
     ("sched.nvcsw", "/proc has none of threads that have ended"),
     ("sched.nivcsw", "/proc has none of threads that have ended"),
-    // tests/waits.rs has where they must be known.
+    // tests/waits.rs says where they must be known.
     ("wait.ready_ns", "not in /proc"),
     ("wait.object", "/proc does not know the locks of the kernel"),
     ("wait.owner_tid", "/proc does not know the locks of the kernel"),
@@ -101,7 +101,7 @@ fn common(key: &str, v: &Value) -> Value {
             let end = name.iter().position(|b| matches!(b, b'-' | b'+')).unwrap_or(name.len());
             Value::Bytes(name[..end].to_vec())
         }
-        // /proc does not show whether a task has a CPU, and no locks of the kernel.
+        // /proc shows neither locks of the kernel nor whether a task has a CPU.
         Value::Num(n) if key == "wait.kind" && is_of_bpf(*n) => Value::Num(-1),
         Value::Num(n) if key == "wait.owner_how" && is_owner_of_bpf(*n) => {
             Value::Num(OwnerHow::NotLookedUp as i128)

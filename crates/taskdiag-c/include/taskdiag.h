@@ -175,8 +175,8 @@ int taskdiag_query_new(const char *rows, const char *columns, taskdiag_query **q
 
 /*
  * Only rows for which a condition is true, such as "rss > 100M and user == web" or "ppid == 1". It
- * replaces an earlier one. The language is that of `taskdiag ps --where`. Rows for which it is not
- * known are left out, and a remark of the table counts them.
+ * replaces an earlier one. The language is the same as in `taskdiag ps --where`. Rows for which it
+ * is not known are left out, and a remark of the table counts them.
  *
  * Errors: QUERY if it cannot be understood, or names a column of activity.
  */

@@ -149,7 +149,7 @@ pub unsafe extern "C" fn procps_pids_new(
 pub unsafe extern "C" fn procps_pids_ref(info: *mut PidsInfo) -> c_int {
     let _host = memory::host();
     let Some(real) = real() else { return -libc::ENOSYS };
-    // SAFETY: the argument is that of the caller.
+    // SAFETY: the caller's argument is passed on.
     unsafe { (real.r#ref)(theirs(info)) }
 }
 

@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(pid) => pid.parse()?,
         None => std::process::id(),
     };
-    // A process that does not exist is an error, and no empty answer.
+    // A process that does not exist is an error, not an empty answer.
     let list = ProcessList::read_one(pid)?;
     let process = list.get(pid).ok_or("it has ended")?;
     println!("{pid} {:?}, a child of {:?}", process.name().unwrap_or_default(), process.parent());

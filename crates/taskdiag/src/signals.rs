@@ -12,7 +12,7 @@ struct Before(libc::sigset_t);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // SAFETY: the set is one that was blocked before.
+        // SAFETY: an earlier call has stored this set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, null_mut()) };
     }
 }

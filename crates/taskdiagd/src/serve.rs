@@ -310,8 +310,8 @@ impl Server {
         let sent = sock::send(connection.fd.as_fd(), &bytes, file);
         let is_sent = sent.is_ok_and(|n| n == bytes.len());
         drop(told);
-        // A caller that does not keep to the protocol is disconnected, and so is one that would be
-        // refused again. The latter can connect again.
+        // A caller that breaks the protocol, or that would be refused again, is disconnected. The
+        // latter can connect again.
         if !is_sent || question.ask.is_none() || is_over {
             self.close(question.from);
         }

@@ -134,7 +134,7 @@ fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
 /// Finds the processes that match a condition. Without a condition, finds the processes with these
 /// pids.
 fn ids(filter: Option<&Filter>, pids: &[u32]) -> Result<Vec<(u32, TaskId)>, Exit> {
-    // The start tells a process from a later one with its number.
+    // The start time distinguishes a process from a later one with the same pid.
     let columns = ["pid", "start"].map(|n| TASKS.find(n).expect("a column of the table").field);
     let mut query = Query::new(&TASKS, columns);
     query.filter = filter.cloned();

@@ -9,7 +9,7 @@ use taskdiag::files;
 
 use super::Layout;
 
-/// An address, a port, and whether it is one of UDP.
+/// An address, a port, and whether the port is a UDP port.
 type Address = (IpAddr, u16, bool);
 
 /// Names of hosts and services that were looked up.

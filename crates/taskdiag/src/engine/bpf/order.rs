@@ -544,8 +544,8 @@ mod tests {
 
     #[test]
     fn a_check_too_few_is_found() {
-        // A missing check is found, before the use or at the end, and so is a comparison that does
-        // not come last.
+        // It finds a missing check, before the use or at the end, and a comparison that does not
+        // come last.
         for at in [5, 9] {
             let mut few = terminal(FENCE);
             few[at] = [0x05, 0, 0, 0, 0, 0, 0, 0];

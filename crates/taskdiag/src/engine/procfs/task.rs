@@ -10,7 +10,8 @@ use super::stop::Stop;
 use super::worker::Worker;
 use crate::error::Error;
 
-/// How some groups are read. The steps run in this order, which is that of the attributes.
+/// How some groups are read. The steps run in this order, which is also the order of the
+/// attributes.
 struct Step {
     groups: Groups,
     needs: Needs,
