@@ -41,8 +41,8 @@ GROUP_FN translate(void)
 {
 	u64 table = st.pt_top, entry = 0, page = 0, phys, inverted;
 
-	/* Only tables of five levels have the first of these. Each level has code of its own, because the verifier would take a
-	 * shift that it does not know for that of the last level, too. */
+	/* Only tables of five levels have the first of these. Each level has code of its own, because with an unknown shift the
+	 * verifier would also assume the shift of the last level. */
 #pragma unroll
 	for (int shift = 48; shift >= 12; shift -= 9) {
 		if (shift == 48 && st.pt_shift != 48)
