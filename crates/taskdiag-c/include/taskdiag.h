@@ -191,8 +191,8 @@ int taskdiag_query_where(taskdiag_query *query, const char *condition, taskdiag_
 int taskdiag_query_sort(taskdiag_query *query, const char *keys, taskdiag_error **error);
 
 /*
- * Only these processes. A list of none selects none, and then `pids` may be NULL. Up to 32
- * processes are asked for one by one. Pids without a process are no error: see
+ * Only these processes. With a `count` of 0, no process is selected, and `pids` may be NULL. Up to
+ * 32 processes are asked for one by one. Pids without a process are no error: see
  * taskdiag_table_nobody().
  */
 int taskdiag_query_pids(taskdiag_query *query, const uint32_t *pids, size_t count, taskdiag_error **error);

@@ -220,7 +220,7 @@ def _exe(proc, exe):
 
 
 def _names(here, table, procs):
-    """Names; of those that the kernel cuts off, the arguments may have the rest."""
+    """Names. If the kernel cuts off a name, the arguments may have its rest."""
     names = values(here, table, "name")
     ids = table["pid"]
     long = [row for row, name in enumerate(names) if len(name) >= COMM]

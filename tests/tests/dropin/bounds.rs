@@ -61,7 +61,7 @@ fn command(program: &str, engine: Option<&str>, limit: Option<Limit>) -> Command
     let set = move || -> io::Result<()> {
         let Some(Limit { which, most, uid }) = limit else { return Ok(()) };
         let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-        // SAFETY: plain calls, of a process that is about to call exec.
+        // SAFETY: plain system calls in a process that is about to call exec.
         let done = unsafe {
             libc::setrlimit(which, &limit) == 0
                 && uid.is_none_or(|uid| {

@@ -328,8 +328,8 @@ record! {
 }
 
 record! {
-    /// DELAYS: how long it has waited since it began, of a process the sums over its live threads.
-    /// Source: netlink `TASKSTATS`; `task->delays`, `task->sched_info`.
+    /// DELAYS: how long it has waited since it began; for a process, the sums over its live
+    /// threads. Source: netlink `TASKSTATS`; `task->delays`, `task->sched_info`.
     Delays = "task_diag_delays", least 264;
     {
         /// Ready, waiting for a CPU, ns.

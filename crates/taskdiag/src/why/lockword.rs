@@ -125,7 +125,7 @@ impl Wanted {
                 let (tid, count) = mutex(&word, 2)?;
                 let kind = word(16)?;
                 let counts = kind & KIND_TYPE == KIND_RECURSIVE;
-                // An ordinary mutex has no list, which only robust ones use.
+                // An ordinary mutex is in no list, because only robust mutexes are.
                 let has_no_list = (24..40).step_by(4).all(|at| word(at) == Some(0));
                 let is_it = kind & !(KIND_TYPE | KIND_SHARED | KIND_ELISION) == 0
                     && (kind & KIND_SHARED == 0) == self.is_private

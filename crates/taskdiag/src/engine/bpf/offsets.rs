@@ -1,6 +1,5 @@
-//! The offsets that the programs use (`bpf/offsets.h`), and one other fact about this kernel that
-//! the programs cannot find out: the mapping that every process shows but that is in no list of
-//! mappings.
+//! The offsets that the programs use (`bpf/offsets.h`), and one other fact about this kernel, which
+//! the programs cannot find out: the mapping that every process shows but no list of mappings has.
 //!
 //! Both are found once per process, when a request first needs them.
 

@@ -266,11 +266,10 @@ impl SchedSum {
             }
         }
     }
-    /// Completes the sums over the living threads of a process, whose threads have used this CPU
-    /// time, with those that have ended. /proc has no values of ended threads. The time of ended
-    /// threads is the time of the process minus that of its living threads. Their context switches
-    /// are not known, so that those of the process are not known either. `false`: it is not known
-    /// whether threads have ended.
+    /// Completes the sums over the living threads of a process with its ended threads. /proc has no
+    /// values of ended threads. Their time is the CPU time of the process minus the time of its
+    /// living threads. Their context switches are not known, so the context switches of the process
+    /// are not known either. `false`: it is not known whether threads have ended.
     ///
     /// The time that living threads use while they are read can hide an equal time of ended ones.
     fn complete(&mut self, process_ns: u64) -> bool {
