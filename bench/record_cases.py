@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the cases that measure a recorder, and what makes Parquet of its recording: CPU time and bytes of taskdiag record, of atop
+"""Has the cases that measure a recorder and the conversion of its recording to Parquet: CPU time
+and bytes of taskdiag record, of atop
 where it is installed, and of taskdiag convert.
 
 A recorder of processes that only sleep would write nearly nothing. So a tenth of the processes wake up ten times a second, and

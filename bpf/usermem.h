@@ -13,10 +13,10 @@
  * memory (below cfg.ram_end), never to devices, and not if it is special, as entries of device memory are. Data that was
  * read through a reused table is not shown, since the second walk finds another entry.
  *
- * This is for x86-64 page tables. Two checks show whether they are that, and where the direct map is: the entry for the
- * page of the reader's own top table must lead to that page, and the page where the reader has mapped `st` must have the
- * content of `st`. The first of these alone is not enough: a wrong guess takes other memory for a table, where any small
- * number can look like the entry of a page of 1 GiB.
+ * This is for x86-64 page tables. Two checks show whether it reads such tables, and where the direct map is: the entry
+ * for the page of the reader's own top table must lead to that page, and the page where the reader has mapped `st` must
+ * have the content of `st`. The first of these alone is not enough: a wrong guess takes other memory for a table, where
+ * any small number can look like the entry of a page of 1 GiB.
  */
 #ifndef TASKDIAG_USERMEM_H
 #define TASKDIAG_USERMEM_H

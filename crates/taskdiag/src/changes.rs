@@ -129,8 +129,7 @@ impl Snapshot {
             match TaskId::of(&gone) {
                 None => changes.unknown.push(gone),
                 Some(id) if same(&id, self.task(gone.pid())).is_none() => {
-                    // A pid that another task has by now is free, so the task that had it has
-                    // ended.
+                    // If another task has the pid by now, the task that had it has ended.
                     let is_missing = self.task(gone.pid()).is_none();
                     match is_cut(self) && is_missing {
                         true => changes.unknown.push(gone),

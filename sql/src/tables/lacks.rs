@@ -41,7 +41,7 @@ impl Why {
         let is_root = unsafe { libc::geteuid() } == 0;
         match self {
             Why::NotAsked if is_live => {
-                "other processes may share with these that were not read; without a condition on pid, all are"
+                "other processes, which were not read, may share it; without a condition on pid, all are read"
             }
             Why::NotAsked => "it was not recorded; 'taskdiag record --groups' changes that",
             Why::Denied if !is_live => "it was denied to the user who recorded",

@@ -5,8 +5,8 @@
 //! daemon is asked, because it may be stuck, and because asking takes the rights of root.
 //!
 //! A file is read once for each container, and again when it has changed. Its environment,
-//! arguments and other labels are not kept: see `json`. A container without a file has no names,
-//! and one whose file may not be read has a reason in their place.
+//! arguments and other labels are not kept: see `json`. A container without a file has no names. If
+//! its file may not be read, the names have a reason in their place.
 //!
 //! The files are those of the machine that runs the reader. The variable `TASKDIAG_HOST_ROOT` has
 //! another directory for `/`, as for a reader in a container that has the machine's files mounted.

@@ -264,7 +264,7 @@ mod tests {
         // A late answer is not taken for the answer to the next question.
         let empty = (0..100).find_map(|_| late.answer().ok().expect("it runs"));
         assert_eq!(empty.map(|v| v.len()), Some(0));
-        // One that ends is given up, and one that writes without end, too.
+        // A child that ends is abandoned, and so is a child that writes without end.
         assert!(helper("exit").answer().is_err());
         assert!(helper("yes").answer().is_err());
     }
