@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_have_the_groups_that_lists_by_hand_had() {
+    fn sets_have_the_groups_of_the_earlier_lists() {
         let set = |of: &[Groups]| of.iter().fold(Groups::NONE, |all, g| all | *g);
         let usual = [Groups::BASE, Groups::CRED, Groups::STAT, Groups::STATM, Groups::CMDLINE];
         let usual = set(&usual) | Groups::PATHS | Groups::IO | Groups::SCHED;
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_lists_by_hand_had_forgotten_are_in_their_sets() {
+    fn groups_that_the_earlier_lists_lacked_are_in_their_sets() {
         // Two sets were called WALKS: one with the groups that read all pages, and one that also
         // had those that read all mappings.
         assert_eq!(Groups::WALKS_PAGES, Groups::VMA_STAT | Groups::ROLLUP);

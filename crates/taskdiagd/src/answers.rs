@@ -127,7 +127,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// No answer yet. A group is left out if this process cannot read its file of another process.
+    /// No answer yet. A group is left out if this process cannot read the group's file of process
+    /// 1, which stands for all others.
     pub fn new() -> Answers {
         let hidden = shown::TABLE.iter().filter(|s| !s.files.iter().all(|f| is_shown(f)));
         let hidden = hidden.fold(Groups::NONE, |all, s| all | s.group.into());

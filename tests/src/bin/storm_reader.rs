@@ -19,7 +19,7 @@ const USAGE: &str = "usage: storm_reader --base DIR --program lite|more|snapshot
                      [--seconds N] [--seed N] [--processor N] [--ready FILE]";
 /// How long the storm may take to begin.
 const BEGIN: Duration = Duration::from_secs(300);
-/// How many answers a program gives that is kept loaded.
+/// How many answers a program gives if it is kept loaded.
 const KEPT: u32 = 40;
 /// How many wrong values are shown.
 const SHOWN: usize = 20;
