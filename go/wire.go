@@ -18,7 +18,7 @@ import (
 	"unsafe"
 )
 
-// Group is a set of values of a task, the number of its attribute.
+// Group identifies a set of values of a task, by the number of its attribute.
 type Group uint16
 
 // Groups is a set of groups, bit n of it for group n.

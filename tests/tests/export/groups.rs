@@ -59,8 +59,8 @@ fn thread_cpu(metrics: &Metrics, group: &str, thread: &str) -> f64 {
 
 /// The first thread of a process counts once, even if a second thread comes and goes.
 #[test]
-fn threads_of_a_process_that_has_several_now_and_then_count_once() {
-    let test = "threads_of_a_process_that_has_several_now_and_then_count_once";
+fn threads_count_once_while_others_come_and_go() {
+    let test = "threads_count_once_while_others_come_and_go";
     let own = format!("flap-{}", std::process::id());
     let (_file, path) = config(&format!("process_names: [{{name: g, cmdline: ['{own}$']}}]"));
     let burn =

@@ -32,7 +32,8 @@ enum Needs {
     Memory,
     /// Files that a first thread loses when it ends. A living thread's files are read then.
     Place,
-    /// VMA and VMA_STAT, which come from one file or from two, and settle themselves.
+    /// VMA and VMA_STAT, which come from one file or from two. Their step records itself which of
+    /// them is missing.
     Mappings,
 }
 
