@@ -1,6 +1,6 @@
-//! Files in which the machine or a user keeps choices: `/etc/taskdiag.toml`, and those in the
-//! user's directory for such files. They are read and written with bounds of size and time, and a
-//! file or directory of another user is not trusted.
+//! Configuration files: `/etc/taskdiag.toml` for the machine, and files in the user's configuration
+//! directory. They are read and written with bounds of size and time, and a file or directory of
+//! another user is not trusted.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

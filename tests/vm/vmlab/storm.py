@@ -38,7 +38,7 @@ GAP = 2000
 # U, because recording the stacks of all allocations makes requests much slower.
 POISON = "slub_debug=FZP page_poison=1 init_on_free=1"
 WIPE = "slub_debug=FZ init_on_free=1 kasan.fault=panic"
-# The last commit whose programs passed memory that may be freed to bpf_d_path().
+# The last commit whose programs passed memory to bpf_d_path() that may be freed.
 KNOWN_BAD = "797dcd3"
 
 

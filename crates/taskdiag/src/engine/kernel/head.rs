@@ -12,9 +12,9 @@ const HDR: usize = size_of::<NlMsgHdr>();
 /// The bytes before the answer: the members that the shortest INFO lacks.
 pub(super) const ROOM: usize = size_of::<Info>() - Info::C.least;
 
-/// Makes the INFO that begins after [`ROOM`] bytes begin at the first one, and adds the machine to
-/// it. Returns how many bytes there are now. If they are no stream, they are moved to the front,
-/// and the parser says what is wrong.
+/// Extends the INFO, which begins after [`ROOM`] bytes, to the start of `bytes`, and adds the
+/// machine to it. Returns how many bytes there are now. If they are no stream, they are moved to
+/// the front, and the parser says what is wrong.
 pub(super) fn complete(bytes: &mut [u8]) -> usize {
     let whole = |(head, body): (NlMsgHdr, &[u8])| {
         let payload = (head.len as usize).checked_sub(HDR)?;
