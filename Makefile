@@ -15,8 +15,8 @@ FUZZ_SECONDS ?= 60
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/release/taskdiag
-# The program that prints manual pages and completions for `make install`. It is another one than
-# BIN where BIN is for another kind of machine.
+# The program that prints manual pages and completions for `make install`. It differs from BIN if
+# BIN is for another kind of machine.
 RUN = $(BIN)
 # The drop-in for libproc2, as cargo makes it and as it is called.
 DROPIN := $(TARGET_DIR)/dropin/libtaskdiag_procps.so
@@ -99,7 +99,7 @@ packages: ## would each crate build and be documented from its published package
 	@tools/setup check
 	$(RUST) tools/check-packages
 
-# The tool is several hundred crates and takes some ten minutes to build, so nothing here installs
+# The tool is several hundred crates and takes about ten minutes to build, so nothing here installs
 # it.
 semver: ## what changed in the public API since a commit (BASE=rev; needs cargo-semver-checks)
 	@[ -n "$(BASE)" ] || { echo "say since when: make semver BASE=<tag or commit>" >&2; exit 2; }
@@ -179,7 +179,7 @@ bpf-check: ## are the BPF programs what the sources give, and do they call and l
 	@tools/setup bpf
 	$(CARGO) run --manifest-path bpf/gen/Cargo.toml -- --check
 	$(CARGO) test --package taskdiag --lib -- programs_call_only_what_docs_safety_lists \
-		programs_load_in_the_order_that_docs_safety_tells docs_safety_tells_of_each_struct_that_programs_read bpf::order
+		programs_load_in_the_order_that_docs_safety_states docs_safety_names_each_struct_that_programs_read bpf::order
 
 kernel: ## build the kernel of the series for the lab (FLAVOUR=base|ours|base-debug|ours-debug)
 	@tools/setup vm

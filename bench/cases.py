@@ -171,9 +171,9 @@ def syscalls_small(b):
 def syscalls_large(b):
     """bpf engine: system calls of the whole run at 100,000 tasks, and how they grow"""
     for label, (calls, written) in syscalls(b).items():
-        # A run of the program ends after a millisecond, so that it holds no CPU, and the next one
-        # takes a call or two. So there are a few hundred calls where /proc takes millions, and they
-        # grow with the time and not with the tasks.
+        # A run of the program ends after a millisecond, so that it holds no CPU, and starting the
+        # next run takes one or two calls. So there are a few hundred calls where /proc takes
+        # millions, and their number grows with the time and not with the tasks.
         b.figure(f"system calls at 100,000, {label}", calls, at_most=300)
         small = b.kept.get("g10k", {}).get(label, (None, None))
         if None not in (calls, written, *small):

@@ -4,8 +4,9 @@
 A real-time task is late for one of two reasons. Either it was awake and did not run, or the interrupt that wakes it came late.
 bench/lateness.c tells the two apart, and looks every tenth of a millisecond at what runs while an awake task waits. The bar is for
 the time in which somebody was seen running. The rest of a wait is time in which the CPU itself did not run, because the host did not
-run this virtual machine, or in which interrupts were off. A program that never enters the kernel can turn none off, so its row shows
-how long the host takes the CPU. The time that the host took (steal in /proc/stat) stands beside each row.
+run this virtual machine, or in which interrupts were off. A program that never enters the kernel
+cannot turn interrupts off, so its row shows how long the host takes the CPU. The time that the host
+took (steal in /proc/stat) stands beside each row.
 """
 
 import os
@@ -125,7 +126,7 @@ def table(b, commands, bars):
 
 @case("late-1k", ("procs", 1_000))
 def late_1k(b):
-    """1,000 processes: how long a SCHED_FIFO task waits at worst beside each request"""
+    """1,000 processes: how long a SCHED_FIFO task waits at worst during each request"""
     table(b, {**OURS, **PEERS}, OURS)
 
 

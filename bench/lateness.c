@@ -11,8 +11,8 @@
  * longer than 5 ms. A task that runs in the kernel without a break makes an awake thread wait. A
  * lateness without such a wait means that the timer's interrupt itself came late: the host did not
  * run the virtual machine, or interrupts were off. A host that does not run the virtual machine
- * makes an awake thread wait, too, so these numbers mean something only beside those of a program
- * that never enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
+ * makes an awake thread wait, too, so these numbers mean something only in comparison with those of
+ * a program that never enters the kernel. It ends by itself. It needs root, for SCHED_FIFO.
  *
  * With SAMPLE_US, it also prints which tasks ran during the waits. A timer of the kernel records
  * every SAMPLE_US microseconds what the CPU is doing. Each line then has two more numbers, in

@@ -12,8 +12,8 @@
  *				read	a memfd, swapped out as above, mapped read-only and shared
  *				private	a memfd, swapped out as above, mapped writable and private
  *
- * Prints "ready PID" when everything is there. PID is that of the process, or of the first one of
- * N. It ends, with all of them, when its standard input ends. If it is killed, they end by
+ * Prints "ready PID" when everything is there. PID is the pid of the process, or of the first of N
+ * processes. It ends, with all of them, when its standard input ends. If it is killed, they end by
  * PR_SET_PDEATHSIG.
  */
 #define _GNU_SOURCE

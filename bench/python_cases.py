@@ -31,7 +31,7 @@ ATTRS = ["pid", "ppid", "username", "name", "status", "num_threads", "cpu_times"
 COLUMNS = "pid,ppid,user,comm,s,nlwp,time,rss,vsz,start,nice,tty,args"
 PROGRAMS = {
     "psutil process_iter": ("import psutil", f"return sum(1 for p in psutil.process_iter({ATTRS}))"),
-    # The program is the same but for its import.
+    # The program is the same except for its import.
     "taskdiag.psutil process_iter": (
         "import taskdiag.psutil as psutil",
         f"return sum(1 for p in psutil.process_iter({ATTRS}))",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the cases that measure a recorder, and what makes Parquet of its recording: CPU time and bytes of taskdiag record, of atop
+"""Has the cases that measure a recorder and the conversion of its recording to Parquet: CPU time
+and bytes of taskdiag record, of atop
 where it is installed, and of taskdiag convert.
 
 A recorder of processes that only sleep would write nearly nothing. So a tenth of the processes wake up ten times a second, and
@@ -83,7 +84,7 @@ def ours(b, home):
         for index in sorted(directory.glob("*.idx"))
         for entry in (lambda data: [data[i : i + 64] for i in range(0, len(data), 64)])(index.read_bytes())
     ]
-    # Two heads of 64 bytes are a frame's, one in the file and one in the index.
+    # A frame has two heads of 64 bytes, one in the file and one in the index.
     keys = [(h[7] + 128) / h[10] for h in heads if h[2] == h[3]]
     deltas = [(h[7] + 128) / h[10] for h in heads if h[2] != h[3]]
     if len(deltas) < FRAMES - 3:

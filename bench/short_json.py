@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Writes JSON for people and for diffs: whatever fits into a line is one, so a figure or a measurement is a line."""
+"""Writes JSON for people and for diffs: a value that fits into a line gets a line of its own, as
+each figure and each measurement does."""
 
 import json
 

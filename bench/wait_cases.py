@@ -48,7 +48,7 @@ def one_of_many(b):
         raise Failed("bench/rust did not build")
     most = min(MOST, allowed_files() - 1_000)
     if most < MOST:
-        b.note(f"  not {MOST} processes but {most}, since no more files are allowed here")
+        b.note(f"  {most} processes instead of {MOST}, because the limit of open files allows no more")
     rows = {(who, n): [] for n in (*FEW, MANY, most) for who in ("waiter", "waitpid") if n != most or who == "waiter"}
     # Before each time, other memory evicts the caches.
     rows |= {("waiter", n, "cold"): [] for n in (*FEW, MANY, most)}

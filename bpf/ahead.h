@@ -7,8 +7,8 @@
  * So each visit of a process takes one more step in the chains of the next seven processes. Each of the seven is at
  * another step, so none of the loads needs another. When the walk comes to a process, what it reads is in the cache.
  *
- * Nothing that is loaded here is ever shown. A pointer in an mm, and an entry of its tables, is followed only if the task has the
- * mm after it was read, as everywhere, and still has it when the next visit follows it (docs/operate/safety.md).
+ * Nothing that is loaded here is ever shown. A pointer in an mm or in its page tables is followed only if the task still has the
+ * mm after the pointer was read, as everywhere, and again at the visit that follows it (docs/operate/safety.md).
  */
 #ifndef TASKDIAG_AHEAD_H
 #define TASKDIAG_AHEAD_H
@@ -76,7 +76,7 @@ static __always_inline void touch_objects(struct ahead *a, struct ahead *to, vol
 		to->table = to->counters = 0;
 }
 
-/* The counters of an mm lie beside each other for each CPU. More CPUs than these wait for each other less anyway. */
+/* For each CPU, the counters of an mm lie next to each other. More CPUs than these wait for each other less anyway. */
 static __always_inline void touch_counters(u64 counters, volatile u64 *touched)
 {
 #pragma unroll

@@ -90,7 +90,7 @@ GROUP_FN put_delays(void)
 	}
 	PUT(a, TASK_DIAG_DELAYS);
 	a->valid = st.sum_lost ? 0 : st.delays_known;
-	/* All kinds got these at the same time. */
+	/* The kernel got these for all kinds at once. */
 	if (!st.sum_lost && HAVE(TASK_RUN_MAX) && HAVE(DELAY_IO_MAX) && HAVE(DELAY_IRQ_MAX))
 		a->valid |= DELAY_KNOWN(MAX_NS);
 	if (!st.sum_lost && HAVE(TASK_RUN_MIN) && HAVE(DELAY_IO_MIN) && HAVE(DELAY_IRQ_MIN))

@@ -133,9 +133,9 @@ TURNS(skip_mark)
 
 /*
  * Skip the marks of an inotify file that earlier runs wrote. The list is not sorted, so each mark has to be visited. To
- * hold the CPU only for a short time, at most MARKS_SKIP_MAX are skipped, and for 0.8 ms. The clock goes on while the CPU does
- * something else, so the next runs try again before the marks after them are left out. The answer then says that it is
- * truncated.
+ * hold the CPU only for a short time, at most MARKS_SKIP_MAX are skipped, and for 0.8 ms. That time passes even while the CPU
+ * does something else, so the next runs try again before they give up on the marks after these. The answer then says that it
+ * is truncated.
  */
 enum { MARKS_SKIP_MAX = 16384, SKIP_TRIES = 4 };
 

@@ -176,7 +176,7 @@ static __always_inline u64 load_file(u32 n)
 	return st.file;
 }
 
-/* Write one entry about one of the 64 descriptors, or go on to the next 64. */
+/* Write one entry about one of the 64 descriptors, or continue with the next 64. */
 LIST_FN put_one(void)
 {
 	u32 n, type;

@@ -15,8 +15,8 @@ enum { S_IFBLK = 0060000, S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 001000
 
 enum { MAGIC_BTRFS = 0x9123683E, MAGIC_OVERLAY = 0x794c7630, MAGIC_PROC = 0x9fa0 };
 
-/* The device of a file as stat(2) has it. On btrfs it is that of the subvolume, whose root the inode holds. A root that nobody
- * holds any more is freed at once, so callers compare afterwards whether the inode is still in use. */
+/* The device of a file as stat(2) has it. On btrfs it is the subvolume's, whose root the inode holds. A root that nobody holds
+ * any more is freed at once, so callers compare afterwards whether the inode is still in use. */
 GROUP_FN device_of(u64 inode)
 {
 	u64 sb = RD(u64, inode, INODE_SB), root = 0;
@@ -28,10 +28,10 @@ GROUP_FN device_of(u64 inode)
 }
 
 /*
- * What stat(2) may say otherwise than the inode: its device for a file of an overlay, which may be one of its layer, and on a
- * btrfs whose types are in a module; its number of links for a directory of an overlay, and for one of /proc, to which stat(2) adds
- * processes or threads, and the size of /proc/PID/fd, which counts open files. User space asks stat(2) for
- * these: see engine/bpf/devices.rs.
+ * Members in which stat(2) may differ from the inode: the device of a file of an overlay (it may be that of a layer) or of a
+ * btrfs whose types are in a module; the links of a directory of an overlay or of /proc (stat(2) adds processes or threads
+ * there); and the size of /proc/PID/fd, which counts open files. User space asks stat(2) for these: see
+ * engine/bpf/devices.rs.
  */
 enum { IN_LAYER_DEV = 1, IN_LAYER_DIRECTORY = 2 };
 

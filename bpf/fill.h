@@ -81,7 +81,7 @@ static __always_inline void sum_begin(struct signal_struct *s, bool process)
 	}
 }
 
-/* As cputime_adjust(), but the values that were shown last are not stored. */
+/* As cputime_adjust(), but previously shown values are not stored. */
 static __always_inline void adjust(u64 *ut, u64 *st_, u64 rtime, u64 prev_u, u64 prev_s)
 {
 	u64 utime = *ut, stime = *st_;
@@ -136,7 +136,7 @@ static __always_inline struct pid *tty_pgrp(struct tty_struct *tty)
 }
 
 /* The foreground group of the terminal. A group that only the terminal still has is freed at once when another becomes the
- * foreground group, so it is compared after its number was read. */
+ * foreground group, so the pointer is read again after the number. */
 static __always_inline void put_tty_pgrp(struct task_diag_stat *a, struct signal_struct *s, struct tty_struct *tty)
 {
 	struct pid *pgrp;

@@ -31,7 +31,7 @@ static __always_inline u8 state_letter(struct task_struct *t)
 	return 0x5253445474585a50 * s >> 56;
 }
 
-/* The task has no longer name than its comm. */
+/* The comm is the task's whole name. */
 #define COMM_PLAIN 0xffffffffu
 
 /* As proc_task_name(): a kernel thread has a longer name, and a worker adds what it works on. Returns the length. */
@@ -63,13 +63,13 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	w = CAST(struct worker, data);
 	has_pool = R(w, pool);
 	plus = R(w, current_work) ? '+' : '-';
-	/* Verifiers up to Linux 6.12 lose the bounds of n here. The barrier keeps the compiler, which still knows them,
-	 * from dropping the mask that the verifier needs. */
+	/* Verifiers up to Linux 6.12 lose the bounds of n here. Without the barrier, the compiler, which still knows
+	 * them, drops the mask that the verifier needs. */
 	barrier_var(n);
 	name = comm + (n & 31);
 	more = bpf_probe_read_kernel_str(name, 32, &w->desc);
-	/* A worker that ends gives its struct back at once, before its thread is gone. The name is that of the worker only if the
-	 * thread is still one and has this worker. Else the bytes are cleared. */
+	/* A worker that ends gives its struct back at once, before its thread is gone. The name belongs to the worker only if the
+	 * thread is still one and has this worker. Otherwise the bytes are cleared. */
 	if (!STILL(k, data, data) || more <= 1 || !has_pool || !(LOAD_AGAIN(t, flags) & PF_WQ_WORKER)) {
 		bpf_probe_read_kernel(name, 32, NULL);
 		name[-1] = 0;

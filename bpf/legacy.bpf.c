@@ -60,7 +60,7 @@ int snapshot(struct bpf_iter__task *ctx)
 	if (!st.part) {
 		GAP();
 		see_ids(t, false);
-		/* The iterator looks for the number again. To go on would pass over the task that has it now. */
+		/* The iterator looks for the number again. If it continued, it would pass over the task that has it now. */
 		if (st.nr != number(ctx))
 			return 1;
 	}
@@ -72,7 +72,7 @@ int snapshot(struct bpf_iter__task *ctx)
 	if (!asked_for(t))
 		return 0;
 	if (!st.part) {
-		/* Where tasks are made faster than this walk goes on, it would not end if it followed them. */
+		/* If tasks are made faster than this walk advances, a walk that followed them would not end. */
 		if (cfg.strategy != TASK_DIAG_DUMP_ONE && R(t, start_boottime) > st.begin)
 			return 0;
 		/* The task that had this number before was begun, and has ended since. */

@@ -11,8 +11,8 @@
  * repeated afterwards, and the text is made again if the way has changed.
  *
  * A path may be long, and a user may rename its directories all the time. So each component counts as work. If the time of the run
- * is over, the path is left to the next run, which has more time for it. That one tries as often as PATH_TRIES, whatever the clock
- * says, so that the walk goes on. A path that changes at each try is BLOCKED.
+ * is over, the path is left to the next run, which has more time for it. That run tries PATH_TRIES times, whatever the clock says,
+ * so that the walk advances. A path that changes at each try is BLOCKED.
  *
  * Not here: which task has which file.
  */
@@ -133,7 +133,7 @@ static __always_inline void begin_entry(void)
 
 /*
  * Take back the name that was written for an entry, and the data after it, because the object that it
- * was read from is gone. The name may belong to anything. So it is cleared, and nothing refers to it.
+ * was read from is gone. The name may be that of another object. So it is cleared, and nothing refers to it.
  */
 GROUP_FN take_back_name(void)
 {
@@ -415,7 +415,7 @@ static __always_inline u32 find_or_make_path(void)
 		st.is_cut = 1;
 	if (flags & PATH_CHANGES) {
 		st.is_blocked = 1;
-		/* A key that no path has, so that the next one with this path looks itself. */
+		/* A key that no path has, so that the next use of this path resolves it again. */
 		st.key[0] = 0;
 		st.key[1] = st.names;
 	}

@@ -33,7 +33,7 @@ static __always_inline u64 since_tick(u32 tick)
 	return ticks * cfg.jiffy_ns / 1000000 * 1000000;
 }
 
-/* Set the members of a TCP connection. Returns the bits of the known ones, except for its algorithm. */
+/* Set the members of a TCP connection, except for its algorithm. Returns the bits of the known ones. */
 GROUP_FN tcp_values(u64 sk)
 {
 	struct task_diag_net *s = MADE(struct task_diag_net);

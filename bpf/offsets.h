@@ -6,7 +6,7 @@
  * takes as long for two or three types. This is for the groups that touch many
  * types; the types of the others are in kernel.h.
  *
- * NEED(name, struct, member): no kernel that is supported lacks this member.
+ * NEED(name, struct, member): every supported kernel has this member.
  * SINCE(name, struct, member, group, version): this group needs the member,
  * which came with this version of Linux.
  * MAY(name, struct, member): some kernels or configurations lack this member,
@@ -344,5 +344,5 @@ MAY(DELAY_IRQ, task_delay_info, irq_delay)
 MAY(DELAY_IRQ_COUNT, task_delay_info, irq_count)
 MAY(DELAY_IRQ_MAX, task_delay_info, irq_delay_max)
 MAY(DELAY_IRQ_MIN, task_delay_info, irq_delay_min)
-/* Since Linux 5.14. No program reads it by offset: older kernels are known by it. */
+/* Since Linux 5.14. No program reads it by offset; kernels that lack it are older ones. */
 NEED(TASK_STATE, task_struct, __state)

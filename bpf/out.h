@@ -76,7 +76,7 @@ struct {
 
 #define CAST(type, p) ((type *)(p))
 #define PLAIN(t) (t)
-/* BPF_CORE_READ takes every access in its arguments for one to a kernel type. So the pointer goes into a variable first. */
+/* BPF_CORE_READ treats every access in its arguments as one to a kernel type. So the pointer goes into a variable first. */
 #define R(p, ...) ({ typeof(p) p_ = (p); BPF_CORE_READ(p_, __VA_ARGS__); })
 #define EACH(i, from, to, max) for (i = (from); i < (max) && i < (to); i++)
 
@@ -108,13 +108,13 @@ enum { TURNS_MAX = 64 };
 
 #ifdef LEGACY
 
-/* The most turns of a loop that a run leaves sooner, when its time is over. The next run goes on with the rest. */
+/* The largest number of turns of a loop in a run. If the time of a run ends sooner, the next run does the rest. */
 #define LEGACY_TURNS(newer) (1 << 12)
 /* A function of its own would be one call too deep: the verifier allows eight. */
 #define LIST_FN static __always_inline int
 #define STEP(name, i) __weak __noinline int name(u32 i __attribute__((unused)))
 #define STEP_OF(name, i, work) static __always_inline int name(u32 i) { (void)i; return work; }
-/* The barrier keeps the compiler from making one comparison, which the verifier does not understand, of the two. */
+/* Without the barrier, the compiler joins the two comparisons into one, which the verifier does not understand. */
 #define LOOP(n, turn) ({									\
 	u32 n_ = (n), i_;									\
 	for (i_ = 0; i_ < TURNS_MAX; i_++) {							\
@@ -163,7 +163,7 @@ STEP(name, i)											\
 
 #endif
 
-/* The most turns of a loop over the entries of a list. */
+/* The largest number of turns of a loop over the entries of a list. */
 enum { LIST_TURNS = LEGACY_TURNS(1 << 22) };
 
 /* The task of a list node, as a number. */
@@ -244,7 +244,7 @@ static __always_inline bool same_exec(struct task_struct *t, u64 exec)
 /*
  * A program runs as one read-side section of RCU, and on a kernel without preemption nothing else runs on its CPU
  * meanwhile. So each loop that may be long asks whether the time of the run is over. The run then ends, and the next
- * one goes on where it was. `work` is in units of about 0.1 us; the clock is read once in 256 units.
+ * one continues where it was. `work` is in units of about 0.1 us; the clock is read once in 256 units.
  */
 static __always_inline bool is_late(u32 work)
 {
@@ -318,8 +318,8 @@ static __always_inline void end_message(void)
 		st.used[st.chunk & (CHUNKS_MAX - 1)] = st.off;
 }
 
-/* Called before a value of variable length: goes on in the next chunk if this one is nearly full. room() keeps chunks
- * for that. */
+/* Called before a value of variable length: continues in the next chunk if this one is nearly full. room() keeps
+ * chunks for that. */
 GROUP_FN spill(void)
 {
 	if (st.off < CHUNK_FULL)

@@ -114,7 +114,7 @@ GROUP_FN put_path(u32 kind)
 	}
 	if (flags & TASK_DIAG_BLOB_CUT)
 		st.is_cut = 1;
-	/* The link in /proc ends so, too. */
+	/* The link in /proc ends like this, too. */
 	if (flags & TASK_DIAG_BLOB_DELETED)
 		APPEND_LITERAL(" (deleted)");
 	shown = flags;

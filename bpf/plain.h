@@ -24,7 +24,7 @@
 #ifdef LEGACY
 
 /* Find the offset of one CPU; st.arg is the per-CPU pointer of per_cpu. The address goes through memory, because the
- * verifier takes a pointer that was stored and read back for a number. */
+ * verifier treats a pointer that was stored and read back as a number. */
 static long find_cpu(u32 cpu, void *unused)
 {
 	u32 zero = 0;
@@ -95,7 +95,7 @@ static __always_inline void set_up(void)
 
 			if (!p)
 				break;
-			/* Pass it through memory, since the verifier takes a pointer that was stored and read for a number. */
+			/* Pass it through memory, since the verifier treats a pointer that was stored and read back as a number. */
 			*(volatile u64 *)&st.arg = (u64)p;
 			st.cpu_offset[cpu & (CPUS_MAX - 1)] = *(volatile u64 *)&st.arg - base;
 			st.ncpus = cpu + 1;

@@ -207,7 +207,7 @@ enum { SET_MAX = 0x3fff };
 
 /*
  * Copies the cgroups of the css_set st.set from a message of this run. Returns 0 if there is none. The cgroups of a set never
- * change, and while this run goes on, no other set is at its address, because its memory is freed under RCU.
+ * change, and during this run no other set can be at its address, because its memory is freed under RCU.
  */
 GROUP_FN copy_cgroups(void)
 {

@@ -32,7 +32,7 @@ _Static_assert(OFF_COUNT <= OFFSETS_MAX, "offsets do not fit");
 	v_;										\
 })
 #else
-/* A load takes a tenth of the helper's time and gives the verifier less to do. It has to be through a pointer to a known
+/* A load takes a tenth of the helper's time and gives the verifier less to do. The verifier asks for a pointer to a known
  * type, so these are types that begin with a number of the right size. A smaller number is the beginning of a larger one,
  * and no member that is read here is the last of its type. */
 #define RD_AT(t, at)									\
@@ -114,7 +114,7 @@ GROUP_FN go_on_with_list(u32 attr, u32 size, u32 valid, u32 max)
 	(t *)st.made;									\
 })
 
-/* The next entry of a list. The list is opened, or goes on in another attribute, as needed. */
+/* The next entry of a list. The list is opened, or continues in another attribute, as needed. */
 static __always_inline void *next_entry(u32 attr, u32 size, u32 valid)
 {
 	void *e;

@@ -3,11 +3,11 @@
  * How much of each text, and how many entries of each list are written. Any
  * user can have any number of processes with megabytes of arguments each, at
  * no cost, because fork() shares them. So there is a limit for each text, and
- * one for the answer, which users share: a user gets whole texts as long as
- * what is left for all others is more than what that user has had already.
- * Further texts are written in part. So one user can never use up the room, and
- * others' arguments stay whole. The part that each task gets in any case does not count.
- * Lists and names have a room of their own.
+ * one for the answer, which users share: a user gets whole texts while the room that is
+ * left for all others is larger than the room that this user has taken. Further texts
+ * are written in part. So one user can never use up the room, and others' arguments
+ * stay whole. The part that each task always gets does not count. Lists and names have
+ * a room of their own.
  *
  * engine/room.rs does the same for the engines in user space.
  */

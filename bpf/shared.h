@@ -129,7 +129,7 @@ static __always_inline u64 file_table(u32 group)
 /* A table for more than 2 Mi descriptors is not counted, because a run must not take long. */
 enum { WORDS_MAX = 1 << 15 };
 
-/* Add the open ones of eight words in st.up. */
+/* Count the bits of eight words of st.up. */
 STEP(count_words, i)
 {
 	u32 n;
@@ -141,7 +141,7 @@ STEP(count_words, i)
 }
 
 /* Count a page of the bits. All of its words are copied together, because a call of the helper takes as long as the copy of
- * some thirty words. */
+ * about thirty words. */
 STEP(count_page, i)
 {
 	u32 words = st.count - i * DEPTH_MAX;

@@ -4,14 +4,14 @@
  * names and writes each into the output. A run is one read-side section of RCU,
  * and nothing else runs on its CPU meanwhile if the kernel is not preemptible.
  * So a run ends after a millisecond, or when the output is full. User space
- * takes the output and runs the program again, and it goes on where it was.
+ * takes the output and starts the next run, which continues where it ended.
  *
  * The program finds its place again by the tasks that it has seen. The list of
  * tasks only grows at its end. So tasks after the last seen one that is still
  * there have not been seen yet, and those that were seen after it have ended.
  * No task is lost, and none comes twice. Tasks that began after the request are
- * not in the answer: they could have the pid of one that is, and a machine that
- * forks faster than the walk goes on would never have an answer.
+ * not in the answer: they could have the pid of a task that is in it, and on a
+ * machine that forks faster than the walk advances, no answer would end.
  *
  * It is an iterator program, which read(2) may run from any context. But it
  * walks the list itself: it does a whole run when it is called for the first
@@ -58,11 +58,11 @@ GROUP_FN last_seen(void)
 		return GONE;
 	p = PLAIN(t);
 	is = R(p, start_boottime) > st.begin ? GONE : FOUND;
-	/* An exec gives a thread the pid before the place in the list, and until then the thread's links are what it got from
-	 * its creator, long ago. */
+	/* An exec gives a thread the pid first and the place in the list later. Until then the thread's links are those that
+	 * it copied from its creator. */
 	if (is == FOUND && IN_LIST && (u64)R(p, tasks.next, prev) != (u64)&p->tasks)
 		is = CHANGING;
-	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
+	/* Go through memory: the verifier treats a pointer that was stored and read back as a number. */
 	if (is == FOUND)
 		*(volatile u64 *)&st.walk = (u64)t;
 	if (BY_THREADS)
@@ -72,9 +72,9 @@ GROUP_FN last_seen(void)
 	return is;
 }
 
-/* Set st.walk to where the walk goes on: the task that is begun, else the one after the last seen task that is still
- * there, else `first`. Returns false if the time or the room of this run is used up, or if an exec is just moving that task;
- * the next run then goes on with the search. */
+/* Set st.walk to the place where the walk continues: the task that is begun, else the one after the last seen task that is
+ * still there, else `first`. Returns false if the time or the room of this run is used up, or if an exec is just moving that
+ * task; the next run then continues with the search. */
 static __always_inline bool find_place(u64 first)
 {
 	u32 i, is;
@@ -173,7 +173,7 @@ static __always_inline bool has_become_first(void)
 	return false;
 }
 
-/* Did the task at st.walk begin after the request? Then so did all after it in its list, because a task has its start time
+/* Did the task at st.walk begin after the request? Then all later tasks of its list did, too: a task has its start time
  * before it enters the list. So st.walk is set to the next process if it is a thread, else to 0. */
 static __always_inline bool began_later(void)
 {
@@ -184,7 +184,7 @@ static __always_inline bool began_later(void)
 	GAP();
 	first = R(t, group_leader);
 	/* If an exec has just made it the first thread of a process that began before the request, it has got the start time
-	 * of that process before it became the first. Without this look the walk would end here. */
+	 * of that process before it became the first. Without this check the walk would end here. */
 	barrier();
 	if (R(t, start_boottime) <= st.begin)
 		return false;

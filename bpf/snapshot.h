@@ -15,7 +15,7 @@
  * groups of a task end below CHUNK_SPAN. */
 #define CHUNK_FULL	(CHUNK_SPAN - (64u << 10))
 #define CHUNKS_MAX	256
-/* How many more chunks a task may need before its command line, which a later run can go on with: for 65,536 gids and
+/* How many more chunks a task may need before its command line (a later run can continue that): for 65,536 gids and
  * for the paths of its cgroups, each of at most 256 KiB. */
 #define CHUNKS_RESERVE	2
 #define GROUPS_MAX	64
@@ -43,7 +43,7 @@
 /* A user who has had a share of the room gets this many bytes of each further text, and later this few. */
 #define TEXT_SMALL	4096
 #define TEXT_LEAST	256
-/* After the share of lists and names, a user gets this many entries of each further list, and so much of each name. */
+/* After the share of lists and names, a user gets this many entries of each further list, and this many bytes of each name. */
 #define LIST_LEAST	16
 #define NAME_LEAST	128
 
@@ -78,7 +78,7 @@ struct config {
 	/* members of STATM and CRED that need not be written */
 	__u32 skip_statm;
 	__u32 skip_cred;
-	/* A run ends after this time to give the CPU back, and the next one goes on where it ended. */
+	/* A run ends after this time to give the CPU back, and the next one continues where it ended. */
 	__u64 slice_ns;
 	/* Where the machine's memory ends (a physical address; 0: page tables are not read), and the
 	 * bits of a page table entry that are an address. */
@@ -87,19 +87,19 @@ struct config {
 	/* the mapping at a kernel address that all processes have ([vsyscall]), or 0 if there is none */
 	__u64 gate_start;
 	__u64 gate_end;
-	/* The most bytes of one text (CMDLINE, ENVIRON) of a task, and about the most of all texts: see room.h. */
+	/* The limit in bytes for one text (CMDLINE, ENVIRON) of a task, and about the limit for all texts: see room.h. */
 	__u64 text_total;
-	/* about the most of all lists (VMA, FD) with their names, and of all paths */
+	/* about the limit for all lists (VMA, FD) with their names, and for all paths */
 	__u64 list_total;
 	__u32 text_max;
-	/* Does the processor have to be kept from loading in another order than the program (order())? */
+	/* Must the processor be kept from reordering loads (order())? */
 	__u32 orders_loads;
-	/* Are paths of cgroups left out that are the root of a hierarchy of version 1? */
+	/* Are cgroup paths left out if they are the root of a version 1 hierarchy? */
 	__u32 skip_cgroup_roots;
 	__u32 jiffy_ns;		/* how long a tick of the kernel is */
 	/* How many numbers processors and NUMA nodes may have. 0: that is not known. */
 	__u32 cpus, nodes;
-	__u32 has_thp;		/* Has the kernel transparent huge pages, for certain? */
+	__u32 has_thp;		/* Is it certain that the kernel has transparent huge pages? */
 	__u32 reserved;
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
@@ -153,8 +153,8 @@ struct state {
 	__u32 stop;		/* end after the task that is begun */
 	__u32 chunk, off;	/* where the next attribute goes */
 	__u32 walking;		/* the first run is over, or the legacy program knows its target */
-	/* Number of this run. If a program stays loaded for the next answer, the number goes on, and user space clears
-	 * everything else. */
+	/* Number of this run. If a program stays loaded for the next answer, the number keeps growing, and user space
+	 * clears everything else. */
 	__u32 slice;
 	__u64 own;		/* where user space has mapped this state */
 	/* The processes that are written, by their ids in the reader's pid namespace: a program that stays loaded may write a long
@@ -164,7 +164,7 @@ struct state {
 	__u32 reached;		/* the largest nseen of this answer */
 	__u32 first_slice;	/* of this answer; table entries of earlier runs belong to earlier answers */
 	__u32 part_begun;
-	/* where the command line or environment of the task goes on, and how long it was at first */
+	/* where the command line or environment of the task continues, and how long it was at first */
 	__u32 cmd_offset, cmd_total;
 	__u32 cmd_limit;	/* how many bytes of it are written */
 	__u32 is_cut;		/* a value of the current task is longer than what is written of it */
@@ -186,8 +186,8 @@ struct state {
 	 * The first is also set if the marks of an inotify file are left to the next run. */
 	__u32 path_late, path_patient;
 	__u32 path_tries, path_steady;
-	/* the name that was written last, until it is known whether what has it is still there: its slot plus one, and where it
-	 * begins in the chunk */
+	/* the name that was written last, until its owner is known to be still there: its slot plus one, and where it begins in
+	 * the chunk */
 	__u32 new_name, new_name_off;
 	__u64 begun;		/* when this run began, on the monotonic clock */
 	__u64 mm_exec;		/* self_exec_id of the task when its mm was found */
@@ -201,9 +201,9 @@ struct state {
 	__u64 walk;		/* the next task of the walk; only valid during a run */
 	__u64 deadline;		/* of this run, on the monotonic clock */
 	__u64 begin;		/* when the walk began, on the boot clock */
-	/* identity of the task that is begun, which goes on only if all of this is unchanged */
+	/* identity of the task that is begun, which continues only if all of this is unchanged */
 	__u64 part_start, part_exec, part_object;
-	/* the sum over its threads: the last thread in it, how often it began anew, and whether it was given up */
+	/* the sum over its threads: the last thread in it, how often it began again, and whether it was abandoned */
 	__u64 sum_start;
 	__u32 sum_tid, sum_again, sum_seq, sum_lost;
 	__u64 ns;		/* the reader's pid namespace */
@@ -281,8 +281,8 @@ struct state {
 	__u32 list_cut;
 };
 
-/* Where a task goes on in a later run, in the order in which its parts are written. PART_SUM is the sum over its
- * threads, before anything is written. Everything between that and PART_PATHS is written at once. */
+/* Where a task continues in a later run, in the order in which its parts are written. PART_SUM is the sum over
+ * its threads, before anything is written. Everything between that and PART_PATHS is written at once. */
 enum part { PART_NONE, PART_SUM, PART_PATHS, PART_CMDLINE, PART_ENVIRON, PART_VMA, PART_FD, PART_NET };
 
 #endif

@@ -45,7 +45,7 @@ static __always_inline u32 unix_name(u64 sk)
 
 	if (!addr)
 		return 0;
-	/* The length is that of a sockaddr_un, whose first two bytes are the family. */
+	/* The length includes the first two bytes of the sockaddr_un, which are the family. */
 	len = RD_MAY(u32, addr, UNIX_ADDR_LEN);
 	if (len <= 2)
 		return 0;
@@ -81,7 +81,7 @@ GROUP_FN queues(u64 sk)
 			return BIT(SEND_QUEUE_BYTES);	/* the other is the sum over a list that may be long */
 	} else if (e->type == SOCK_STREAM && e->protocol == IPPROTO_TCP) {
 		v = RD_MAY(u32, sk, TCP_RCV_NXT) - RD_MAY(u32, sk, TCP_COPIED_SEQ);
-		/* No list of the kernel has a closed socket, so /proc gets what ioctl(SIOCINQ) says, without the end of the data. */
+		/* As ioctl(SIOCINQ), which /proc has to use because no list has closed sockets: the end of the data does not count. */
 		if (e->state == TCP_CLOSE && HAVE(SKC_FLAGS))
 			v -= RD(u64, sk, SKC_FLAGS) >> SOCK_DONE & 1;
 		e->recv_queue_bytes = (s32)v > 0 ? v : 0;

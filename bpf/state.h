@@ -204,8 +204,8 @@ STEP(put_frame, i)
 	return 0;
 }
 
-/* Write the function that the task waits in, as get_wchan() tells it: the first of the stack, since the kernel leaves
- * the scheduler's own functions out of it. */
+/* Write the function that the task waits in, as get_wchan() returns it: the first of the stack, since the kernel
+ * leaves the scheduler's own functions out of it. */
 static __always_inline void put_waiting_in(void)
 {
 	u64 addr = st.up[0];
@@ -234,7 +234,7 @@ static __always_inline void put_stack_of(struct task_struct *t)
 	is_late(64);
 	spill();
 	if (WANT(TASK_DIAG_WAIT)) {
-		/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
+		/* Go through memory: the verifier treats a pointer that was stored and read back as a number. */
 		*(volatile u64 *)&st.regs = bpf_task_pt_regs(t);
 		put_wait(n);
 	}

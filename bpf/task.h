@@ -69,7 +69,7 @@ GROUP_FN find_sum(void)
 	u64 at;
 
 	st.node = 0;
-	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
+	/* Go through memory: the verifier treats a pointer that was stored and read back as a number. */
 	*(volatile u64 *)&st.found = (u64)R(t, thread_pid, numbers[0].ns);
 	st.n = st.sum_tid;
 	find_pid();
@@ -83,7 +83,7 @@ GROUP_FN find_sum(void)
 /*
  * Times and counts of the current task: of the thread, or of its process as the sum over its threads. A thread that ends
  * meanwhile adds its values to those of the process. The kernel counts such changes, and the sum is made again if there
- * was one. Returns 1 if the time of this run is over; the sum goes on in the next run.
+ * was one. Returns 1 if the time of this run is over; the sum continues in the next run.
  */
 GROUP_FN sum(void)
 {
@@ -103,7 +103,7 @@ GROUP_FN sum(void)
 		goes_on = !!st.node;
 		st.sum_again += !goes_on;
 		if (st.sum_again > SUM_AGAIN_MAX) {
-			/* The threads end faster than the walk over them goes on. */
+			/* The threads end faster than the walk over them advances. */
 			st.sum_lost = 1;
 			return 0;
 		}
@@ -281,7 +281,7 @@ GROUP_FN give_up(void)
 	return 0;
 }
 
-/* Note the values that same_program() compares before the task goes on. */
+/* Note the values that same_program() compares before the task is continued. */
 GROUP_FN remember_program(void)
 {
 	struct task_struct *t = THIS;

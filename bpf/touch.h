@@ -5,7 +5,7 @@
  *
  * The list of threads gives the next thread only when the thread before it was loaded. But threads mostly have numbers that
  * follow each other. So the next ones are looked up by number: entry of the number, struct pid, task. A processor stops at a
- * load that takes long, after some hundred more instructions. So this is not done for each thread, but for sixteen at a
+ * load that takes long, after about a hundred more instructions. So this is not done for each thread, but for sixteen at a
  * time, whose loads are few such stops. It is done when the walk comes to the first of sixteen numbers: the threads of the
  * next sixteen are loaded, and the struct pids of those after them. Where numbers do not follow each other, nothing is
  * looked up, and the walk waits as it would without it.
@@ -26,7 +26,7 @@
 #define AHEAD_THREADS (cfg.ahead & AHEAD_OF_THREADS)
 #endif
 
-/* Load a value. It is stored, too, or the load would be left out as one that nothing needs. */
+/* Load a value. It is stored, too, or the compiler would leave the load out as unused. */
 #define TOUCH(value) (*touched = sizeof(value) == 4 ? (u32)(u64)(value) : (u64)(value))
 
 /* Load the memory for the members of BASE, CRED and STAT. */
@@ -120,8 +120,8 @@ static __always_inline void touch_thread(struct task_struct *t, volatile u64 *to
 		TOUCH(R(t, ioac.rchar));
 }
 
-/* Load memory of the threads that probably come after the one with this number. The results go through memory of ours,
- * since the verifier would take it for pointers, with which it allows less. 0 stays 0, and a load from there gives 0. */
+/* Load memory of the threads that probably come after the one with this number. The results go through our own memory.
+ * Otherwise the verifier would treat them as pointers and allow less. A load from address 0 gives 0. */
 GROUP_FN look_up_threads(u32 nr)
 {
 	volatile u64 *links = st.links, *pids = st.pids, place, *touched = &place;

@@ -13,10 +13,10 @@
  * memory (below cfg.ram_end), never to devices, and not if it is special, as entries of device memory are. Data that was
  * read through a reused table is not shown, since the second walk finds another entry.
  *
- * This is for x86-64 page tables. Whether they are that, and where the direct map is, is found by trying: the entry for
- * the page of the reader's own top table must lead to that very page, and the page where the reader has mapped `st` must
- * have what is in `st`. The first of these alone is not enough: a wrong guess takes other memory for a table, where any small
- * number can look like the entry of a page of 1 GiB.
+ * This is for x86-64 page tables. Two checks show whether it reads such tables, and where the direct map is: the entry
+ * for the page of the reader's own top table must lead to that page, and the page where the reader has mapped `st` must
+ * have the content of `st`. The first of these alone is not enough: a wrong guess takes other memory for a table, where
+ * any small number can look like the entry of a page of 1 GiB.
  */
 #ifndef TASKDIAG_USERMEM_H
 #define TASKDIAG_USERMEM_H
@@ -41,8 +41,8 @@ GROUP_FN translate(void)
 {
 	u64 table = st.pt_top, entry = 0, page = 0, phys, inverted;
 
-	/* Only tables of five levels have the first of these. Each level has code of its own, because the verifier would take a
-	 * shift that it does not know for that of the last level, too. */
+	/* Only tables of five levels have the first of these. Each level has code of its own, because with an unknown shift the
+	 * verifier would also assume the shift of the last level. */
 #pragma unroll
 	for (int shift = 48; shift >= 12; shift -= 9) {
 		if (shift == 48 && st.pt_shift != 48)
@@ -85,7 +85,7 @@ GROUP_FN try_direct_map(u32 below)
 	st.direct_map = (top & ~(GIB - 1)) - below * GIB;
 	if (!translate() || st.direct_map + st.pt_phys != top)
 		return 0;
-	/* No other memory has this time in this place. */
+	/* No other memory has this start time at this place. */
 	st.pt_addr = st.own + __builtin_offsetof(struct state, begin);
 	if (!translate() || bpf_probe_read_kernel(&begin, sizeof(begin), (void *)(st.direct_map + st.pt_phys)))
 		return 0;
@@ -107,7 +107,7 @@ static __always_inline void find_direct_map(struct task_struct *me)
 {
 	u32 five;
 
-	/* Go through memory: the verifier takes a pointer that was stored and read back for a number. */
+	/* Go through memory: the verifier treats a pointer that was stored and read back as a number. */
 	*(volatile u64 *)&st.arg = (u64)R(me, mm, pgd);
 	if (!st.arg || !cfg.ram_end)
 		return;
@@ -115,7 +115,7 @@ static __always_inline void find_direct_map(struct task_struct *me)
 	for (five = 0; five < 2; five++) {
 		st.five_levels = five;
 		LONG_LOOP(DIRECT_MAP_MAX, DIRECT_MAP_MAX, direct_map_step);
-		/* However long that took, the clock is read at the next look at it. */
+		/* That may have taken long, so the next check of the time reads the clock. */
 		is_late(255);
 		if (st.n)
 			return;

@@ -21,7 +21,7 @@ GROUP_FN copy_user(u32 n, u64 from)
 	if (first > n)
 		first = n;
 	rest = n - first;
-	/* Old verifiers forget the bounds. The barriers keep the compiler, which knows them, from dropping the masks. */
+	/* Old verifiers forget the bounds. Without the barriers, the compiler, which knows them, drops the masks. */
 	barrier_var(first);
 	if (!copy_user_page(b->data, first & 0x1fff, from))
 		return 0;

@@ -78,7 +78,7 @@ static __always_inline u64 switches(struct task_struct *t)
 	return R(t, nvcsw) + R(t, nivcsw);
 }
 
-/* Call this before anything is read that put_wait() uses. */
+/* Call this before reading anything that put_wait() uses. */
 GROUP_FN begin_wait(void)
 {
 	st.wait_switches = switches(THIS);
@@ -87,7 +87,7 @@ GROUP_FN begin_wait(void)
 }
 
 /*
- * When the task last ran. The scheduler notes when it last got a CPU, and how long it has run since then, which is exact but for
+ * When the task last ran. The scheduler notes when it last got a CPU, and how long it has run since then, which is exact except for
  * interrupts in that time. exec_start is when it last left the CPU, on a clock that does not count interrupts and the time that a
  * hypervisor took away. So the true time lies between the two, and their difference is the error. A scheduler other than the fair one does
  * not note how long the last run was.
@@ -288,7 +288,7 @@ GROUP_FN put_syscall(void)
 	return 0;
 }
 
-/* Set a record to one of which only this is known. */
+/* Clear a record, and set the only members that are known so far. */
 static __always_inline void begin_record(struct task_diag_wait *a, u32 kind, u8 state)
 {
 	__builtin_memset(a, 0, sizeof(*a));

@@ -9,8 +9,8 @@
 
 /*
  * The pids of the tasks that the walk saw last, in the initial namespace. User space sets the length, a power of two, before
- * the load. It is not as long as the list of tasks, because the kernel clears a map in one go. Only if all tasks in it end
- * between two runs, the place is lost. User space then starts again with a longer one.
+ * the load. It is not as long as the list of tasks, because the kernel clears a map in one go. The place is lost only if
+ * all tasks in it end between two runs. User space then starts again with a longer one.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -19,7 +19,7 @@ struct {
 	__uint(max_entries, 1);
 } seen SEC(".maps");
 
-/* The most turns of the loops below. The next run goes on with the rest. */
+/* The largest number of turns of the loops below. The next run continues with the rest. */
 enum { STEPS_MAX = 8000000 };
 
 #define BY_THREADS (cfg.strategy == TASK_DIAG_DUMP_ALL_THREAD || cfg.strategy == TASK_DIAG_DUMP_THREAD)
@@ -72,7 +72,7 @@ GROUP_FN step(void)
 		return 0;
 	}
 	if (BY_THREADS) {
-		/* All threads of a process have the same, so it is read of the first one only. */
+		/* All threads of a process have the same, so it is read only for the first one. */
 		if (!st.thread_head) {
 			s = R(t, signal);
 			st.thread_head = (u64)&s->thread_head;

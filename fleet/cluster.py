@@ -42,7 +42,7 @@ def version():
 
 
 def free_ports(count):
-    """Ports on the loopback device that nobody has now, all different."""
+    """Different ports of the loopback device that are not in use."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
@@ -93,9 +93,10 @@ class Cluster:
         self.close()
 
     def start(self, name, program, *arguments, **keywords):
-        """Starts a program that ends with this process. What it says is in a file, unless `keywords` say something else."""
+        """Starts a program that ends with this process. Its output goes to a file, unless
+        `keywords` say something else."""
         with open(self.directory / f"{name}.log", "wb") as log:
-            # The process has the identifier of setpriv, which becomes the program.
+            # setpriv becomes the program, so the process has its pid.
             command = ["setpriv", "--pdeathsig", "KILL", self.programs / program, *map(str, arguments)]
             environment = {**os.environ, "TZ": "UTC", "HOME": str(self.directory), "TMPDIR": str(self.directory)}
             environment.pop("RUST_LOG", None)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The open sockets and the mapped files of the made-up fleet: the plan of them, and their tables.
 
-A process has an entry (a socket, a mapped file) from one frame to another, and in several versions one after the other: a
-descriptor becomes another socket, and a library that is replaced is the same mapped file, which is deleted from then on. The
-plan is made of versions. They are also what the answers to `listened_at` and `old_libraries` come from.
+An entry of a process is a socket or a mapped file. It exists from one frame to another, in one or
+several versions: a descriptor becomes another socket, and a mapped library counts as deleted when
+it is replaced. The plan is made of versions. The answers to `listened_at` and `old_libraries` also
+come from them.
 """
 
 import dataclasses

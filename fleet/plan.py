@@ -169,7 +169,7 @@ def host(number, seed, hosts, hours, begin):
         for frame in sorted(r.sample(range(20, h.frames - 20, 12), r.randrange(3, 13))):
             queue = h.again(queue, frame, "queue-worker.service", "/usr/bin/queue-worker", user="queue", mib=90)
     if "grows_and_restarts" in h.faults:
-        # In less than two hours, so it is no leak.
+        # It grows for less than two hours, so it is no leak.
         shipper[0].rss_leak = 60
         for frame in range(500, h.frames - 20, 540):
             shipper = h.again(shipper, frame, "log-shipper.service", "/usr/bin/log-shipper", mib=40, rss_leak=60)

@@ -297,7 +297,7 @@ func (c *Client) fromCommand(ctx context.Context, r Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// 3: something that was named could not be answered in full, and the answer says what.
+	// 3: the answer lacks something that was requested, and says what.
 	if ended != nil && cmd.ProcessState.ExitCode() != 3 {
 		return nil, fmt.Errorf("%s dump: %w: %s", name, ended, bytes.TrimSpace(says.text))
 	}

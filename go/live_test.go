@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// program is a program that was built for the tests, which the environment names.
+// program is the path of a program that was built for the tests. The environment has it.
 func program(t *testing.T, variable string) string {
 	t.Helper()
 	path := os.Getenv(variable)

@@ -16,8 +16,8 @@ import (
 // of [Process] need. The methods that need another group name it.
 var ForProcesses = Of(GroupBase, GroupCred, GroupStat, GroupStatm, GroupCmdline)
 
-// Process is one process, with methods like those of gopsutil's process.Process. All values are of
-// the moment of the answer, so no method asks anything again. An error says which group was not
+// Process is one process, with methods like those of gopsutil's process.Process. All values are
+// from the moment of the answer; no method sends another request. An error says which group was not
 // known, and is a [Reason] inside.
 type Process struct {
 	Task
@@ -65,8 +65,8 @@ func (p Process) not(g Group) error { return &NotKnown{g, p.why(g)} }
 // Pid is the id of the process.
 func (p Process) Pid() int32 { return int32(p.Tgid()) }
 
-// Name is the command name. If the kernel cut it to 15 bytes and the arguments begin with all of
-// it, it is all of it.
+// Name is the command name. If the kernel cut it to 15 bytes, the whole name is taken from the
+// arguments, if they begin with it.
 func (p Process) Name() (string, error) {
 	b, _ := p.Base()
 	comm, known := b.Comm()

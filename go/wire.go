@@ -18,7 +18,7 @@ import (
 	"unsafe"
 )
 
-// Group is a set of values of a task, the number of its attribute.
+// Group identifies a set of values of a task, by the number of its attribute.
 type Group uint16
 
 // Groups is a set of groups, bit n of it for group n.
@@ -109,7 +109,7 @@ var order = func() binary.ByteOrder {
 	return binary.BigEndian
 }()
 
-// Info is what an answer is an answer to.
+// Info describes the request, the engine and the moment of an answer.
 type Info struct {
 	Groups        Groups
 	Strategy      Strategy
@@ -134,11 +134,11 @@ type Done struct {
 	OverBudget uint64 // tasks that lack a group because of a limit of the request
 }
 
-// Snapshot is one answer. It keeps the bytes that it was parsed from, and so do texts of it.
+// Snapshot is one answer. It keeps the bytes that it was parsed from, and its texts refer to them.
 type Snapshot struct {
 	Info Info
 	Done Done
-	// From is who answered: "service" or "command"; of a saved answer, it is empty.
+	// From says who answered: "service" or "command". It is empty for a saved answer.
 	From  string
 	tasks []Task
 	data  []byte
@@ -156,7 +156,7 @@ type Task struct {
 // Tasks lists the tasks in the order of the answer.
 func (s *Snapshot) Tasks() []Task { return s.tasks }
 
-// Pid is the id of the thread; of a process, that of its first thread.
+// Pid is the id of the thread; for a process, that of its first thread.
 func (t Task) Pid() uint32 { return t.pid }
 
 // Tgid is the id of the process.
@@ -336,7 +336,7 @@ func (t Task) Missing(g Group) error {
 	return why
 }
 
-// why is the reason, for a value that is not there.
+// why returns the reason why a value is not there.
 func (t Task) why(g Group) error {
 	if err := t.Missing(g); err != nil {
 		return err

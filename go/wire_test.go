@@ -186,7 +186,7 @@ func TestGoldenStreamsOfLaterVersionsHaveWhatTheyAdded(t *testing.T) {
 	}
 }
 
-// everything calls all that reads an answer.
+// everything calls each function that reads an answer.
 func everything(s *Snapshot) {
 	for _, p := range s.Processes() {
 		known(p.Task)

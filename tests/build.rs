@@ -1,5 +1,5 @@
-//! Compiles `mktask`, the C helper that makes odd tasks, with the system's C compiler. A helper in
-//! Rust could not be it: it must control its stack, its threads and its arguments to the byte.
+//! Compiles `mktask`, the C helper that makes odd tasks, with the system's C compiler. It is in C,
+//! because it must control its stack, its threads and its arguments to the byte.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Links the library that walks up the stack for the report of a panic (libgcc_eh) statically, if
-//! the compiler has it as an archive. To find and map the shared library takes a tenth of the start
-//! of a short command.
+//! the compiler has it as an archive. Finding and mapping the shared library takes a tenth of the
+//! start of a short command.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,9 +8,9 @@ use std::{env, str};
 
 const ARCHIVE: &str = "libgcc_eh.a";
 
-/// Names the commit for `taskdiag --version`. Builds for tests do not name it, because each commit
-/// would compile all again. A package has no repository, so its maintainer may set
-/// `TASKDIAG_COMMIT`.
+/// Names the commit for `taskdiag --version`. Builds for tests do not name it, because they would
+/// compile everything again after each commit. A package has no repository, so its maintainer may
+/// set `TASKDIAG_COMMIT`.
 fn name_commit() {
     println!("cargo:rerun-if-env-changed=TASKDIAG_COMMIT");
     let git = |args: &[&str]| {

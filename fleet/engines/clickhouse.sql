@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The tables for ClickHouse (here its library chdb), from the files of `taskdiag convert` below :lake. Leave out those of which
--- there are no files.
+-- The tables for ClickHouse (here its library chdb), from the files of `taskdiag convert` below
+-- :lake. Leave out tables without files.
 set use_hive_partitioning = 1;
 
 create view processes as

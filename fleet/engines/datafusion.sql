@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The tables for DataFusion, from the files of `taskdiag convert` below :lake. Leave out those of which there are no files.
--- Moments are read without a time zone, because extract() would take them for local time. Durations come from the Arrow schema
--- in the files. Files are chosen by the beginning of their names.
+-- The tables for DataFusion, from the files of `taskdiag convert` below :lake. Leave out tables
+-- without files. Moments are read without a time zone, because extract() would take them for local
+-- time. Durations come from the Arrow schema in the files. Files are chosen by the beginning of
+-- their names.
 create external table lake_processes stored as parquet partitioned by (date, hour, host) location ':lake/processes*.parquet';
 
 create view processes as

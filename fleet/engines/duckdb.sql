@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT OR Apache-2.0
--- The tables for DuckDB, from the files of `taskdiag convert` below :lake. Leave out those of which there are no files.
+-- The tables for DuckDB, from the files of `taskdiag convert` below :lake. Leave out tables without
+-- files.
 create view processes as
 select *, cast(floor(epoch(ts)) as bigint) as ts_s, cast(floor(epoch(start)) as bigint) as start_s,
   coalesce(usertime, 0) + coalesce(systime, 0) as cpu_ns

@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyBytes, PyString};
 
 use crate::error;
 
-/// The most characters of a value that an error shows.
+/// The largest number of characters of a value that an error shows.
 const SHOWN: usize = 60;
 
 /// A value as an error shows it.

@@ -309,7 +309,7 @@ unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
                 owned.next += 1;
                 out.write(Array::of(&owned.table, batch, owned.binary));
             }
-            // A released array is the end. All zeroes are one.
+            // A released array marks the end. All zeroes are a released array.
             None => out.write_bytes(0, 1),
         }
     }

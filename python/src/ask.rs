@@ -111,7 +111,7 @@ pub struct Limits {
     pub budget: Option<Duration>,
     /// Resident memory of the largest process.
     pub max_rss: Option<NonZeroU64>,
-    /// The most bytes of the arguments, and of the environment, of a process.
+    /// The largest number of bytes of the arguments, and of the environment, of a process.
     pub text_bytes: Option<u32>,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables as plain Python objects, for `pickle`, and back.
 //!
-//! A pickle has values, and no memory of ours: what is loaded is built row by row as an answer is,
-//! so that a pickle that somebody has changed cannot make a table that breaks a reader of Arrow.
+//! A pickle has only values. A table is built from it row by row like one from an answer, so a
+//! pickle that somebody has changed cannot make a table that breaks a reader of Arrow.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ const TYPES: [Type; 9] = [
 const ABSENT: [(Absent, &str); 3] =
     [(Absent::Zero, "zero"), (Absent::Empty, "empty"), (Absent::Null, "null")];
 
-/// Texts of columns live as long as the program. Those of a pickle are kept once each.
+/// Texts of columns live as long as the program. Each text of a pickle is kept once.
 fn kept(text: &str) -> &'static str {
     static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,8 +144,8 @@ impl Value {
     }
 }
 
-/// What an answer has beside its rows: tasks that are left out, processes that do not exist,
-/// remarks, engines, an errno, and the bytes of its head.
+/// The parts of an answer other than its rows: tasks that are left out, processes that do not
+/// exist, remarks, engines, an errno, and the bytes of its head.
 type Rest = (
     Vec<(String, String, u64)>,
     Vec<u32>,

@@ -17,7 +17,7 @@ use crate::arrow::{self, Shared};
 use crate::ask::Made;
 use crate::pickled;
 
-/// What a column is.
+/// The type and the unit of a column.
 #[pyclass(frozen, module = "taskdiag", name = "Column", get_all)]
 #[derive(Debug)]
 pub struct ColumnInfo {
@@ -184,7 +184,7 @@ struct Maker<'py> {
     class: Bound<'py, PyAny>,
 }
 
-/// The beginning of a text: at most so many bytes, and no half of a character.
+/// The beginning of a text: at most this many bytes, and only whole characters.
 fn beginning(bytes: &[u8], most: usize) -> &[u8] {
     let Some(next) = bytes.get(most) else { return bytes };
     let mut end = most;
@@ -348,8 +348,8 @@ impl Table {
         self.each(|b, r| list.append(self.row(py, &maker, b, r)?))?;
         Ok(list)
     }
-    /// The beginning of the first rows for `taskdiag._show`: of a text at most so many bytes, and
-    /// of a list so many texts and numbers.
+    /// The beginning of the first rows for `taskdiag._show`: at most this many bytes of a text, and
+    /// this many texts and numbers of a list.
     fn _beginning<'py>(
         &self,
         py: Python<'py>,
@@ -429,7 +429,7 @@ impl Table {
         Ok(found.ok().map(|i| lacks[i].1.name()))
     }
     /// Why rows lack the value of a column, or have only its beginning, by the number of the row.
-    /// With `absent`, rows are there that just do not have it.
+    /// With `absent`, rows that have no such value are included.
     #[pyo3(signature = (column, absent=false))]
     fn lacks<'py>(
         &self,

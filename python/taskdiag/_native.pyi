@@ -48,7 +48,7 @@ UNLIMITED: Final = 18446744073709551615
 
 @final
 class Column:
-    """What a column is."""
+    """The type and the unit of a column."""
 
     @property
     def name(self) -> str:
@@ -121,8 +121,8 @@ class Table:
         """How many values are lacking in which column, and why: denied, vanished, blocked, truncated, unsupported ...
         What a task just does not have, such as the program of a kernel thread, is not among them."""
     def lacks(self, column: str, absent: bool = False) -> dict[int, str]:
-        """Why rows lack the value of a column, or have only its beginning, by the number of the row. With `absent`, rows
-        are there that just do not have it."""
+        """Why rows lack the value of a column, or have only its beginning, by the number of the
+        row. With `absent`, rows that have no such value are included."""
     def why(self, row: int, column: str) -> str | None:
         """Why a value is None or incomplete. None: it is complete."""
     @property

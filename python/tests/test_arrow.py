@@ -188,7 +188,7 @@ def test_values_live_longer_than_the_table():
     assert [p for b in batches for p in b.column(0).to_pylist()] == want
 
 
-def test_a_wish_for_a_schema_must_be_one():
+def test_a_requested_schema_must_be_a_schema():
     table = own()
     assert table.__arrow_c_stream__(table.__arrow_c_schema__())
     assert table.__arrow_c_stream__(requested_schema=None)

@@ -167,7 +167,8 @@ def crowd(start):
 
 
 def answered(code, *args):
-    """What a program prints as JSON. It is another process, because this one may have used more memory before."""
+    """The JSON output of a program, parsed. It is another process, because this one may have used
+    more memory before."""
     done = subprocess.run([sys.executable, "-c", PEAK + code, *args], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -39,8 +39,8 @@ def test_readme_has_examples():
 
 
 def test_stubs_say_what_is_there(tmp_path):
-    # Functions that are not about processes are those of the psutil that is installed. Its
-    # exceptions have more than is used of them, and named tuples have private names.
+    # Functions that are not about processes come from the installed psutil. Its exceptions have
+    # more members than we use, and named tuples have private names.
     (tmp_path / "allowed").write_text("\n".join([
         r"taskdiag\.psutil\._\w+.*",
         # Each table has rows of its own class.

@@ -210,7 +210,8 @@ def test_a_pid_that_is_no_number(bad):
 
 
 def test_one_call_costs_no_more_than_in_psutil(start):
-    """The bar is 1.2 times psutil's CPU time; some 0.6 was measured, so that another load does not decide it."""
+    """The bar is 1.2 times psutil's CPU time; about 0.6 was measured, so that another load does not
+    decide it."""
     child = start(f"import sys; {WAITS}")
 
     def five(p):
@@ -434,7 +435,7 @@ for v in victims:
     assert (run.stdout, run.stderr) == (f"done True\n0 {[None] * 8} { {('S', str(os.nice(0)))} }\n", "")
 
 
-def test_a_child_is_itself_beside_the_proc_of_the_namespace_above():
+def test_with_the_proc_of_the_outer_namespace_a_child_is_found():
     code = """
 import os, sys
 from taskdiag import psutil
@@ -521,8 +522,8 @@ def test_waits_for_objects_of_subprocess(start):
     assert gone == children[1:] and alive == children[:1] and gone[0].returncode == -signal.SIGKILL
 
 
-def test_one_that_is_no_child(start):
-    """A zombie of another parent has not gone until that has waited for it."""
+def test_a_process_that_is_not_a_child(start):
+    """A zombie of another parent is not gone until that parent has waited for it."""
     middle = start("import subprocess, sys; c = subprocess.Popen(['sleep', '99']); print('ready', flush=True); "
                    "sys.stdin.readline(); c.wait(); sys.stdin.read()")
     p = psutil.Process(middle.pid).children()[0]
@@ -549,8 +550,8 @@ def test_children_that_began_in_the_same_tick(monkeypatch):
     monkeypatch.setattr(_columns.Here, "ask", lambda here, columns: table)
     for ticks in range(1, 10_000):
         p._ident = (p.pid, ticks / _columns.TICKS)
-        # A process that began before its parent has got it later, or is the child of another one
-        # with this pid.
+        # A process that began before its parent was adopted by it, or is the child of another
+        # process with the same pid.
         assert [c.pid for c in p.children()] == [7], ticks
 
 

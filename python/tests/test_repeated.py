@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Repeated requests: from the third time on, their programs stay loaded, and nothing of that may be seen but
-the time. Each test is a process of its own, since it does to itself what a program may do."""
+"""Repeated requests: from the third time on, their programs stay loaded. Only the time may show
+that. Each test is a process of its own, since it does to itself what a program may do."""
 
 import os
 import subprocess

@@ -136,7 +136,7 @@ def test_one_thread_at_a_time():
     assert len(session.refresh()) > 0
 
 
-def test_a_forked_child_may_go_on():
+def test_a_forked_child_may_continue():
     session = taskdiag.Session("pid")
     session.refresh()
     child = os.fork()

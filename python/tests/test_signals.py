@@ -61,8 +61,9 @@ def whole(many_mappings):
 
 
 class Observer:
-    """Calls `act` in another thread while the request in this `with` is not at its begin nor near its end. How far it is says what
-    it has read, because its time depends on the load of the machine."""
+    """Calls `act` in another thread while the request in this `with` is neither at its beginning
+    nor near its end. The number of bytes that it has read shows its progress. Time would not,
+    because it depends on the load of the machine."""
 
     def __init__(self, whole, act):
         self.whole, self.act, self.over = whole, act, threading.Event()
@@ -164,7 +165,7 @@ def test_a_handler_that_does_not_raise_ends_nothing(many_mappings, whole):
         signal.signal(signal.SIGALRM, old)
 
 
-def test_a_session_goes_on_after_a_signal(many_mappings):
+def test_a_session_continues_after_a_signal(many_mappings):
     session = taskdiag.Session("pid,rss,pss,comm,args", engine="procfs")
     assert set(many_mappings) <= set(session.refresh()["pid"])
     old = signal.signal(signal.SIGALRM, raises)

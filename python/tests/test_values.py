@@ -60,7 +60,7 @@ def test_child_against_psutil(engine, start):
 
 
 def test_cpu_time_is_between_two_readings(engine):
-    # Its own CPU time, because a busy machine may give it little of a processor.
+    # Counts its own CPU time, because a busy machine may give it little of a processor.
     end = time.process_time() + 0.3
     while time.process_time() < end:
         pass
@@ -199,7 +199,7 @@ def test_cgroups_against_their_files(cgroup):
     stat = dict(line.split() for line in cgroup.text("cpu.stat").splitlines())
     ns = int(usage) if usage else 1000 * int(stat["usage_usec"])
     assert abs(row.time * 1e9 - ns) <= 1000
-    # What is not limited, and what needs two listings.
+    # Columns without a limit, and columns that need two listings.
     assert row.cpu_now is None
     cgroup.put("max" if cgroup.text("memory.max") else "-1", "memory.max", "memory.limit_in_bytes")
     cgroup.put("max", "pids.max")

@@ -34,7 +34,8 @@ fn with_numbers(
 /// The number of nested directories: date, hour and host.
 const DEPTH: usize = 3;
 
-/// Is there a file of this table? DataFusion skips what is no regular file, such as a pipe.
+/// Is there a file of this table? DataFusion skips everything but regular files, for example a
+/// pipe.
 fn has_file(directory: &Path, name: &str, depth: usize) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| {
@@ -67,8 +68,8 @@ pub async fn add(context: &SessionContext, catalog: &str, path: &Path) -> Result
         }
         let url = ListingTableUrl::parse(format!("{}/{name}*.parquet", directory.display()))
             .map_err(failed)?;
-        // DataFusion compares path values as it would write them. The hour 3 is 03 in the path, so
-        // it is text below the view.
+        // DataFusion compares the value in a path with the value as it would write it itself. The
+        // hour 3 is 03 in the path, so the column is text, and the view makes it a number.
         let columns = ["date", "hour", "host"].map(|name| (name.to_owned(), DataType::Utf8));
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
             .with_file_extension(".parquet")

@@ -59,8 +59,9 @@ pub fn sqlite(statement: &mut Statement, is_column: &dyn Fn(&str) -> bool) {
     });
 }
 
-/// For a subquery used as a value, SQLite takes the first row, and DataFusion refuses one that may
-/// have several rows. If there is one row, as intended, its smallest value is that value.
+/// For a subquery used as a value, SQLite takes the first row, and DataFusion refuses a subquery
+/// that may have several rows. So this takes the smallest value, which is the only one if there is
+/// one row, as intended.
 fn first_row(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     if let [SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }] =

@@ -81,7 +81,7 @@ impl Session {
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, schema)
             .with_information_schema(true)
-            // No statement has begun yet, as for the views below.
+            // The views below are made before the first statement begins.
             .with_extension(Arc::new(Statement::new(choice, limits)));
         let context = SessionContext::new_with_config(config);
         let failed = |e: DataFusionError| Exit::Failed(e.to_string());

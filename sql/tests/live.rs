@@ -445,7 +445,7 @@ fn cgroups_have_the_values_of_their_files() {
     let plan = plan(&sql);
     assert!(plan.contains(&format!("where=[path in (\"/{name}\")]")), "{plan}");
     assert!(plan.contains("request=[2 files of each cgroup]"), "{plan}");
-    // A process beside its cgroup, and two tables of cgroups, which are one listing.
+    // Joins a process with its cgroup. The two tables of cgroups are one listing.
     let own = std::process::id();
     let sql = format!(
         "select count(*) as n from processes p join cgroups c on c.path = p.cgroup_path \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queries as people write them for osquery. These are our own, of the shapes that published packs
-//! have: incident response, reverse shells, deleted programs, odd paths, listening ports,
-//! environments. `docs/use/sql.md` says how published ones fared.
+//! Queries as people write them for osquery. These are our own, in the style of published packs:
+//! incident response, reverse shells, deleted programs, odd paths, listening ports, environments.
+//! `docs/use/sql.md` says how published ones fared.
 
 mod common;
 

@@ -274,7 +274,7 @@ static void event_files(const char *dir)
 	mq_unlink("/mktask");
 }
 
-/* Sockets with multipath TCP, as each server has that is made with Go 1.24 or newer. */
+/* Sockets with multipath TCP, as each server that is made with Go 1.24 or newer has. */
 static void multipath(void)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };

@@ -244,7 +244,8 @@ static void *wait_ownerless(void *arg)
 	return NULL;
 }
 
-/* An inheriting futex by a call of the program, from the same place as that for looks_alike. */
+/* A futex with priority inheritance, by the program's own system call, from the same place as
+ * looks_alike. */
 static unsigned int inherits_by_hand;
 static atomic_int tid_by_hand;
 
@@ -285,8 +286,7 @@ static int open_in(const char *dir, const char *name)
 	return must(open(in_dir(dir, name), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
 }
 
-/* DIRECTORY: three processes, each of which waits for the file lock of the next, and the last one
- * for nobody. */
+/* DIRECTORY: three processes. Each waits for the file lock of the next, except for the last one. */
 static void lock_chain(int argc, char **argv)
 {
 	struct flock whole = { .l_type = F_WRLCK };
@@ -478,10 +478,10 @@ const struct state lock_states[] = {
 	{ "lock-abba", abba, "two threads wait for each other's mutex" },
 	{ "lock-across", across, "three threads of two processes wait for each other in a ring" },
 	{ "lock-owners", owners, "threads wait for locks of each kind that keep an owner" },
-	{ "lock-no-owners", no_owners, "threads wait for what keeps no owner" },
+	{ "lock-no-owners", no_owners, "threads wait for objects that keep no owner" },
 	{ "lock-files", lock_chain, "DIRECTORY: a chain of file locks" },
 	{ "lock-ends", ends, "a full pipe, an empty pipe, and a child that is waited for" },
-	{ "lock-crowd", crowd, "[NUMBER]: so many threads wait for one mutex" },
+	{ "lock-crowd", crowd, "[NUMBER]: this many threads wait for one mutex" },
 	{ "lock-no-memory", no_memory, "a mutex in memory that does not come" },
 	{ "lock-churn", churn, "mutexes whose owners change all the time" },
 	{ NULL, NULL, NULL },

@@ -137,8 +137,8 @@ static void cmdline(int argc, char **argv)
 	exec_again(self_exe(), args, "cmdline");
 }
 
-/* Processes of one user that share arguments of BYTES, and an environment of ENVIRON, which only
- * costs the user the memory of one of them. */
+/* Processes of one user with arguments of BYTES and an environment of ENVIRON. They share the
+ * memory, so it costs the user as much as one process. */
 static void crowd(int argc, char **argv)
 {
 	enum { PIECE = 120000 };
@@ -157,8 +157,7 @@ static void crowd(int argc, char **argv)
 		setrlimit(RLIMIT_NPROC, &unlimited);
 		must(setresgid(uid, uid, uid));
 		must(setresuid(uid, uid, uid));
-		/* A change of credentials takes away that the memory can be dumped, and that this process dies
-		 * with its parent. */
+		/* A change of credentials makes the process undumpable, and it no longer dies with its parent. */
 		must(prctl(PR_SET_DUMPABLE, 1));
 		die_with_parent();
 		ids();
@@ -205,8 +204,8 @@ static char *must_cwd(char *to, size_t room)
 	return to;
 }
 
-/* A process that has opened and mapped FILES files below DIR, whose paths have 4000 bytes each, and
- * N children of it that have the same. */
+/* A process and N children that each have opened and mapped the same FILES files below DIR, with
+ * paths of 4000 bytes. */
 static void long_names(int argc, char **argv)
 {
 	enum { LEN = 4000, NAME = 200 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Tasks that something other than a lock keeps from going on: a cgroup that is frozen or has used
- * up its CPU time, and waits that not every machine can have.
+ * Tasks that something other than a lock holds up: a cgroup that is frozen or has used up its CPU
+ * time, and waits that not every machine can have.
  */
 #include "mktask.h"
 
@@ -33,7 +33,7 @@
 
 /* Waits that not every kernel has. Each function returns only if it could not wait. */
 
-/* The listener of its seccomp filter does not answer. */
+/* Waits for the listener of its seccomp filter, which does not answer. */
 static void seccomp_notification(void)
 {
 	struct sock_filter code[] = {
@@ -231,7 +231,7 @@ static int has_text(const char *dir, const char *name, const char *want)
 
 /*
  * A process that removes the cgroup when its parent has ended, however that was. SIGKILL does not
- * end a task that the first version of cgroups has frozen, so it has to be thawed by somebody.
+ * end a task that cgroups version 1 has frozen, so it must be thawed.
  */
 static void keep_clean(const char *dir, const char *file, const char *thaw, const char *turn_off)
 {
@@ -276,7 +276,7 @@ static pid_t frozen_child(int n, const char *path)
 
 /*
  * v1|v2 DIRECTORY: three processes of a frozen cgroup. One has the lock of a file, for which a
- * process waits that is not frozen; one sleeps; one would run.
+ * process outside of the cgroup waits; one sleeps; one would run.
  */
 static void frozen(int argc, char **argv)
 {
@@ -352,7 +352,8 @@ static void throttled(int argc, char **argv)
 			die("it is not throttled");
 		usleep(1000);
 	}
-	/* Not "pid", for which the tests wait until it has slept or run for long. */
+	/* The name is not "pid", because the tests wait until a task of that name has slept or has run for
+	 * long. */
 	fact("throttled", "%d", pid);
 	fact("cgroup", "/mktask-%d", getpid());
 	hold();

@@ -384,7 +384,7 @@ static void run_guest(void)
 	close(kvm);
 }
 
-/* guest: time of virtual processors, of a child that was reaped and of its own. */
+/* guest: time of a virtual processor, in this process and in a child that was reaped. */
 static void guest(int argc, char **argv)
 {
 	pid_t pid = spawn();
@@ -408,7 +408,7 @@ static void guest(int argc, char **argv)
 static void guest(int argc, char **argv)
 {
 	(void)argc, (void)argv, (void)stat_number;
-	skip("the loop is one for x86-64");
+	skip("the loop is for x86-64 only");
 }
 #endif
 

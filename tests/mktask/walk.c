@@ -282,7 +282,7 @@ static int walk_mounts(unsigned int n)
 	const char *name = odd(n >> 6);
 	char *at = fresh(n), *below;
 
-	/* No path leads below a detached mount, so /proc cannot tell this name from a deleted one. */
+	/* No path leads to a detached mount, so in /proc this name looks like a deleted one. */
 	if (n & 128 && strstr(name, " (deleted)"))
 		name = "plain";
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
@@ -540,8 +540,8 @@ static int walk_prctl(unsigned int n)
 	return 0;
 }
 
-/* What is in SETTINGS and PERSONA: priority of I/O, processors, umask, personality, timer slack,
- * huge pages. */
+/* The members of SETTINGS and PERSONA: priority of I/O, processors, umask, personality, timer
+ * slack, huge pages. */
 static int walk_setting(unsigned int n)
 {
 	static const unsigned long flags[] = { 0x40000, 0x1000000, 0x2000000, 0x4000000 };

@@ -53,7 +53,8 @@ static int an_open_one(unsigned int n)
 	return -1;
 }
 
-/* A regular file that has its name, another name, no name, never had one, or got one late. */
+/* A regular file with its first name, with another name, with its name removed, with no name ever,
+ * or named late. */
 static int regular(unsigned int n, int flags)
 {
 	char *path = fresh(n >> 3), *other = fresh(n >> 8), self[64], *slash;

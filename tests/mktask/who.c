@@ -153,7 +153,8 @@ static void seccomp_filter(int argc, char **argv)
 	hold();
 }
 
-/* Reports what the kernel tells the caller of its settings, with this before each name. */
+/* Reports the caller's settings, as its own system calls return them, with `whose` before each
+ * name. */
 static void setting_facts(const char *whose)
 {
 	char name[32], text[64];
@@ -185,7 +186,7 @@ static void *other_settings(void *arg)
 	forever();
 }
 
-/* settings: values of its own for all that SETTINGS and PERSONA have, and a thread with others. */
+/* settings: unusual values for all members of SETTINGS and PERSONA, and other ones for a thread. */
 static void settings(int argc, char **argv)
 {
 	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);

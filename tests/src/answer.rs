@@ -348,10 +348,10 @@ pub fn engines() -> &'static [Source] {
     })
 }
 
-/// Whether this way to use BPF is tested in addition. `TASKDIAG_LEGACY_BPF=0` and
-/// `TASKDIAG_KEPT_BPF=0` leave the older program and kept programs out. Slow virtual machines set
-/// them, because other ones and the host test these. The older program is also left out where every
-/// request uses it.
+/// Is this further way to use BPF tested? `TASKDIAG_LEGACY_BPF=0` and `TASKDIAG_KEPT_BPF=0` leave
+/// the older program and kept programs out. Slow virtual machines set these variables, because the
+/// host and other machines test these ways. The older program is also left out where every request
+/// uses it.
 fn worth_it(source: &Source) -> bool {
     let wanted = |name| std::env::var_os(name).is_none_or(|v| v != "0");
     match source {

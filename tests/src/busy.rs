@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The largest factor by which time counts for less.
+/// The largest divisor of time on a busy machine.
 const MOST_CROWDED: f64 = 10.0;
 
 /// How many tasks want each processor now, from 1 to 10.
@@ -40,9 +40,8 @@ impl Patience {
     }
 }
 
-/// Waits until a child that was just started is the program that it was started as, and sleeps.
-/// `spawn()` returns in the middle of execve(2), when the child has neither its new name and
-/// arguments nor its libraries.
+/// Waits until a child that was just started runs its program and sleeps. `spawn()` returns in the
+/// middle of execve(2), when the child has neither its new name and arguments nor its libraries.
 ///
 /// # Panics
 /// If that does not happen.
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_and_not_at_once() {
+    fn a_wait_takes_time_and_ends() {
         assert!((1.0..=MOST_CROWDED).contains(&crowd()));
         let (begin, mut p) = (Instant::now(), Patience::new(Duration::from_millis(20)));
         while !p.is_over() {

@@ -9,21 +9,21 @@ use taskdiag::{Group, Reason, WaitKind};
 use crate::rows::{Row, differences};
 use crate::{Task, Value};
 
-/// Fields that not every engine can ever have, and why. They are compared if both engines have
-/// them. Any other field that one engine knows and another does not is a difference.
+/// Fields that some engines can never have, and why. They are compared if both engines have them.
+/// Any other field that one engine knows and another does not is a difference.
 const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("cred.securebits", "not in /proc"),
     ("stat.flags", "not in /proc/PID/stat"),
     ("ns.pid_for_children", "/proc shows one only once it has had a process"),
     ("ns_id.pid_for_children", "/proc shows one only once it has had a process"),
     ("fd_count.size", "in /proc/PID/status, which is not read for FD_COUNT alone"),
-    // tests/settings.rs has where they must be known.
+    // tests/settings.rs says where they must be known.
     ("stat.guest_ns", "the kernel series has the header from before these"),
     ("stat.cguest_ns", "the kernel series has the header from before these"),
-    // tests/usage.rs has where they must be known.
+    // tests/usage.rs says where they must be known.
     ("sched.nvcsw", "/proc has none of threads that have ended"),
     ("sched.nivcsw", "/proc has none of threads that have ended"),
-    // tests/waits.rs has where they must be known.
+    // tests/waits.rs says where they must be known.
     ("wait.ready_ns", "not in /proc"),
     ("wait.object", "/proc does not know the locks of the kernel"),
     ("wait.owner_tid", "/proc does not know the locks of the kernel"),
@@ -33,7 +33,7 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("wait.ran_by", "as the time"),
 ];
 
-/// Members of list entries that not every engine can have.
+/// Members of list entries that some engines cannot have.
 fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
     let is = |key: &str, n: i32| entry.get(key) == Some(&Value::Num(n.into()));
     match (list, member) {
@@ -50,8 +50,8 @@ fn is_not_everywhere(list: &str, member: &str, entry: &Row) -> bool {
         ("task_diag_socket", "recv_queue_bytes") => {
             is("family", libc::AF_UNIX) && !is("type", libc::SOCK_DGRAM)
         }
-        // /proc/net/raw, which is read if the kernel cannot list raw sockets otherwise, does not
-        // have the interface.
+        // /proc/net/raw does not have the interface. It is read if the kernel has no other list of
+        // raw sockets.
         ("task_diag_socket", "ifindex") => is("type", libc::SOCK_RAW),
         _ => false,
     }
@@ -101,7 +101,7 @@ fn common(key: &str, v: &Value) -> Value {
             let end = name.iter().position(|b| matches!(b, b'-' | b'+')).unwrap_or(name.len());
             Value::Bytes(name[..end].to_vec())
         }
-        // A CPU or no CPU, and a lock of the kernel, are not in /proc.
+        // /proc shows neither locks of the kernel nor whether a task has a CPU.
         Value::Num(n) if key == "wait.kind" && is_of_bpf(*n) => Value::Num(-1),
         Value::Num(n) if key == "wait.owner_how" && is_owner_of_bpf(*n) => {
             Value::Num(OwnerHow::NotLookedUp as i128)
@@ -125,7 +125,7 @@ fn is_of_bpf(kind: i128) -> bool {
     })
 }
 
-/// A time that each engine finds out in its own way, and the number of a lock that only BPF sees:
+/// Each engine finds this time in its own way, and only BPF sees the number of a lock.
 /// `tests/waits.rs` compares them.
 fn is_of_its_own(key: &str) -> bool {
     matches!(key, "wait.last_ran_ns" | "wait.ran_error_ns" | "wait.ran_by" | "wait.object")
@@ -178,7 +178,8 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
         }
     }
     let keys: BTreeSet<&String> = a1.fields.keys().chain(b.fields.keys()).collect();
-    // How far a part of the CPU time may lie outside: not at all if the task did not run.
+    // How far a part of the CPU time may lie outside of the readings. It may not if the task did
+    // not run.
     let mut apart = 0;
     if let (Some(lo), Some(n), Some(hi)) = (cpu_ticks(a1), cpu_ticks(b), cpu_ticks(a2)) {
         if has_run(a1, a2) || lo != hi {
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_cpu_time_may_shift_where_a_task_ran() {
+    fn parts_of_cpu_time_may_shift_if_the_task_ran() {
         let (before, after) = (task(5, 5, 1), task(6, 5, 2));
         assert_eq!(differences(&before, &task(5, 5, 1), &after), 0);
         assert_eq!(differences(&before, &task(4, 7, 1), &after), 0);
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_cpu_time_stay_where_a_task_did_not_run() {
+    fn parts_of_cpu_time_do_not_shift_if_the_task_did_not_run() {
         let t = task(5, 5, 1);
         assert_eq!(differences(&t, &task(5, 5, 1), &t), 0);
         assert_eq!(differences(&t, &task(4, 6, 1), &t), 2);

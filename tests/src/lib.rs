@@ -39,8 +39,8 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Does this kernel note for which of its locks a task waits? Mutexes since Linux 6.15, and rwsems
-/// since 6.17, if it was built so.
+/// Does this kernel note for which of its locks a task waits? It can for mutexes since Linux 6.15
+/// and for rwsems since 6.17, if it was configured for that.
 pub fn notes_blockers() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("it is there");
     let mut numbers = release.split('.').map_while(|n| n.parse::<u32>().ok());

@@ -21,7 +21,7 @@ impl Memcg {
     /// A group with this much memory.
     ///
     /// # Errors
-    /// Why this machine lets us make none.
+    /// The reason why this machine lets us make no group.
     pub fn new(bytes: u64) -> Result<Memcg, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
         let path = |is_it: &dyn Fn(&str) -> bool| {
@@ -43,7 +43,7 @@ impl Memcg {
             }
         } else if let Some(own) = path(&|names| names.is_empty()) {
             let root = Path::new("/sys/fs/cgroup");
-            // A group that has processes of its own gives its children no memory to limit. One
+            // A group that has processes of its own does not let its children limit memory. A group
             // above it may.
             let start = root.join(own.trim_start_matches('/'));
             let gives = |dir: &&Path| {
@@ -66,8 +66,8 @@ impl Memcg {
         let group = Memcg { dir, is_v1 };
         let limit = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
         group.write(limit, bytes)?;
-        // Without swap, a limit that is not enforced is useless. Where there is no swap, the file
-        // may be missing.
+        // Swap is limited, too; otherwise the limit of memory would be useless. Where there is no
+        // swap, the file may be missing.
         if is_v1 {
             let _ = group.write("memory.memsw.limit_in_bytes", bytes);
         } else {
@@ -149,8 +149,8 @@ fn directive(unit: &str, name: &str) -> String {
     value.unwrap_or_else(|| panic!("{unit} has no {name}")).to_owned()
 }
 
-/// Whether the kernel kills a process of the group that takes 512 MiB. A test that finds no killed
-/// process would prove nothing on a machine that does not kill.
+/// Whether the kernel kills a process of the group that takes 512 MiB. On a machine whose kernel
+/// never kills, such a test would prove nothing.
 pub fn limits_memory(group: &Memcg) -> bool {
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "of=/dev/null", "bs=512M", "count=1"]);

@@ -12,11 +12,11 @@ use std::time::Duration;
 use crate::busy::Patience;
 use crate::skip;
 
-/// The process group of all tasks of this test. The kernel sends SIGHUP to a group that has a
-/// stopped process when the last of its processes ends whose parent is in another group of the
-/// session. In the group of the test, which may lead the session, that would end the test. The
-/// leader of the new group has ended and is never waited for, so that each task can still begin a
-/// session of its own.
+/// The process group of all tasks of this test. The kernel sends SIGHUP to a group with a stopped
+/// process when the group becomes orphaned: no living process of it has a parent in another group
+/// of the session. In the process group of the test, which may lead the session, a hangup would end
+/// the test. The leader of the new group has ended and is never waited for, so that each task can
+/// still begin a session of its own.
 fn group() -> i32 {
     static LEADER: LazyLock<Child> = LazyLock::new(|| {
         let mut leader = Command::new(Mktask::PATH);

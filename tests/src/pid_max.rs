@@ -12,7 +12,7 @@ const FILE: &str = "/proc/sys/kernel/pid_max";
 pub struct PidMax(Child);
 
 impl PidMax {
-    /// Raises pid_max for this many additional processes. `None`: it is high enough.
+    /// Raises pid_max for this many additional processes. `None`: it was high enough before.
     ///
     /// # Errors
     /// Why this machine has no room for them.

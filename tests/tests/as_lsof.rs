@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 use taskdiag_tests::{cli, engines, is_root, skip};
 
-/// A directory with the link, and the engines that there are.
+/// A directory with the link, and the engines that work here.
 struct Lsof {
     dir: tempfile::TempDir,
     engines: Vec<&'static str>,
@@ -122,14 +122,14 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     (owned(fds[0]), owned(fds[1]))
 }
 
-/// The name of the test's own thread group, as lsof shows it in ends.
+/// The name of the test's own process, as lsof shows it for the ends of pipes and sockets.
 fn own_command() -> String {
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", std::process::id()));
     comm.expect("we live").trim_end().chars().take(9).collect()
 }
 
 #[test]
-fn an_offset_is_in_o_also_where_there_is_a_size() {
+fn the_field_o_has_the_offset_with_and_without_a_size() {
     let lsof = Lsof::new();
     let mut file = File::create(lsof.path("file")).expect("a new directory");
     file.write_all(b"12345").expect("written");
@@ -415,7 +415,7 @@ fn json_has_the_keys_of_lsof() {
 }
 
 #[test]
-fn no_name_is_obeyed_by_a_terminal_or_mistaken_for_another() {
+fn names_neither_control_a_terminal_nor_look_like_others() {
     let lsof = Lsof::new();
     for (name, shown) in [
         ("a\u{9b}b", "a\\xc2\\x9bb"),

@@ -77,7 +77,7 @@ fn no_groups_is_a_list_of_pids() {
 }
 
 #[test]
-fn each_group_alone_has_that_group_alone() {
+fn a_request_for_one_group_gives_only_that_group() {
     let m = Mktask::start(&["idle"]).expect("always possible");
     for engine in engines() {
         for group in groups_of(*engine).iter() {
@@ -116,7 +116,7 @@ fn tasks_may_vanish_at_any_moment() {
             assert_eq!(a.done.tasks, a.pids().len() as u64, "{a}");
             vanished += a.done.vanished;
             for m in &storms {
-                // A task that does not vanish is always there.
+                // The answer must have every task that does not vanish.
                 a.task(m.pid());
                 a.task(m.supervisor());
                 let req = Request::children(m.pid(), Groups::BASE | Groups::CMDLINE);
@@ -259,9 +259,9 @@ fn seccomp_that_denies_bpf() {
 /// A unit of systemd with `SystemCallFilter=@system-service` has a filter that ends a process which
 /// calls bpf(2).
 #[test]
-fn seccomp_that_ends_who_calls_bpf() {
+fn seccomp_that_kills_callers_of_bpf() {
     let sandbox = Sandbox::new().deadly(libc::SYS_bpf);
-    auto_goes_on("seccomp_that_ends_who_calls_bpf", sandbox, true);
+    auto_goes_on("seccomp_that_kills_callers_of_bpf", sandbox, true);
 }
 
 #[test]
@@ -343,14 +343,14 @@ fn hidepid_hides_processes_of_others() {
 /// nevertheless, threads whose descriptors differ have tables of their own, and the answer reports
 /// that this is not certain.
 #[test]
-fn sharing_that_may_not_be_asked() {
+fn sharing_that_may_not_be_queried() {
     let sandbox = Sandbox::new().deny(libc::SYS_kcmp, libc::EPERM);
     let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another")];
     let [one, other] = dirs.each_ref().map(|d| d.path().to_str().expect("plain"));
     for (state, tables, in_doubt) in
         [(&["threads", "4"][..], 1, 4), (&["unshared-files", one, other], 2, 0)]
     {
-        let Some(m) = Mktask::or_skip("sharing_that_may_not_be_asked", state) else { return };
+        let Some(m) = Mktask::or_skip("sharing_that_may_not_be_queried", state) else { return };
         let pid = m.pid().to_string();
         let doubt = format!("open files of their own, if there are any, of {in_doubt} threads");
         let code = if in_doubt > 0 { 3 } else { 0 };

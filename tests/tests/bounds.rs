@@ -44,11 +44,11 @@ fn sources() -> impl Iterator<Item = Source> {
 }
 
 #[test]
-fn arguments_of_a_crowd_do_not_fill_an_answer_and_those_of_others_stay_whole() {
+fn arguments_of_a_crowd_do_not_fill_an_answer_and_arguments_of_others_stay_whole() {
     let _alone = alone();
-    let test = "arguments_of_a_crowd_do_not_fill_an_answer_and_those_of_others_stay_whole";
+    let test = "arguments_of_a_crowd_do_not_fill_an_answer_and_arguments_of_others_stay_whole";
     let Some(m) = crowd(test) else { return };
-    // Begun later, so that the crowd comes first in the list.
+    // This one begins later, so that the crowd comes first in the list.
     let other = Mktask::start(&["cmdline", "100000"]).expect("it is allowed");
     for source in sources() {
         let answer = ask(source, &Request::all(Groups::BASE | Groups::CMDLINE));
@@ -210,8 +210,8 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
         if !is_root() {
             continue;
         }
-        // The crowd alone has more than this, in addition to the entries that each list has in any
-        // case.
+        // The lists of the crowd alone need more than this limit, besides the least size of each
+        // list.
         let (cut, still, truncated) = ask(CROWD * (whole[0].0 - 16) * size_of::<Vma>() / 2);
         assert_eq!(of_other, still, "{source}");
         let ended = cut.iter().filter(|c| **c == (16, Some(Reason::Truncated))).count();
@@ -236,7 +236,7 @@ fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
     }
 }
 
-/// The answer has a name once, so names that processes share take no space of it twice.
+/// The answer has each name once, so names that processes share count once.
 #[test]
 fn lists_with_the_same_long_names_are_whole() {
     const FILES: usize = 40;

@@ -88,7 +88,7 @@ fn is_root() -> bool {
 fn dividing() -> Vec<&'static str> {
     let is_here =
         |name: &&str| engines().iter().any(|s| matches!(s, Source::Engine(e) if e.name() == *name));
-    // //proc takes some 10 ms for each process on a busy machine.
+    // //proc takes about 10 ms for each process on a busy machine.
     let all = if is_long() { &["bpf", "procfs"][..] } else { &["bpf"] };
     all.iter().copied().filter(is_here).collect()
 }

@@ -280,8 +280,8 @@ fn of_lower(lower: &str) -> std::io::Result<()> {
 }
 
 /// The values of stat(2) for the descriptors and mappings of a state, compared with the answers of
-/// each engine. The device of a mapping is that of the file system, as maps has it; its inode, and
-/// the device of its file, are those of stat(2).
+/// each engine. The device of a mapping is the one of the file system, as in maps. Its inode, and
+/// the device of its file, are as in stat(2).
 fn as_stat(state: &str, dir: &Path) -> (usize, BTreeSet<String>) {
     let own = dir.join(format!("stat-{state}"));
     std::fs::create_dir(&own).expect("a new directory");
@@ -333,7 +333,7 @@ fn of_process_as_stat(pid: u32, state: &str) -> (usize, BTreeSet<String>) {
     (compared, wrong)
 }
 
-/// On a file system in a mount namespace of our own.
+/// Runs on a file system in a mount namespace of our own.
 fn on(scene: &str, make: impl FnOnce(&Path) -> Result<String, String> + Send) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = std::fs::canonicalize(dir.path()).expect("it exists");

@@ -196,7 +196,7 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
         let text = taskdiag(Some(root), &["memory", "--by", by]);
         assert!(text.contains(has), "{by}: {text}");
     }
-    // Rows of cgroups have them, too, and are selected by them.
+    // Rows of cgroups have these names, too, and can be selected by them.
     let of_cgroups = |more: &[&str]| {
         let columns = "container_runtime,container_name,image,pod_namespace,pod_name,path";
         let args = ["cgroups", "--flat", "--no-headers", "-o", columns];
@@ -251,7 +251,7 @@ fn names_are_in_every_output_and_in_recordings_and_secrets_in_none() {
             let want: Vec<String> = want.iter().map(u32::to_string).collect();
             assert_eq!(one(args), want, "{engine} {args:?}");
         }
-        // The others make their rows of the same columns, so one engine is enough.
+        // The other faces make their rows from the same columns, so one engine is enough.
         if n > 0 {
             continue;
         }
@@ -470,8 +470,8 @@ fn cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The CPU time for an answer with these columns, with all values as text, that of the engine in
-/// it, and the number of rows.
+/// Returns the CPU time for an answer with these columns and all values as text, the share of the
+/// engine in it, and the number of rows.
 fn answer(
     session: &mut Session,
     fields: &[&'static Field],

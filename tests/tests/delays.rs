@@ -131,7 +131,8 @@ fn numbers(d: &Delays) -> Vec<u64> {
     [&ns[..], &count[..], &more[..], &more_counts[..], &d.max_ns[..], &d.min_ns[..]].concat()
 }
 
-/// An answer of `b` between two equal ones of `a`: its threads sleep, so that comes soon.
+/// Returns answers of `a` and `b`. `a` gave the same before and after `b`, which comes soon because
+/// the threads sleep.
 fn same(a: Source, b: Source, req: &Request) -> (Answer, Answer) {
     let end = Instant::now() + Duration::from_secs(20);
     let all = |a: &Answer| -> Vec<_> {

@@ -76,7 +76,7 @@ fn lists_of_an_ordinary_user_succeed_and_say_once_what_is_not_shown() {
         assert_eq!(ran.code, Some(3), "{ran}");
         assert!(!said(&ran).is_empty(), "{ran}");
     }
-    // The names of other tools have their exit codes.
+    // Under the names of other tools, the exit codes are those of the tools.
     let tools = [
         (&["--as", "ps", "-eo", "pid,exe"][..], 0),
         (&["--as", "pmap", &pid], 1),

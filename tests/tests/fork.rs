@@ -13,7 +13,7 @@ const TIMES: [(EngineId, u32); 2] = [(EngineId::Bpf, 500), (EngineId::Procfs, 10
 const LONG: Duration = Duration::from_secs(60);
 
 fn ask(engine: EngineId) -> bool {
-    // Sums of pages need more of these facts than other groups.
+    // Sums over pages need more of these facts than other groups do.
     let groups = Groups::BASE | Groups::STAT | Groups::CMDLINE | Groups::STATM;
     let request = Request::one(std::process::id(), groups);
     query_with(&request, Choice::Only(engine)).is_ok_and(|a| a.tasks().len() == 1)
@@ -70,7 +70,7 @@ fn first_request_and_fork(engine: EngineId, after: Duration) -> Option<bool> {
 fn a_child_that_is_forked_in_a_first_request_gets_an_answer() {
     let test = "a_child_that_is_forked_in_a_first_request_gets_an_answer";
     for (engine, times) in TIMES {
-        // This runs in a child, so that nothing is known here.
+        // This runs in a child, so that this process stays without known facts.
         let begin = Instant::now();
         let works = in_child(|| engines().iter().any(|e| e.id() == engine) && ask(engine));
         if works != Some(true) {

@@ -54,7 +54,7 @@ fn a_stopped_answer_of_several_runs_has_whole_tasks() {
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip("a_stopped_answer_of_several_runs_has_whole_tasks", "no BPF here");
     }
-    // The tasks have some 700 bytes each, which is more than the smallest memory can hold.
+    // The tasks have about 700 bytes each, which is more than the smallest memory can hold.
     let m = Mktask::start(&["threads", "4000"]).expect("so many threads");
     let groups = Groups::BASE | Groups::STAT | Groups::STATM | Groups::SIGNALS | Groups::LIMITS;
     let ask = |watch: &Arc<Watch>| {
@@ -92,8 +92,8 @@ fn allow_files(n: u64) -> bool {
 /// A task whose files fill the output is continued in the next run, even if a task before it waits
 /// for its command line.
 #[test]
-fn files_go_on_beside_a_command_line_that_waits() {
-    const NAME: &str = "files_go_on_beside_a_command_line_that_waits";
+fn a_waiting_command_line_does_not_stop_lists_of_files() {
+    const NAME: &str = "a_waiting_command_line_does_not_stop_lists_of_files";
     const FILES: i32 = 18_000;
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(NAME, "no BPF here");
@@ -135,8 +135,8 @@ fn files_go_on_beside_a_command_line_that_waits() {
 /// There are more files than the smallest memory can hold. The list of a task is continued in a
 /// later run, and the answer also has the tasks after it.
 #[test]
-fn a_list_of_files_goes_on_in_a_later_run() {
-    const NAME: &str = "a_list_of_files_goes_on_in_a_later_run";
+fn a_list_of_files_continues_in_a_later_run() {
+    const NAME: &str = "a_list_of_files_continues_in_a_later_run";
     const FILES: usize = 18_000;
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(NAME, "no BPF here");
@@ -236,8 +236,8 @@ fn an_inotify_file_with_very_many_watches() {
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(NAME, "no BPF here");
     }
-    // The time of a run decides how many are listed, and an emulated processor reaches some hundred
-    // or thousand in it.
+    // The time of a run decides how many are listed, and an emulated processor reaches about a
+    // hundred or a thousand in it.
     let is_emulated = std::env::var_os("TASKDIAG_EMULATED").is_some();
     if is_emulated {
         skip(

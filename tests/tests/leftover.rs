@@ -17,7 +17,7 @@ fn count(dir: &str) -> usize {
 }
 
 /// Waits until there are this many. They may go a moment later: on a slow machine, a thread may be
-/// taken for stuck. It ends when its read ends, and then closes its files.
+/// abandoned as stuck. It ends when its read ends, and then closes its files.
 fn settles(dir: &str, want: usize, what: &str) {
     let mut wait = Patience::new(Duration::from_secs(10));
     while count(dir) != want && !wait.is_over() {
@@ -114,8 +114,8 @@ fn objects(engine: Source, m: &Mktask, threads: usize) {
     let mut all = Vec::new();
     loop {
         let left = objects_left(engine, m, threads);
-        // Memory that is kept from the first round on would not be new in the next one, and would
-        // be mapped here.
+        // Memory that is kept since the first round is not new in later rounds, but it would be
+        // mapped here.
         let maps = std::fs::read_to_string("/proc/self/maps").expect("it is there");
         let mapped: Vec<&str> = maps.lines().filter(|l| l.contains("bpf")).collect();
         assert!(mapped.is_empty(), "after {engine}: {mapped:?}");
@@ -152,8 +152,8 @@ fn objects_left(engine: Source, m: &Mktask, threads: usize) -> BTreeSet<(u32, u3
         skip("BPF objects that are left", "no right to list them");
         return BTreeSet::new();
     };
-    // The kernel frees objects a moment later, and other programs may make some. The existing ones
-    // must go, and later ones are not ours.
+    // The kernel frees objects a moment later, and other programs may make some. The objects that
+    // exist now must go, and later objects are not ours.
     let mut left = &bpf_objects().expect("as before") - &before;
     let mut wait = Patience::new(Duration::from_secs(10));
     while !left.is_empty() && !wait.is_over() {

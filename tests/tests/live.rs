@@ -10,10 +10,10 @@ use taskdiag_tests::{Source, Task, engines, is_root, skip};
 
 type Tasks = BTreeMap<u32, Task>;
 
-/// A difference counts if it appears in each of this many rounds. If no difference is left that was
-/// in all rounds, the remaining rounds are skipped. There are so many because a process of another
-/// test that changes all the time may look the same before and after an answer but different in it,
-/// several times in a row.
+/// A difference counts if it appears in each of this many rounds. As soon as no difference was in
+/// all rounds so far, the remaining rounds are skipped. There are many rounds because of processes
+/// of other tests that change all the time. Such a process may look the same before and after an
+/// answer but different in it, several times in a row.
 const ROUNDS: usize = 10;
 
 /// The tasks that are the same ones in all three answers.

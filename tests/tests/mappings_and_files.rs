@@ -321,7 +321,7 @@ fn details_of_files() {
     same_details(&m);
 }
 
-/// Checks that all engines give the same details of a descriptor, but for times.
+/// Checks that all engines give the same details of a descriptor, except for times.
 fn same_details(m: &Mktask) {
     let mut all: Vec<_> = answers(m, Group::Fd)
         .into_iter()
@@ -522,8 +522,8 @@ fn files_without_a_descriptor() {
             let got = of(FileUse::Mapped).find(|r| key(r) == key(v));
             let want = stat_row(&proc(&range));
             let (Some(got), Some(want)) = (got, want) else {
-                // A reader who may not read map_files finds those mapped files by name that have a
-                // name.
+                // A reader who may not read map_files finds mapped files by their names, if they
+                // have one.
                 assert!(!root, "{a}: {v:?}");
                 continue;
             };

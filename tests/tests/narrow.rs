@@ -1,5 +1,5 @@
-//! Requests in two steps give the same as one request, on each engine, and the second step asks for
-//! the tasks that pass only.
+//! Requests in two steps give the same as one request, on each engine. The second step asks only
+//! for the tasks that passed the first.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -80,7 +80,7 @@ fn choices() -> Vec<Choice> {
 }
 
 #[test]
-fn two_steps_give_what_one_gives() {
+fn two_steps_give_the_answer_of_one() {
     let children = Children::new(12);
     let list: Vec<String> = children.pids().iter().map(u32::to_string).collect();
     let some = format!("pid in ({}) and comm == cat", list[3..5].join(","));
@@ -101,7 +101,7 @@ fn two_steps_give_what_one_gives() {
 }
 
 #[test]
-fn few_are_asked_for_the_rest() {
+fn only_matching_processes_are_asked_for_the_rest() {
     let children = Children::new(12);
     let filter = format!("pid in ({}, {})", children.pids()[0], children.pids()[1]);
     let procfs = Choice::Only(EngineId::Procfs);

@@ -38,7 +38,7 @@ fn major() -> u32 {
 }
 
 #[test]
-fn a_held_lock_stops_nobody_else() {
+fn a_held_lock_stops_no_other_process() {
     let dir = tempfile::tempdir().expect("dir");
     let (Some(m), Some(other)) = (held(&dir), Mktask::if_possible(&["idle"])) else { return };
     for engine in engines() {
@@ -124,7 +124,7 @@ fn the_program_ends_while_the_lock_is_held() {
     drop(m);
 }
 
-/// A process that no longer blocks is read again, also by a process that has left threads behind.
+/// A process that no longer blocks is read again, even by a reader whose threads are still stuck.
 #[test]
 fn a_released_process_is_read_again() {
     let dir = tempfile::tempdir().expect("dir");

@@ -120,7 +120,7 @@ fn names_in_another_mount_namespace_are_exact() {
 }
 
 #[test]
-fn all_engines_tell_the_same_of_odd_names() {
+fn all_engines_agree_on_odd_names() {
     let (_dir, path) = plain_dir();
     let (_other, below) = plain_dir();
     parity_near("odd names", &["odd-names", &path], |_, _, _| {});

@@ -403,13 +403,13 @@ fn memory_and_files_that_processes_share_count_once() {
         assert_eq!(*of(m.pid()), Value::from(vec![sharer]), "{engine}");
         assert_eq!(*of(copy), Value::from(Vec::<u32>::new()), "{engine}");
     }
-    // Sums over pages are the procfs engine's.
+    // Only the procfs engine has sums over pages.
     let sum = |pids: &str| {
         run("procfs", &["memory", "-p", pids, "--by", "user", "-o", "pss,rss"])[0].clone()
     };
-    // A share of a page grows when another process with this program ends, as those of other tests
-    // may between the two looks. But a value that is counted twice is too large in each pair of
-    // looks.
+    // A share of a page grows when another process with this program ends, and those of other tests
+    // may end between the two readings. But a value that is counted twice is too large in each pair
+    // of readings.
     let pair = || (sum(&list(&[m.pid()])), sum(&both));
     let of = |row: &Value, column: &str| row[column].as_u64().expect("a number");
     let is_once = |(one, two): &(Value, Value)| {

@@ -1,7 +1,7 @@
 //! Compares the values of every group between all engines that answer it here. The list of groups
 //! comes from the registry, and each engine names the groups that it answers. A new group fails
-//! here if none of its values was compared. It cannot fail where an engine does not name the group
-//! in its GROUPS, nor where a value is 0 in every state.
+//! here if none of its values was compared. It cannot find an engine that does not name the group
+//! in its GROUPS, or a value that is 0 in every state.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -161,7 +161,7 @@ fn told_to_end() {
 }
 
 #[test]
-fn there_is_one() {
+fn a_directory_has_one_recorder() {
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");
     let first = Recorder::start(&dir, home.path().join("said"), || Ok(()));
@@ -173,7 +173,7 @@ fn there_is_one() {
     assert!(said.contains("record to another directory"), "{said}");
 }
 
-/// More small frames than have room on a disk that has no room for one of usual size.
+/// Writes more small frames than fit on a disk on which a frame of usual size has no room.
 const FITS: usize = 8;
 /// The size of the file system, most of which is filled at first.
 const DISK: u64 = 32 << 20;
@@ -259,9 +259,12 @@ fn a_full_disk() {
 
 /// A recording is for its owner only, so other users get a hint.
 #[test]
-fn another_user_is_told_what_helps() {
+fn an_error_tells_another_user_what_to_do() {
     if !is_root() {
-        return skip("record::another_user_is_told_what_helps", "only root can be another user");
+        return skip(
+            "record::an_error_tells_another_user_what_to_do",
+            "only root can be another user",
+        );
     }
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");

@@ -41,9 +41,10 @@ const COMMANDS: &[&[&str]] = &[
 
 const FEW: &[&[&str]] = &[COMMANDS[0], COMMANDS[1]];
 
-/// Where bpf(2) ends the process. The program would ask a child first, and clone(2), which makes
-/// the child, ends it here, too. Threads are made by clone3(2), which is allowed. There is no
-/// directory of the user, because a child reads a config file in it if its path is not in memory.
+/// A sandbox in which bpf(2) ends the process. The program would let a child try that first, and
+/// clone(2), which makes the child, ends the process, too. Threads are made by clone3(2), which is
+/// allowed. The environment names no directory of the user, because a child may read a config file
+/// in it.
 fn without_bpf(sandbox: &Sandbox) -> Sandbox {
     let sandbox = sandbox.clone().env("XDG_CONFIG_HOME", "none").env("HOME", "none");
     sandbox.deadly(libc::SYS_bpf).deadly(libc::SYS_clone)

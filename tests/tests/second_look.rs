@@ -30,8 +30,9 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A condition that is about the children of this test alone. Only so many processes are looked at
-/// again, and a test that runs at the same time may have a crowd with long arguments.
+/// A condition that is about the children of this test alone. The number of processes that are
+/// looked at again is limited, and a test that runs at the same time may have a crowd with long
+/// arguments.
 fn own(condition: &str) -> String {
     format!("{condition} and ppid == {}", std::process::id())
 }
@@ -101,7 +102,7 @@ fn a_limit_that_was_chosen_holds_and_is_stated() {
 }
 
 #[test]
-fn many_processes_of_a_user_do_not_keep_those_of_others_from_being_looked_at() {
+fn a_user_with_many_processes_leaves_looks_for_others() {
     if !is_root() {
         let why = "only root can start processes of another user";
         return skip("many_processes_of_a_user_do_not_keep_those_of_others", why);

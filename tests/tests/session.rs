@@ -156,7 +156,7 @@ fn names_and_shared_lists_are_in_each_answer() {
 }
 
 #[test]
-fn a_process_that_ends_is_not_there_and_the_session_goes_on() {
+fn an_ended_process_is_left_out_and_the_session_continues() {
     let _others = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
     for engine in choices() {
         let child = Sleeper::new();
@@ -193,8 +193,8 @@ fn more_tasks_than_before_are_all_there() {
     }
 }
 
-/// A thread that calls exec becomes the first one of its process, with its pid. The walk may be
-/// anywhere during this. The walk is rarely at the wrong place: the storms of `make test-vm`, where
+/// A thread that calls exec becomes the first one of its process, with its pid. The walk may be at
+/// any task meanwhile. The walk is rarely at the wrong place: the storms of `make test-vm`, where
 /// it is slower, met it once in ten minutes.
 #[test]
 fn a_process_that_execs_from_a_thread_is_there_once() {
@@ -243,7 +243,7 @@ fn is_there_once_in_execs(engine: fn() -> Bpf) {
 /// reads it, and then has the start time of the process. The walk must not take it for a process
 /// that began after the request: it would end there.
 #[test]
-fn processes_behind_one_that_execs_from_a_thread_are_there() {
+fn processes_after_one_that_execs_from_a_thread_are_there() {
     if !engines().contains(&Source::KeptBpf) {
         return skip("behind exec from threads", "the bpf engine does not work here");
     }
@@ -302,7 +302,7 @@ fn a_process_that_begins_during_a_request_is_not_there_twice() {
     }
 }
 
-/// The most files that a session on procfs keeps open.
+/// The largest number of files that a session on procfs keeps open.
 fn held_max() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes to a valid rlimit.
@@ -324,9 +324,9 @@ fn held_files(of: &[u32]) -> usize {
     files.filter(is_held).count()
 }
 
-/// Asserts that a session needs at most `most` system calls of its first answer for a later one. A
-/// process that begins or ends during it costs more than one that stays, so a few answers may cost
-/// more.
+/// Asserts that a later answer of a session needs at most the fraction `most` of the system calls
+/// of the first. A process that begins or ends during it costs more than one that stays, so a few
+/// answers may cost more.
 fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
     let mut later = Vec::new();
     let mut patience = Patience::new(Duration::from_secs(5));
@@ -341,7 +341,7 @@ fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
 }
 
 #[test]
-fn procfs_keeps_files_open_up_to_a_limit_and_closes_those_of_the_dead() {
+fn procfs_keeps_files_open_up_to_a_limit_and_closes_files_of_dead_processes() {
     let _alone = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
     let many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
     let pids: Vec<u32> = many.iter().map(Sleeper::id).collect();

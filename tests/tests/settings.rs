@@ -80,7 +80,7 @@ fn settings_are_those_that_were_set() {
                 let mut cpus = m.num::<u64>(&format!("{whose}cpus")).to_le_bytes().to_vec();
                 cpus.truncate(cpus.iter().rposition(|b| *b != 0).expect("a processor") + 1);
                 assert_eq!(task.bytes("settings.cpus"), cpus, "{answer} {whose}");
-                // All threads share what is not of one thread.
+                // All threads share the settings of the process.
                 assert_eq!(task.num("settings.umask"), m.num::<i128>("umask"), "{answer}");
                 if task.get("settings.thp_enabled").is_some() {
                     let disabled = m.num::<i128>("thp_disabled");
@@ -111,7 +111,7 @@ fn settings_are_those_that_were_set() {
 }
 
 #[test]
-fn guest_times_are_known_to_each_engine_but_the_kernels() {
+fn guest_times_are_known_to_each_engine_except_the_kernel() {
     let me = std::process::id();
     for engine in engines_with(Group::Stat) {
         let answer = read(engine, &Request::one(me, Groups::BASE | Groups::STAT)).expect("one");

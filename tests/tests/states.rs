@@ -62,8 +62,8 @@ fn member(named: &Named) -> Members {
 }
 
 /// The requests with few members: each member alone. Verifying a BPF program takes long in an
-/// emulator, and the other ways to use BPF run the same code. There, each member is in half of a
-/// dozen requests, so that each one is without each other one in some request.
+/// emulator, and the other ways to use BPF run the same code. So there each member is in half of a
+/// dozen requests, and for any two members some request has only one of them.
 fn parts(engine: Source, wanted: &[Named]) -> Vec<(Groups, Vec<Named>)> {
     let is_emulated = std::env::var_os("TASKDIAG_EMULATED").is_some();
     if engine.id() == EngineId::Bpf && (is_emulated || engine != Source::Engine(EngineId::Bpf)) {

@@ -119,8 +119,7 @@ fn an_interrupt_ends_the_waiting_at_once() {
             let begun = Instant::now();
             let ran = stuck.run_in(sandbox, &args);
             let took = begun.elapsed();
-            // Otherwise, it came before the wait ended by itself, and so the program ends before
-            // that.
+            // Otherwise, the interrupt came before the end of the wait, so the program ends early.
             if !ran.stderr.contains("does not answer") {
                 assert_eq!(ran.code, Some(130), "{args:?} {ran}");
                 assert!(

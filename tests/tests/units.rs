@@ -13,7 +13,7 @@ use taskdiag_tests::busy::Patience;
 use taskdiag_tests::memcg::{Memcg, arguments, limits_memory, memory_max};
 use taskdiag_tests::{Ended, Mktask, Source, cli, engines, skip};
 
-/// The most memory that each of them may have, whatever its unit allows.
+/// The largest amount of memory that each of them may have, whatever its unit allows.
 const MOST_KIB: u64 = 128 << 10;
 
 fn crowd(test: &str) -> Option<Mktask> {
@@ -28,7 +28,7 @@ fn group(test: &str, unit: &str) -> Option<Memcg> {
     Some(group)
 }
 
-/// The most memory that a process had so far, in KiB.
+/// The largest amount of memory that a process had so far, in KiB.
 fn peak_kib(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:")).expect("it has memory");

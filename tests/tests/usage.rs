@@ -50,8 +50,7 @@ fn times_of_virtual_processors() {
 /// time are not read at the same moment.
 #[test]
 fn young_processes() {
-    // The walk over these is long, so that the two moments are far apart for tasks that it reaches
-    // after them.
+    // The walk over these threads is long, so for tasks after them the two moments are far apart.
     let crowd = || Mktask::start(&["threads", "3000"]).expect("always possible");
     let mut before = crowd();
     // The process also ends by itself.
@@ -70,7 +69,7 @@ fn young_processes() {
         let start =
             || std::process::Command::new("sh").args(["-c", spin]).spawn().expect("sh runs");
         let mut child = start();
-        // Process ids have wrapped around: the walk would reach it first.
+        // If process ids have wrapped around, the walk would reach it first.
         if child.id() < before.pid() {
             end(child);
             before = crowd();
@@ -78,7 +77,8 @@ fn young_processes() {
         }
         let args = ["ps", "-eT", "--engine", "procfs", "-o", "pid=,ppid=,pcpu=,read_bytes="];
         let ran = Sandbox::new().run(&args);
-        // Which of the two it is depends on the timeout. That of busybox is the child.
+        // The loop runs in a child of `timeout`, or in the process itself if `timeout` is the one
+        // of busybox.
         let own = child.id().to_string();
         end(child);
         for line in ran.stdout.lines() {

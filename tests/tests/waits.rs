@@ -160,7 +160,7 @@ fn frozen_tasks_are_frozen_whatever_they_did_before() {
 /// The task runs for a thousandth of the time, and nothing in /proc distinguishes it from a running
 /// task.
 #[test]
-fn a_throttled_task_is_told_from_one_that_runs_by_bpf() {
+fn bpf_distinguishes_a_throttled_task_from_a_running_one() {
     for version in ["v1", "v2"] {
         let test = format!("tasks that cgroups {version} throttle");
         let Some(m) = Mktask::or_skip(&test, &["throttled", version]) else { continue };
@@ -213,8 +213,8 @@ fn engines_with_times() -> Vec<Source> {
     engines_with(Group::Wait).into_iter().filter(knows).collect()
 }
 
-/// The time does not move while a thread sleeps, and is not before the thread began or after it was
-/// seen asleep, apart from the error in the answer.
+/// The time does not move while a thread sleeps, and lies between the start of the thread and the
+/// moment at which it was seen asleep, within the error in the answer.
 #[test]
 fn the_time_of_a_wait_is_when_it_began() {
     let Some((m, _dir)) = waits("times of waits") else { return };
@@ -232,7 +232,7 @@ fn the_time_of_a_wait_is_when_it_began() {
                 let w = wait(a, tid);
                 w.last_ran_ns().zip(w.ran_error_ns())
             });
-            // The kernel forgets it if it moves a thread that is about to sleep.
+            // The kernel loses the time if it moves a thread that is about to sleep.
             let [Some((ns, error)), Some((later, _))] = times else { continue };
             known += 1;
             // The ticks of an emulator come late.
@@ -349,7 +349,7 @@ fn stopped_traced_and_ended_tasks_have_kinds_of_their_own() {
             }
         }
     }
-    // This thread runs: it asks.
+    // This thread is running, because it makes the request.
     let me = std::process::id();
     // SAFETY: it has no arguments and cannot fail.
     let tid = unsafe { libc::gettid() as u32 };

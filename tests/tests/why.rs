@@ -1,5 +1,5 @@
-//! `taskdiag why` beside the truth: mktask makes tasks that wait for each other, and says who holds
-//! what. A wrong holder is worse than none, so a wait without a holder must not get one.
+//! `taskdiag why` compared with facts: mktask makes tasks that wait for each other, and says who
+//! holds what. A wrong holder is worse than none, so a wait without a holder must not get one.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -21,7 +21,7 @@ fn both() -> Vec<&'static str> {
     all.collect()
 }
 
-/// Whether the caller is root, and the kernel has what a look at locks and times needs.
+/// Whether the caller is root, and the kernel has the files that show locks and times.
 fn can_look(test: &str) -> bool {
     if !needs_root(test) {
         return false;
@@ -84,7 +84,7 @@ fn pair(m: &Mktask, key: &str) -> (u32, u32) {
     (waits, holds)
 }
 
-/// Asserts the holder of what a thread waits for, and how the holder is known.
+/// Asserts the holder of the object that a thread waits for, and how the holder is known.
 fn held(json: &Value, (waits, holds): (u32, u32), how: &str) {
     let wait = of(json, waits);
     assert_eq!((&wait["waits_for"], &wait["how"]), (&holds.into(), &how.into()), "{wait}");
@@ -113,7 +113,7 @@ fn threads_that_wait_for_each_others_mutex_are_a_deadlock() {
     let (code, text, err) = output(&[]);
     assert_eq!(code, 5, "{text}{err}");
     assert!(text.starts_with("DEADLOCK: 2 threads wait for each other"), "{text}");
-    // The time is left out where it is not better than its error.
+    // A time that does not exceed its error is left out.
     let said = ["has waited", "waits"].map(|word| format!("thread {} (one) {word}", one.0));
     assert!(said.iter().any(|s| text.contains(s)), "{text}");
 }
@@ -168,7 +168,7 @@ fn locks_that_keep_an_owner_have_it() {
 }
 
 #[test]
-fn waits_without_an_owner_get_none() {
+fn waits_without_an_owner_have_no_holder() {
     let m = Mktask::start(&["lock-no-owners"]).expect("any machine");
     let kinds =
         ["condition", "timed-condition", "semaphore", "barrier", "readers", "own-lock", "by-hand"];
@@ -181,7 +181,7 @@ fn waits_without_an_owner_get_none() {
                 assert_eq!(wait["why_none"], "not_kept", "{engine} {key}: {wait}");
             }
         }
-        // The kernel defines the word of this one, however it is called.
+        // The kernel defines the lock word of this kind, whichever code calls it.
         if can_look("why waits have no owner") {
             let wait = of(&json, m.num("pi-by-hand"));
             assert_eq!(wait["waits_for"], m.pid(), "{engine}: {wait}");
@@ -326,8 +326,8 @@ fn columns_have_the_holders_and_reasons_of_why() {
 }
 
 #[test]
-fn a_saved_answer_says_of_waits_what_was_known_when_it_was_saved() {
-    if !can_look("a_saved_answer_says_of_waits_what_was_known_when_it_was_saved") {
+fn a_saved_answer_has_the_waits_that_were_known_when_it_was_saved() {
+    if !can_look("a_saved_answer_has_the_waits_that_were_known_when_it_was_saved") {
         return;
     }
     let (_dir, path) = taskdiag_tests::plain_dir();
@@ -467,8 +467,8 @@ impl Drop for Contained {
 /// another pid namespace, the pid belongs to another process, which has a different path in its
 /// memory.
 #[test]
-fn no_memory_of_another_process_is_read_beside_a_foreign_proc() {
-    let name = "no_memory_of_another_process_is_read_beside_a_foreign_proc";
+fn with_a_foreign_proc_no_memory_of_another_process_is_read() {
+    let name = "with_a_foreign_proc_no_memory_of_another_process_is_read";
     if !can_look(name) {
         return;
     }
@@ -561,8 +561,8 @@ fn memory_that_does_not_come_does_not_hold_up_the_answer() {
 }
 
 #[test]
-fn each_of_a_crowd_has_the_holder() {
-    if !can_look("each_of_a_crowd_has_the_holder") {
+fn each_thread_of_a_crowd_has_the_holder() {
+    if !can_look("each_thread_of_a_crowd_has_the_holder") {
         return;
     }
     let m = Mktask::start(&["lock-crowd", "500"]).expect("any machine");

@@ -3,7 +3,7 @@
 """A test program like those of Rust's libtest, with tests that behave badly. tools/test-runner is tested with it.
 
 FAKE_DIRECTORY is a directory for the files that they leave. FAKE_STUCK is a file below a mount whose server never answers.
-FAKE_NUMBER is a number that tells their processes from those of others.
+FAKE_NUMBER is a number by which their processes are recognised.
 """
 
 import os
@@ -42,7 +42,7 @@ def is_stuck():
 
 def ignores_sigterm():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # This process does so, too, and it can be found only by its session.
+    # This process ignores SIGTERM, too, and can be found only by its session.
     subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 601." + NUMBER])
     time.sleep(600)
 

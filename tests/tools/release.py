@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Tests the scripts of packaging/ and `make install` with files that take the place of programs, in some seconds.
 
-What they make of real programs is tried by make deb-test, release-test and source-test, which take long.
+`make deb-test`, `release-test` and `source-test` try them with real programs, which takes long.
 """
 
 import hashlib

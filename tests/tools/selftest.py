@@ -105,7 +105,7 @@ class Runner(unittest.TestCase):
         self.assertIn(": state S, in", told)
         self.assertIn("before it is stuck", told)
 
-    def test_a_test_may_talk_without_end(self):
+    def test_a_test_may_print_without_end(self):
         code, said = self.run_tests("never_stops_to_talk", "passes")
         self.assertEqual(code, 1, said[-3000:])
         self.assertIn("test fake::never_stops_to_talk is stuck after", said)

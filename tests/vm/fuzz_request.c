@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Sends random and mutated requests to /proc/task_diag for a bounded time. Nothing may crash, hang
- * or leak, which the kernel's own checks tell. It knows the format a little, so that it gets past
+ * or leak; the kernel's own checks report that. It knows the format a little, so that it gets past
  * the first check.
  *
  * usage: fuzz_request SECONDS SEED

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_program_is_a_light_skeleton_and_each_is_another_one() {
+    fn each_program_is_a_different_light_skeleton() {
         let all = [SNAPSHOT, LITE, MORE, LEGACY];
         for (n, program) in all.iter().enumerate() {
             assert!(program.starts_with(b"TDLSKEL2"), "program {n}");

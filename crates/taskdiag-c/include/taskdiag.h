@@ -4,8 +4,8 @@
  *
  * A program makes a query of columns, asks it, and reads the rows of the table that it gets. A
  * column has a name, which is the same as in `taskdiag ps -o`, a type and a unit. So a new column
- * of a later version needs no new function. Each value is one or there is a reason why it is
- * missing; a missing value is never a 0 without a reason.
+ * of a later version needs no new function. Each value is there, or has a reason why it is missing;
+ * a missing value is never a 0 without a reason.
  *
  *	taskdiag_query *query;
  *	taskdiag_table *table;
@@ -32,8 +32,9 @@
  *
  * The program. taskdiag_ask() and taskdiag_session_ask() make the answer in a thread of their own,
  * in which signals are blocked, and return when it has ended. If the answer has the calling
- * process, its number of threads includes that one. Descriptors have close-on-exec set. A fault of
- * the library becomes TASKDIAG_ERROR_INTERNAL. If no memory is left, the program ends (abort(3)).
+ * process, its number of threads includes that thread. Descriptors have close-on-exec set. A fault
+ * of the library becomes TASKDIAG_ERROR_INTERNAL. If no memory is left, the program ends
+ * (abort(3)).
  *
  * Environment. TASKDIAG_ENGINE names the engine for queries that name none. /etc/taskdiag.conf may
  * turn all engines but procfs off.
@@ -63,7 +64,7 @@ typedef struct taskdiag_error taskdiag_error;
 enum {
 	TASKDIAG_OK = 0,
 	TASKDIAG_ERROR_ARGUMENT = -1,	 /* a pointer is NULL, or a number is out of its range */
-	TASKDIAG_ERROR_QUERY = -2,	 /* a name or a condition that means nothing */
+	TASKDIAG_ERROR_QUERY = -2,	 /* an unknown name, or a condition without a meaning */
 	TASKDIAG_ERROR_TYPE = -3,	 /* the column has values of another type */
 	TASKDIAG_ERROR_RANGE = -4,	 /* the value does not fit the type of the function */
 	TASKDIAG_ERROR_UNAVAILABLE = -5, /* the engine does not work here; the text says why */
@@ -84,7 +85,7 @@ enum {
 	TASKDIAG_MISSING_DENIED = 2,	  /* this user may not know it */
 	TASKDIAG_MISSING_VANISHED = 3,	  /* the task ended first */
 	TASKDIAG_MISSING_BLOCKED = 4,	  /* reading it would have waited for the task */
-	TASKDIAG_MISSING_TRUNCATED = 5,	  /* it was too long: what is there is its start */
+	TASKDIAG_MISSING_TRUNCATED = 5,	  /* it was too long: only its start is there */
 	TASKDIAG_MISSING_ABSENT = 6,	  /* the task has none, as a kernel thread has no memory */
 	TASKDIAG_MISSING_OVER_BUDGET = 7, /* an option of the query left it out */
 	TASKDIAG_MISSING_STOPPED = 8,	  /* the answer ended early */
@@ -116,11 +117,11 @@ enum {
 	/* 1: rows of files are also mapped files. The default is 0. */
 	TASKDIAG_OPTION_MAPPED = 3,
 	/*
-	 * The most bytes of the arguments, and of the environment, of each process. The default is
-	 * 128 KiB, and 6 MiB if the query names few processes. 6 MiB is also the largest limit.
+	 * The largest number of bytes of the arguments, and of the environment, of each process. The
+	 * default is 128 KiB, and 6 MiB if the query names few processes. 6 MiB is also the largest limit.
 	 */
 	TASKDIAG_OPTION_TEXT_BYTES = 4,
-	/* The most time for all sums over pages (pss, uss, swap), in ns. The default is none. */
+	/* The longest time for all sums over pages (pss, uss, swap), in ns. The default is none. */
 	TASKDIAG_OPTION_BUDGET_NS = 5,
 	/* No sums over pages for processes with more resident memory, in bytes. Default: none. */
 	TASKDIAG_OPTION_MAX_RSS_BYTES = 6,
@@ -174,8 +175,8 @@ int taskdiag_query_new(const char *rows, const char *columns, taskdiag_query **q
 
 /*
  * Only rows for which a condition is true, such as "rss > 100M and user == web" or "ppid == 1". It
- * replaces an earlier one. The language is that of `taskdiag ps --where`. Rows for which it is not
- * known are left out, and a remark of the table counts them.
+ * replaces an earlier one. The language is the same as in `taskdiag ps --where`. Rows for which it
+ * is not known are left out, and a remark of the table counts them.
  *
  * Errors: QUERY if it cannot be understood, or names a column of activity.
  */
@@ -190,8 +191,8 @@ int taskdiag_query_where(taskdiag_query *query, const char *condition, taskdiag_
 int taskdiag_query_sort(taskdiag_query *query, const char *keys, taskdiag_error **error);
 
 /*
- * Only these processes. A list of none selects none, and then `pids` may be NULL. Up to 32
- * processes are asked for one by one. Pids without a process are no error: see
+ * Only these processes. With a `count` of 0, no process is selected, and `pids` may be NULL. Up to
+ * 32 processes are asked for one by one. Pids without a process are no error: see
  * taskdiag_table_nobody().
  */
 int taskdiag_query_pids(taskdiag_query *query, const uint32_t *pids, size_t count, taskdiag_error **error);
@@ -232,7 +233,7 @@ int taskdiag_session_open(const taskdiag_query *query, taskdiag_session **sessio
 
 /*
  * Asks again, with a new table. If the rows are "top", columns of activity, such as "cpu_now" in
- * percent of one CPU, are of the time between the starts of the previous answer and of this one.
+ * percent of one CPU, cover the time between the starts of the previous answer and of this one.
  * taskdiag_describe() lists them. In the first answer they are TASKDIAG_MISSING_UNSUPPORTED.
  *
  * Errors: as taskdiag_ask(). The session stays usable.
@@ -258,7 +259,7 @@ int taskdiag_table_type(const taskdiag_table *table, size_t column);
 
 /*
  * The unit of the numbers of taskdiag_double(): "bytes", "seconds", "unix seconds", "percent",
- * "count", or "" for none. Whole numbers have the same unit, but for the types DURATION_NS and
+ * "count", or "" for none. Whole numbers have the same unit except for the types DURATION_NS and
  * TIMESTAMP_US. It ends with a NUL. NULL: there is no such column.
  */
 const char *taskdiag_table_unit(const taskdiag_table *table, size_t column);
@@ -285,8 +286,8 @@ void taskdiag_table_free(taskdiag_table *table);
 /*
  * These store the value of a row in a column, and return
  *   TASKDIAG_OK	it is there
- *   above 0		TASKDIAG_MISSING_*: it is missing or incomplete. What is stored is 0, or no text,
- *			or an empty list; with TASKDIAG_MISSING_TRUNCATED it is the start of the value.
+ *   above 0		TASKDIAG_MISSING_*: it is missing or incomplete. The stored value is 0, or no text, or
+ *			an empty list; with TASKDIAG_MISSING_TRUNCATED it is the start of the value.
  *   below 0		ARGUMENT: there is no such row or column. TYPE: the column has other values.
  *			RANGE: the number does not fit. 0, NULL or no length is stored.
  *
@@ -303,8 +304,8 @@ int taskdiag_i64(const taskdiag_table *table, size_t row, size_t column, int64_t
 int taskdiag_double(const taskdiag_table *table, size_t row, size_t column, double *value);
 
 /*
- * A text. It has `*length` bytes, which may be any: there may be a NUL among them, there is none
- * after them, and they may be not valid UTF-8. A program that shows text on a terminal escapes it.
+ * A text. It has `*length` bytes, which may have any value: they may include a NUL, no NUL follows
+ * them, and they need not be valid UTF-8. A program that shows text on a terminal escapes it.
  */
 int taskdiag_text(const taskdiag_table *table, size_t row, size_t column, const char **text, size_t *length);
 

@@ -106,7 +106,7 @@ impl Ask {
         let filter = filter.map_err(|e| Failure::query(e.to_string()))?;
         if let Some(rate) = filter.fields().find(|f| is_rate(f)) {
             return Err(Failure::query(format!(
-                "the column '{}' is of two answers, so it can be in no condition: \
+                "the column '{}' needs two answers, so no condition can use it: \
                  compare its value in each row",
                 rate.name
             )));
@@ -120,7 +120,7 @@ impl Ask {
         let key = |item| match Key::parse(set, item) {
             None => Err(Failure::query(set.no_column(Key::name(item).1))),
             Some(key) if is_rate(key.field) => Err(Failure::query(format!(
-                "the column '{}' is of two answers: sort the rows of the table by it",
+                "the column '{}' needs two answers: sort the rows of the table by it",
                 key.field.name
             ))),
             Some(key) => Ok(key),

@@ -42,8 +42,8 @@ pub fn value<T>(instead: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
 
 /// A panic becomes an error, and its message is not printed.
 fn quiet<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // Not a Once, which would make a child wait that was forked by another thread meanwhile. This
-    // library has its own copy of the standard library, so no other code uses the hook.
+    // A Once would block a child that another thread forks meanwhile. This library has its own copy
+    // of the standard library, so no other code uses the hook.
     static IS_SET: AtomicBool = AtomicBool::new(cfg!(test));
     if !IS_SET.swap(true, Ordering::Relaxed) {
         std::panic::set_hook(Box::new(|_| {}));

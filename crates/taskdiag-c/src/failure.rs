@@ -33,11 +33,11 @@ impl Failure {
     pub fn new(code: c_int, text: impl Into<String>) -> Failure {
         Failure { code, text: c_text(text.into()) }
     }
-    /// An argument that no text of a user can be the reason for.
+    /// A wrong argument of the program, which no text of a user can cause.
     pub fn argument(text: &str) -> Failure {
         Failure::new(code::ARGUMENT, text)
     }
-    /// Words of a user that mean nothing.
+    /// Words of a user that have no meaning here.
     pub fn query(text: impl Into<String>) -> Failure {
         Failure::new(code::QUERY, text)
     }

@@ -69,7 +69,7 @@ impl Source {
             Some(path) => {
                 let (snapshot, select) = (self.read(path)?, query().select);
                 let held = snapshot.stream().asked();
-                // Without it, no process would be the one that is meant.
+                // Without this group, no process would match the typed inode.
                 if !held.contains(select.inodes.groups()) {
                     let how = crate::saved::how_to_make(held | Groups::PIDFD);
                     return Err(Exit::Failed(format!(
@@ -81,8 +81,8 @@ impl Source {
             None => self.ask(query().plan()),
         }
     }
-    /// The answer in this file, or in this directory of a recording. Says of which machine it is,
-    /// unless it is of this one.
+    /// The answer in this file, or in this directory of a recording. Reports the machine of the
+    /// answer, unless it is this one.
     fn read(&self, path: &Path) -> Result<Snapshot, Exit> {
         #[cfg(feature = "record")]
         let snapshot = crate::recorded::read(path, self.at)?;
@@ -113,8 +113,8 @@ impl Source {
     }
 }
 
-/// Says of which machine a saved answer is, unless it is of this one and of this boot. Another
-/// machine may have other names for its users, and a saved answer has only their numbers.
+/// Reports the machine of a saved answer, unless it is this machine in this boot. Another machine
+/// may have other names for its users, and a saved answer has only their numbers.
 fn say_host(host: &Host, here: &Host) {
     let is_here = host.name == here.name;
     if host.is_unknown() || (is_here && host.is_same_boot(here) != Some(false)) {

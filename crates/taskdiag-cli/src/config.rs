@@ -1,6 +1,6 @@
-//! Files in which the machine or a user keeps choices: `/etc/taskdiag.toml`, and those in the
-//! user's directory for such files. They are read and written with bounds of size and time, and a
-//! file or directory of another user is not trusted.
+//! Configuration files: `/etc/taskdiag.toml` for the machine, and files in the user's configuration
+//! directory. They are read and written with bounds of size and time, and a file or directory of
+//! another user is not trusted.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -25,8 +25,8 @@ fn absolute(name: &str) -> Option<PathBuf> {
 }
 
 /// The bytes of a file, or `None` if it does not exist or may not be read. The home of a user may
-/// be on a file system that does not answer. So a file of a user is opened here only if all of its
-/// path is in memory, and else by a child that is not waited for long.
+/// be on a file system that does not answer. So this process opens a file of a user only if all of
+/// its path is in memory. Otherwise a child opens it, for which this process does not wait long.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -27,7 +27,7 @@ fn end() -> ! {
     }
 }
 
-/// The most that the stack of the main thread takes, with room to spare: a build without
+/// The largest size of the stack of the main thread, with room to spare: a build without
 /// optimisation takes a quarter of it.
 const STACK: usize = 512 << 10;
 

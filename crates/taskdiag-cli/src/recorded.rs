@@ -80,7 +80,7 @@ pub fn cuts(cuts: &[Cut]) -> String {
     }
     let answers: u64 = cuts.iter().map(|c| c.answers).fold(0, u64::saturating_add);
     if answers > 0 {
-        parts.push(format!("{answers} answers before it"));
+        parts.push(format!("{answers} earlier answers"));
     }
     parts.join(", ")
 }

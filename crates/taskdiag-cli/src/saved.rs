@@ -11,7 +11,7 @@ use crate::exit::{Exit, shown};
 use crate::interrupt;
 
 /// The values that commands show, by the names of the commands. The sets are written by hand,
-/// because they follow the output of the commands, and no property of groups.
+/// because they follow the output of the commands and not a property of groups.
 pub const COMMANDS: [(&str, Groups); 5] = {
     // The process and its owner.
     let identity = Groups::BASE.union(Groups::CRED).union(Groups::CMDLINE);

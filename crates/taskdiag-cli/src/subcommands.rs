@@ -244,7 +244,7 @@ mod tests {
 
     /// A command that parses one of these options parses all of them.
     #[test]
-    fn conditions_with_a_name_of_their_own_are_options_wherever_where_is_one() {
+    fn named_conditions_are_options_of_each_command_that_has_where() {
         let mut n = 0;
         for sub in command().get_subcommands() {
             let has = |id: &str| sub.get_arguments().any(|a| a.get_id() == id);

@@ -1,4 +1,5 @@
-//! Accounts of the groups of the configuration, whose metrics have the names of process-exporter.
+//! Accounts of the groups that the configuration names. Their metrics have the same names as in
+//! process-exporter.
 
 use std::time::Duration;
 

@@ -325,7 +325,7 @@ process_names:
             Some("postgres")
         );
         assert_eq!(name("x", &["/usr/local/bin/prometheus"]).as_deref(), Some("prometheus"));
-        // If it has a slash, all of argv[0] must be the same.
+        // If the path has a slash, it must equal all of argv[0].
         assert_eq!(name("prometheus", &["prometheus"]), None);
         assert_eq!(name("prometheus", &["/opt/prometheus"]), None);
         let exporter = "/usr/local/bin/process-exporter";

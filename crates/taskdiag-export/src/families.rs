@@ -486,7 +486,7 @@ fn top(t: &mut dyn Sink, tracker: &Tracker) {
         t.family(
             "taskdiag_top_cpu_ratio",
             MetricType::Gauge,
-            "CPU seconds per second since the previous scrape, of the names that used most.",
+            "CPU seconds per second since the previous scrape, for the names that used most.",
         );
         cpu.iter().for_each(|(labels, value)| t.fraction(&[labels], *value));
     }

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::text::Format;
 
-/// The most connections at a time.
+/// The largest number of connections at a time.
 pub const CONNECTIONS: usize = 64;
 /// The largest request, in bytes.
 pub const REQUEST_MAX: usize = 8192;
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_an_own_name_only_as_a_whole() {
+    fn only_a_whole_name_is_a_host_of_this_machine() {
         for own in
             ["localhost", "LocalHost:9256", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:9256", ""]
         {

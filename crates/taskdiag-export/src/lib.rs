@@ -101,8 +101,8 @@ impl Exporter {
 fn replace_text(path: &Path, text: &[u8]) -> Result<(), Exit> {
     let done = crate::aside::answers(path).and_then(|()| {
         replace(path, 0o644, |file| {
-            // The umask is for other files. The data in this one is the same that everyone may
-            // request from the server.
+            // The umask is for other files. This one has only data that everyone may request from
+            // the server.
             file.set_permissions(Permissions::from_mode(0o644))?;
             file.write_all(text)
         })
@@ -154,7 +154,7 @@ struct Again<'a> {
     every: Duration,
     /// A description of the step, as in "writing FILE".
     does: &'a str,
-    /// Does the first step end it where a later one might succeed?
+    /// Does every error of the first step end the repetition, even if a later step might succeed?
     strict: bool,
 }
 

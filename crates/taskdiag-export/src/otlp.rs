@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn several_families_are_one_metric_and_one_is_several() {
+    fn families_and_metrics_may_join_and_split() {
         let all = request(&mut Starts::new(5), 7, &[("a", 1)]);
         let resource = &all["resourceMetrics"][0];
         assert_eq!(
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn one_push_alone_has_sums_without_a_start() {
+    fn a_single_push_has_sums_without_a_start() {
         let mut starts = Starts::once();
         assert!(began(&mut starts, 10, &[("a", 1)]).is_empty());
         let all = request(&mut starts, 10, &[("a", 1)]);

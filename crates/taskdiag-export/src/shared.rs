@@ -7,11 +7,11 @@ use taskdiag::Group;
 use taskdiag::field::{Row, gpu_engines};
 use taskdiag::wire::Net;
 
-/// The most connections, and the most engines of clients, that are followed. What others count is
-/// left out.
+/// The largest number of connections, or of engines of clients, that are followed. Counters of
+/// further ones are left out.
 const MOST: usize = 1 << 18;
 
-/// What has been counted, and the process that it counts for.
+/// The counted values, and the process that they count for.
 #[derive(Clone, Copy, Debug)]
 struct Counted<const N: usize> {
     totals: [u64; N],
@@ -23,7 +23,7 @@ struct Counted<const N: usize> {
 pub struct Shared<const N: usize> {
     last: HashMap<u64, Counted<N>>,
     now: HashMap<u64, Counted<N>>,
-    /// The processes whose things the answer lacks.
+    /// The processes whose connections or engines the answer lacks.
     without: HashSet<u32>,
 }
 
@@ -35,8 +35,8 @@ impl<const N: usize> Shared<N> {
         self.now.clear();
         self.without.clear();
     }
-    /// The things of processes that the last answer lacks stay, so that they are not new in a later
-    /// one.
+    /// If the last answer lacks the things of a process, the known ones stay, so that they are not
+    /// new in a later answer.
     fn keep(&mut self) {
         if self.without.is_empty() {
             return;
@@ -47,8 +47,8 @@ impl<const N: usize> Shared<N> {
             }
         }
     }
-    /// By how much the counters of a process have grown since the last answer. What several
-    /// processes have counts for the first of them. `None`: the answer lacks it.
+    /// By how much the counters of a process have grown since the last answer. A thing of several
+    /// processes counts for the first of them. `None`: the answer lacks it.
     fn grown(
         &mut self,
         pid: u32,
@@ -101,7 +101,8 @@ mod tests {
     use taskdiag::field::gpu_memory_once;
     use taskdiag::wire::{Base, Done, Gpu, Info, StreamWriter, build};
 
-    /// Processes with their sockets: the inode, and what has been sent. `None`: they are not known.
+    /// Processes with their sockets: the inode, and the number of bytes that were sent. `None`:
+    /// they are not known.
     type Processes<'a> = &'a [(u32, Option<&'a [(u64, u64)]>)];
 
     fn sent(sockets: &mut Shared<2>, processes: Processes<'_>) -> Vec<Option<u64>> {
@@ -140,7 +141,7 @@ mod tests {
         // A connection ends, one begins, and one is now with another process only.
         let next: Processes<'_> = &[(1, Some(&[(9, 4)])), (2, Some(&[(7, 15)]))];
         assert_eq!(sent(&mut s, next), [Some(4), Some(5)]);
-        // What is not known for a while is not counted again.
+        // Bytes that were unknown in some answers are not counted again.
         assert_eq!(sent(&mut s, &[(1, None), (2, Some(&[(7, 15)]))]), [None, Some(0)]);
         assert_eq!(sent(&mut s, &[(1, None), (2, None)]), [None, None]);
         assert_eq!(

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_show_what_hides_or_turns_text() {
+    fn labels_escape_invisible_characters_and_marks_of_direction() {
         for (c, shown) in [
             ('\u{202e}', "202e"),
             ('\u{200b}', "200b"),

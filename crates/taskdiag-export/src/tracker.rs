@@ -64,7 +64,7 @@ pub struct Options {
     /// Does a process that began before the first answer count with everything it did? If not, it
     /// counts from this answer on.
     pub from_start: bool,
-    /// The most accounts of each kind.
+    /// The largest number of accounts of each kind.
     pub limit: usize,
     /// Are groups removed when they are empty?
     pub remove_empty: bool,

@@ -25,7 +25,8 @@ pub struct Gauges {
     pub pss: Option<u64>,
     /// Swapped-out memory with shared pages shared out, bytes.
     pub swap_pss: Option<u64>,
-    /// Memory for graphics processors, bytes. What processes share counts for the first of them.
+    /// Memory for graphics processors, bytes. Memory that processes share counts for the first of
+    /// them.
     pub gpu_memory: Option<u64>,
     /// Open files.
     pub open: Option<u64>,
@@ -137,7 +138,7 @@ pub fn note_gaps(row: &Row<'_>, gaps: &mut HashMap<(Group, Reason), u64>) {
         (Group::Stat, row.stat.is_some()),
         (Group::Statm, row.statm.is_some()),
         (Group::Io, row.io.is_some()),
-        // Context switches of threads that have ended may be unknown alone.
+        // Only the context switches may be unknown, if threads have ended.
         (Group::Sched, row.sched.is_some_and(|r| r.nvcsw().is_some())),
         (Group::FdCount, of_owner::<FdCount>(row, Group::FdCount).is_some()),
         (Group::Limits, row.limits.is_some()),

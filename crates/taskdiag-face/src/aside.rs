@@ -107,9 +107,9 @@ struct Silence {
 }
 
 impl Silence {
-    /// Nothing has come for another period. Returns the reason if the child is given up. A child
-    /// that could run at the last look gets one more period, because it may have begun to wait for
-    /// a file system only since then.
+    /// Nothing has come for another period. Returns the reason if the parent must stop waiting for
+    /// the child. A child that could run at the last look gets one more period, because it may have
+    /// begun to wait for a file system only since then.
     fn goes_on(&mut self, is_runnable: bool) -> Option<String> {
         self.times += 1;
         if !is_runnable && !std::mem::replace(&mut self.was_runnable, false) {

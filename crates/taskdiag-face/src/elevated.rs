@@ -6,8 +6,8 @@ use rustix::thread::{CapabilitySet, capabilities, capability_is_in_ambient_set};
 
 /// Why the program must not continue, or `None` if it has only the rights of its caller.
 ///
-/// The kernel reports such a start with AT_SECURE. It also sets AT_SECURE when a security module
-/// changes the domain of a service. That is allowed if no rights were gained.
+/// The kernel reports a start with more rights with AT_SECURE. It also sets AT_SECURE when a
+/// security module changes the domain of a service. That is allowed if no rights were gained.
 pub fn reason() -> Option<&'static str> {
     // SAFETY: this reads a number that the kernel gave to the process at its start.
     if unsafe { libc::getauxval(libc::AT_SECURE) } == 0 {

@@ -16,7 +16,7 @@ pub struct Program {
     pub name: &'static str,
     /// How the program words an error that clap found; `None`: in the words of clap.
     pub wrong: Option<fn(&clap::Error) -> String>,
-    /// Does each line of a message become a line? Otherwise the ends of lines are escaped.
+    /// May a message have several lines? Otherwise the ends of lines are escaped.
     pub has_lines: bool,
 }
 
@@ -51,7 +51,7 @@ pub enum Exit {
     Refused(String),
     /// The exit code of another program, which has printed all messages.
     Code(u8),
-    /// Nothing matches the selection. Nothing is printed but the header.
+    /// Nothing matches the selection. Only the header is printed.
     NoMatch,
     /// There are tasks that wait for each other, and the output shows them.
     Deadlock,
@@ -59,7 +59,7 @@ pub enum Exit {
     Output(std::io::Error),
     /// The reader of the output is gone, as head is after its last line.
     ClosedPipe,
-    /// The answer is incomplete. Whether that is a failure, its code decides.
+    /// The answer is incomplete. Its code decides whether that is a failure.
     Partial(Partial),
     /// Ctrl-C ended the walk; each line names missing data.
     Stopped(Vec<Lack>),
@@ -115,7 +115,7 @@ pub struct Partial {
     pub asked: Asked,
     /// Is nothing shown?
     pub is_empty: bool,
-    /// The messages that standard error has already.
+    /// The messages that were already written to standard error.
     pub said: Vec<Lack>,
 }
 
@@ -173,8 +173,8 @@ pub const CODES: &[(u8, &str)] = &[
     (2, "the arguments are wrong, or TASKDIAG_ENGINE is"),
     (
         3,
-        "something that was named, such as a process, a user or a file, could not be shown or not all of it; the saved answer does \
-         not hold what was asked for; with --strict, anything could not be shown; or the time of wait was over",
+        "something that was named, such as a process, a user or a file, could not be shown, or only a part of it; the saved answer \
+         does not hold what was asked for; with --strict, anything could not be shown; or wait ran out of time",
     ),
     (
         4,
@@ -271,8 +271,7 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     write_error(&text);
 }
 
-/// The text without the numbers that Rust's library puts after the words of errors of the system.
-/// The words say the same.
+/// The text without the error numbers that Rust's library adds to messages of the system.
 pub fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();

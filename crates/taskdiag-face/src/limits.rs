@@ -17,7 +17,7 @@ pub struct PageLimits {
     pub budget: Option<Duration>,
     /// No walk over the pages of larger processes.
     pub max_rss: Option<NonZeroU64>,
-    /// The most bytes of the arguments, and of the environment, of a process.
+    /// The largest number of bytes of the arguments, and of the environment, of a process.
     pub text_bytes: Option<u32>,
     /// About the most bytes of all lists of mappings and open files.
     pub list_bytes: Option<u64>,

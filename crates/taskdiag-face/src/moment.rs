@@ -71,7 +71,7 @@ fn clock(text: &str) -> Option<(i64, i64, i64)> {
     (h < 24 && m < 60 && s < 60).then_some((h as i64, m as i64, s as i64))
 }
 
-/// Numbers of at most so many digits.
+/// Numbers of at most this many digits.
 fn numbers(text: &str, sign: char, digits: usize) -> Option<Vec<u64>> {
     let is_number =
         |s: &str| (1..=digits).contains(&s.len()) && s.bytes().all(|b| b.is_ascii_digit());
@@ -92,7 +92,7 @@ impl At {
     /// interval after `newest`.
     ///
     /// # Errors
-    /// On the day that is meant, the local clock showed the time twice or never.
+    /// On that day, the local clock showed the time twice or never.
     pub fn moment(
         self,
         newest: SystemTime,

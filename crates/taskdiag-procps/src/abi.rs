@@ -1,5 +1,5 @@
 //! The structs of `<libproc2/pids.h>`. They are the same in both binary interfaces of the library,
-//! but for the counts.
+//! except for the counts.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -83,8 +83,8 @@ impl Arena {
         to.cast()
     }
 
-    /// Makes a list of strings, which ends with NULL, of a text in which each of them ends with
-    /// NUL.
+    /// Makes a list of the strings of a text. Each string ends with NUL, and the list ends with
+    /// NULL.
     pub fn strv(&mut self, text: &[u8]) -> *mut *mut c_char {
         let at = self.str(text);
         let ends = memchr_all(text);

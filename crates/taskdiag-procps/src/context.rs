@@ -448,7 +448,7 @@ fn ordered(snapshot: &Snapshot) -> Result<Vec<TaskView<'_>>, Refused> {
     if tasks.is_sorted_by_key(TaskView::tgid) {
         return Ok(tasks);
     }
-    // A stable sort would need memory, too, and could not do without.
+    // A stable sort would also allocate memory, and could not report a failure.
     let mut order: Vec<(u32, usize)> = Vec::new();
     grow(&mut order, tasks.len())?;
     order.extend(tasks.iter().enumerate().map(|(at, task)| (task.tgid(), at)));
@@ -711,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_goes_on_with_other_items() {
+    fn a_walk_continues_with_other_items() {
         let mut context = Context::new(nobody(), Version::V404, null_mut());
         let sets = [vec![Item::ID_PID, Item::ID_TGID], vec![Item::ID_PID, Item::ID_PPID]];
         context.set(sets[0].clone()).expect("it is set");

@@ -51,13 +51,13 @@ unsafe fn theirs(info: *mut PidsInfo) -> *mut PidsInfo {
     unsafe { ours(info) }.map_or(info, |c| c.info)
 }
 
-/// Why all calls must be passed through, if so.
+/// The reason why all calls must be passed through, if there is one.
 fn bypass(real: &Real) -> Option<&'static str> {
     static HIDES: OnceLock<bool> = OnceLock::new();
     if real.version.is_none() {
         return Some("its version is not known");
     }
-    // SAFETY: the name is a string, and only whether it is set is looked at.
+    // SAFETY: the name is a string, and the result is only compared with NULL.
     let hides = || unsafe { !libc::getenv(c"LIBPROC_HIDE_KERNEL".as_ptr()).is_null() };
     HIDES.get_or_init(hides).then_some("LIBPROC_HIDE_KERNEL is set")
 }
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn procps_pids_new(
 pub unsafe extern "C" fn procps_pids_ref(info: *mut PidsInfo) -> c_int {
     let _host = memory::host();
     let Some(real) = real() else { return -libc::ENOSYS };
-    // SAFETY: the argument is that of the caller.
+    // SAFETY: the caller's argument is passed on.
     unsafe { (real.r#ref)(theirs(info)) }
 }
 
@@ -268,8 +268,8 @@ pub unsafe extern "C" fn procps_pids_reap(info: *mut PidsInfo, which: c_int) -> 
     unsafe { (real.reap)(theirs(info), which) }
 }
 
-/// Selects some tasks. The real library does this, because it only reads the files of these tasks,
-/// so that nothing can be gained.
+/// Selects some tasks. The real library does this: it reads only the files of these tasks, so an
+/// engine would not be faster.
 ///
 /// # Safety
 /// As in `<libproc2/pids.h>`.

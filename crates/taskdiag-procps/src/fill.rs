@@ -72,8 +72,8 @@ impl<'a> Task<'a> {
     }
 }
 
-/// This process, with its ids as /proc has them, before an engine had threads in it. The threads of
-/// an engine are left out: a user of ps did not start them.
+/// This process without the threads of an engine, which a user of ps did not start. The ids are
+/// those in /proc.
 #[derive(Debug, Default)]
 pub struct Own {
     pub pid: Option<u32>,

@@ -86,7 +86,7 @@ pub fn stop() -> ! {
         EVENT.1.notify_all();
     }
     loop {
-        // SAFETY: it takes nothing. It returns for a signal only.
+        // SAFETY: it takes nothing. Only a signal makes it return.
         unsafe { libc::pause() };
     }
 }
@@ -99,13 +99,13 @@ mod tests {
     /// A size larger than any address space.
     const TOO_MUCH: usize = 1 << 46;
 
-    /// In a separate process, because no call is answered after it.
+    /// In a separate process, because no later call in the same process is answered.
     #[test]
-    fn an_engine_without_memory_is_left_where_it_is() {
+    fn an_engine_without_memory_is_abandoned() {
         const CHILD: &str = "TASKDIAG_TEST_WITHOUT_MEMORY";
         if std::env::var_os(CHILD).is_none() {
             let mut child = Command::new(std::env::current_exe().expect("it is known"));
-            let name = "guard::tests::an_engine_without_memory_is_left_where_it_is";
+            let name = "guard::tests::an_engine_without_memory_is_abandoned";
             let out = child.args(["--exact", name]).env(CHILD, "1").output().expect("it runs");
             assert_eq!(out.status.code(), Some(7), "{out:?}");
             return;

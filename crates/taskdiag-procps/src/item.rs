@@ -115,7 +115,7 @@ const fn stat(names: &[&str]) -> Need {
     members(Groups::STAT, names, File::Stat)
 }
 
-/// Times, for which the start is needed, too.
+/// Times that also need the start of the task.
 const fn since(names: &[&str]) -> Need {
     let start = Members::of(Groups::BASE, &["start_time_ns"]);
     let own = stat(names);
@@ -403,7 +403,7 @@ mod tests {
             let end = Item::all(abi).len() as c_int;
             assert_eq!((Item::of(end, abi), Item::of(-1, abi)), (None, None));
         }
-        // Some that the neighbours are easily mistaken for.
+        // Some items that are easily confused with their neighbours.
         for (item, so0, so1) in [
             (Item::AUTOGRP_NICE, 8, 8),
             (Item::CMD, 12, 13),

@@ -7,8 +7,8 @@
 //!   thread and the other threads of the engine stop for ever, and the caller is notified. On most
 //!   machines no allocation fails, and a thread costs half a millisecond, so there is none then.
 //! - Large allocations in the threads of the host use `tried`, and may fail.
-//! - All the rest in these threads is small. It comes from a reserve, and the caller looks at
-//!   [`is_short`] for each row.
+//! - All other allocations in these threads are small. It comes from a reserve, and the caller
+//!   looks at [`is_short`] for each row.
 //!
 //! After a failure, all calls are passed to the real library.
 
@@ -79,7 +79,7 @@ pub fn tried<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Makes room for this many entries more, if there is memory.
+/// Makes room for this many more entries, if there is memory.
 pub fn grow<T>(list: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
     if list.capacity() - list.len() >= more {
         return Ok(());

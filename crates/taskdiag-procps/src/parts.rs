@@ -27,7 +27,7 @@ impl Parts {
     /// # Errors
     /// There is no memory for the ids.
     pub fn now(divides: impl FnOnce() -> bool) -> Result<Parts, TryReserveError> {
-        // A machine where that is not known has no /proc, which the listing needs as well.
+        // If the number of tasks is not known, there is no /proc, and the listing fails as well.
         let all = tasks().unwrap_or(0);
         let mut ids: Vec<u32> = Vec::new();
         if all >= 2 * TASKS && divides() {

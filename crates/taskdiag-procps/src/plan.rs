@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_pays_for_what_it_asks() {
+    fn only_requested_values_are_read() {
         let groups = |items: &[Item]| plan(items).request(false).groups;
         assert_eq!(groups(&[Item::ID_PID, Item::CMD]), Groups::BASE);
         assert_eq!(groups(&[Item::VM_RSS]), Groups::BASE | Groups::STATM);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_asked_once_for_each_process() {
+    fn texts_are_requested_once_for_each_process() {
         let plan = plan(&[Item::CMDLINE, Item::ENVIRON]);
         assert_eq!(plan.request(true).groups, Groups::BASE);
         let processes = plan.processes(true, Version::V404).expect("they are asked");

@@ -1,6 +1,6 @@
 //! Finds the functions of the real library, and its version.
 //!
-//! The version is that of the loaded file. The functions do not reveal it: they have the same names
+//! The version comes from the loaded file. The functions do not reveal it: they have the same names
 //! and symbol versions in all versions of the library, although most items have different numbers
 //! since 4.0.5.
 

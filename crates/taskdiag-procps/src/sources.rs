@@ -91,7 +91,7 @@ fn one<'a>(repeated: &'a mut Repeated, request: &Request) -> Result<&'a Snapshot
     repeated.ask_part(request, Choice::Auto)
 }
 
-/// Whether the answers to what is planned can be had in parts.
+/// Whether the planned answers can be made in parts.
 pub fn divides(plan: &Plan, threads: bool, version: Version) -> bool {
     let requests = [Some(plan.request(threads)), plan.processes(threads, version)];
     // An engine that cannot be chosen fails when it is asked.

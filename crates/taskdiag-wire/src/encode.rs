@@ -105,15 +105,15 @@ impl StreamWriter {
         self.buf.extend_padded(messages);
     }
 
-    /// Go on with a finished stream, in place. Its DONE is removed and returned, to be given to
+    /// Continue a finished stream, in place. Its DONE is removed and returned, to be given to
     /// [`finish`](Self::finish). `None` if the bytes do not end in a DONE.
     pub fn reopen(stream: AlignedBuf) -> Option<(StreamWriter, Done)> {
         let (at, done) = done_at(stream.as_bytes())?;
         Some((StreamWriter::resume(stream, at), done))
     }
 
-    /// Go on with the first `at` bytes of a stream, in place. They are its INFO and complete
-    /// messages. Their tasks are not counted here, so add them to the argument of
+    /// Continue after the first `at` bytes of a stream, in place. These bytes are its INFO and
+    /// complete messages. Their tasks are not counted here, so add them to the argument of
     /// [`finish`](Self::finish).
     pub fn resume(mut stream: AlignedBuf, at: usize) -> StreamWriter {
         debug_assert!(at % 8 == 0);

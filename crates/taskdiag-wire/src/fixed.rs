@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 pub struct Fixed<const N: usize>([u8; N]);
 
 impl<const N: usize> Fixed<N> {
-    /// This text up to its first NUL. Bytes that have no room are left out.
+    /// This text up to its first NUL. Bytes beyond `N` are left out.
     pub fn new(text: &[u8]) -> Fixed<N> {
         let mut bytes = [0; N];
         for (to, from) in bytes.iter_mut().zip(text.iter().take_while(|b| **b != 0)) {

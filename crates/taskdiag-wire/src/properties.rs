@@ -295,8 +295,8 @@ sets! {
     OF_MEMORY = |p| matches!(p.owner, Owner::Memory);
     /// The groups whose values all threads of a process share, unless one has called `unshare(2)`.
     OF_PROCESS = |p| !matches!(p.owner, Owner::Task);
-    /// As [`OF_PROCESS`](Groups::OF_PROCESS), without the open files, which a thread of its own
-    /// table often differs in.
+    /// As [`OF_PROCESS`](Groups::OF_PROCESS), without the open files, in which a thread with its
+    /// own table often differs.
     OF_ALL_THREADS = |p| !matches!(p.owner, Owner::Task | Owner::Files);
     /// The groups that are text in the memory of the task, which may have been swapped out.
     TEXTS = |p| matches!(p.form, Form::Text) && matches!(p.owner, Owner::Memory);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_have_the_groups_that_lists_by_hand_had() {
+    fn sets_have_the_groups_of_the_earlier_lists() {
         let set = |of: &[Groups]| of.iter().fold(Groups::NONE, |all, g| all | *g);
         let usual = [Groups::BASE, Groups::CRED, Groups::STAT, Groups::STATM, Groups::CMDLINE];
         let usual = set(&usual) | Groups::PATHS | Groups::IO | Groups::SCHED;
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_lists_by_hand_had_forgotten_are_in_their_sets() {
+    fn groups_that_the_earlier_lists_lacked_are_in_their_sets() {
         // Two sets were called WALKS: one with the groups that read all pages, and one that also
         // had those that read all mappings.
         assert_eq!(Groups::WALKS_PAGES, Groups::VMA_STAT | Groups::ROLLUP);

@@ -8,8 +8,8 @@
 //! [`registry!`](crate::registry!) calls: the types [`Group`] and [`Groups`](crate::Groups), the
 //! `A_*` constants, the decoder's checks, the crate's exports, the tests of the layout and of the
 //! columns, the comparison of engines, the fuzzer, and the BPF programs' constants. So none of
-//! these can miss a group: one without its struct does not compile, nor does a struct without its
-//! group.
+//! these can miss a group: a group without its struct does not compile, and a struct without its
+//! group does not, either.
 //!
 //! The numbers are those of `uapi/task_diag.h`; `tests/layout.rs` compares them.
 //!
@@ -227,8 +227,8 @@ macro_rules! registry {
                     steady: true, more_bytes: 40,
                 },
             }
-            // Other attributes, each with the group whose value it is a part of. Those that are no
-            // part of a value have no group.
+            // Other attributes, each with the group whose value it is a part of. An attribute that
+            // is not a part of a value has no group.
             attribute_records {
                 /// Attribute type of [`Shared`](crate::Shared).
                 Shared = 69 A_SHARED [],

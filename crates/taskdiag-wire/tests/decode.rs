@@ -63,7 +63,7 @@ fn lists_names_and_sharing_are_read_back() {
     assert_eq!(t.list::<Socket>().expect("empty, not missing").count(), 0);
     assert!(t.list::<VmaStat>().is_none());
     assert_eq!((t.shared(Group::Fd), t.shared(Group::Vma)), (Some(42), None));
-    // A name is the whole stream's.
+    // A name belongs to the whole stream.
     for name in [s.name(7), t.name(7), s.get(0).expect("first").name(7)] {
         let name = name.expect("it is there");
         assert_eq!((name.data.as_ref(), name.flags), (&b"/lib/a"[..], BLOB_DELETED));
@@ -72,7 +72,7 @@ fn lists_names_and_sharing_are_read_back() {
 }
 
 #[test]
-fn command_names_of_every_length_go_through() {
+fn command_names_of_every_length_are_read_back() {
     for len in 0..80 {
         let comm = vec![b'x'; len];
         let mut w = StreamWriter::new();
@@ -229,7 +229,7 @@ fn bad_message_lengths_are_refused() {
         put32(&mut bad, 0, len);
         malformed(&stream(&[bad], 1), with);
     }
-    // Longer than what follows: the bytes are cut.
+    // The message is longer than the bytes that follow, so the stream is cut.
     let mut bad = task.clone();
     put32(&mut bad, 0, 1 << 30);
     assert!(matches!(parse(&stream(&[bad], 1)), Err(Error::Cut(_))));
@@ -310,7 +310,7 @@ fn unknown_messages_and_attributes_are_skipped() {
 }
 
 #[test]
-fn cont_goes_on_with_the_task_directly_before_it() {
+fn cont_continues_the_task_directly_before_it() {
     let joined = stream(
         &[task_msg(7, 0, &base_attr(3)), task_msg(7, FLAG_CONT, &blob_attr(A_NSPID, 0, &[7; 4]))],
         1,
@@ -330,7 +330,7 @@ fn cont_goes_on_with_the_task_directly_before_it() {
 }
 
 #[test]
-fn filler_does_not_part_a_task() {
+fn filler_does_not_split_a_task() {
     let parts = [
         task_msg(7, 0, &base_attr(3)),
         msg(NLMSG_NOOP, &[0xff; 32]),
@@ -361,7 +361,7 @@ fn done_must_count_the_tasks() {
 }
 
 #[test]
-fn missing_must_hold_what_it_counts() {
+fn missing_must_have_as_many_entries_as_it_counts() {
     let entry = |g: Group, r: u32| [(g as u32).to_ne_bytes(), r.to_ne_bytes()].concat();
     let missing =
         |count: u32, entries: &[u8]| attr(A_MISSING, &[&count.to_ne_bytes()[..], entries].concat());
@@ -376,7 +376,7 @@ fn missing_must_hold_what_it_counts() {
     let t = s.get(0).expect("the task");
     assert_eq!(t.reason(Group::Io), Some(Reason::Blocked));
     assert_eq!(t.reason(Group::Base), Some(Reason::Unsupported), "a reason of a newer writer");
-    // Fewer counted than there: the rest is not looked at.
+    // If the count is too small, the rest is ignored.
     let bytes = stream(&[task_msg(7, 0, &missing(1, &two))], 1);
     let s = parse(&bytes).expect("MISSING");
     assert_eq!(s.get(0).and_then(|t| t.reason(Group::Base)), None);
@@ -398,7 +398,7 @@ fn blobs_must_lie_in_their_value() {
     malformed(&bad(8, u32::MAX, u32::MAX), "outside");
     malformed(&bad(8, 0, 7), "outside");
     assert!(parse(&bad(8, 0, 8)).is_ok());
-    // A list of ids is whole ids.
+    // A list of ids has a whole number of ids.
     for kind in [A_GROUPS, A_NSPID] {
         malformed(&stream(&[task_msg(7, 0, &blob_attr(kind, 0, &[1; 6]))], 1), "multiple of 4");
     }
@@ -431,7 +431,7 @@ fn a_long_value_is_joined_from_its_pieces() {
 }
 
 #[test]
-fn a_value_with_a_gap_or_an_end_missing_says_that_it_is_cut() {
+fn a_value_with_a_gap_or_without_its_end_is_marked_as_cut() {
     let piece = |offset: u32, data: &[u8]| {
         let mut a = blob_attr(Group::Cmdline as u16, 0, data);
         put32(&mut a, 12, offset);
@@ -457,7 +457,7 @@ fn a_value_with_a_gap_or_an_end_missing_says_that_it_is_cut() {
     let s = parse(&bytes).expect("well formed");
     let b = s.get(0).and_then(|t| t.cmdline().map(|b| (b.data.to_vec(), b.is_cut())));
     assert_eq!(b, Some((b"aaaaaaaa".to_vec(), true)));
-    // A first piece that does not begin at the start is no beginning of the value.
+    // A first piece must be the beginning of the value.
     let bytes = stream(&[task_msg(7, 0, &piece(8, b"bbbbbbbb"))], 1);
     let s = parse(&bytes).expect("well formed");
     let b = s.get(0).and_then(|t| t.cmdline().map(|b| (b.data.to_vec(), b.is_cut())));
@@ -560,7 +560,7 @@ fn names_of_containers_are_read_back() {
     assert_eq!(all[0].part(Image), Some(Err(Reason::Denied)));
     assert_eq!(all[0].part(PodName), None);
     assert_eq!(all[1].part(Name), Some(Ok(&[b'x'; BLOB_MAX][..])));
-    // Bytes that are no attributes are no names.
+    // The payload must consist of attributes.
     malformed(&stream(&[msg(MSG_CONTAINER, &[0; 8])], 0), "attribute length is wrong");
     // All values are whole, or the stream is refused.
     let whole = bytes.as_bytes();

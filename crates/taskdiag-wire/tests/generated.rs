@@ -154,7 +154,7 @@ fn go_layout() -> String {
     go
 }
 
-/// The file is what the registry gives, or is written so.
+/// Checks that the file is what the registry gives, or writes it.
 fn holds(file: &str, want: &str, then: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     if std::env::var_os("TASKDIAG_WRITE").is_some() {

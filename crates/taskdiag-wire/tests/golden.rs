@@ -257,7 +257,7 @@ fn patched(old: &str, diff: &str) -> String {
             let (first, last) =
                 line[..sign].split_once(',').unwrap_or((&line[..sign], &line[..sign]));
             let [first, last]: [usize; 2] = [first, last].map(|n| n.parse().expect("a line"));
-            // Lines are added after one that stays.
+            // Added lines follow a line that stays.
             let stays = if &line[sign..=sign] == "a" { first } else { first - 1 };
             out.extend(&old[at..stays]);
             at = last;

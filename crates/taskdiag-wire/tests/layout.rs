@@ -249,7 +249,7 @@ fn a_bit_of_valid_stands_for_each_member_in_order() {
 }
 
 /// The header names the group of each attribute, and so does the registry. Both must agree. An
-/// attribute that no group is named for, or more than one, is no part of a group's value.
+/// attribute for which the header names no group, or several, is not a part of a group's value.
 #[test]
 fn attributes_are_of_the_group_that_the_header_says() {
     for g in Group::ALL {

@@ -5,7 +5,7 @@ use taskdiag_wire::*;
 
 const SUPPORTED: Groups = Groups::BASE.union(Groups::STAT).union(Groups::CMDLINE);
 
-/// Bytes of the shortest request: header and what the first version had.
+/// Bytes of the shortest request: the header and the members of the first version.
 const FIRST: usize = 16 + 24;
 
 fn decode(bytes: &[u8]) -> Result<Command, Error> {
@@ -32,7 +32,7 @@ fn good() -> Vec<u8> {
 }
 
 #[test]
-fn every_strategy_goes_through() {
+fn every_strategy_is_decoded() {
     for s in Strategy::ALL {
         let pid = if s.takes_pid() { 4711 } else { 0 };
         let bytes = encode_request(&Req::new(*s, pid, SUPPORTED));
@@ -131,7 +131,7 @@ fn unknown_bits_and_values_are_refused() {
 }
 
 #[test]
-fn any_alignment_will_do() {
+fn any_alignment_is_accepted() {
     let mut room = vec![0];
     room.extend(good());
     assert!(decode(&room[1..]).is_ok());

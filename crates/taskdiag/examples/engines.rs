@@ -1,4 +1,5 @@
-//! Which engine answers here, and the same request by each of them. `cargo run --example engines`
+//! Shows which engine answers here, and makes the same request to each engine. `cargo run --example
+//! engines`
 
 use taskdiag::{Choice, EngineId, Groups, Request};
 

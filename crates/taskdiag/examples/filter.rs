@@ -1,5 +1,5 @@
-//! Rows that an expression picks, the largest first. Without one, processes above 1 MiB, such as
-//! this example. `cargo run --example filter -- 'rss > 10M and user == "root"'`
+//! Rows that an expression selects, the largest first. Without an expression: processes above 1
+//! MiB, such as this example. `cargo run --example filter -- 'rss > 10M and user == "root"'`
 
 use std::io::Write;
 
@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A wrong expression is refused before anything is read.
     query.filter = Some(Filter::parse(&TASKS, &expression)?);
     query.sort.extend(Key::parse(&TASKS, "-rss"));
-    // The conditions may be asked for first, and the rest only for the rows that pass.
+    // The plan may first request the values for the conditions, and the rest only for rows that
+    // pass.
     let snapshot = query.plan().ask(Choice::Auto)?.snapshot;
     let view = query.view(&snapshot);
     view.rows(false, &mut |_, _, _| {}).each(&mut |item| {

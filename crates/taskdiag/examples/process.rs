@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(pid) => pid.parse()?,
         None => std::process::id(),
     };
-    // A process that does not exist is an error, and no empty answer.
+    // A process that does not exist is an error, not an empty answer.
     let list = ProcessList::read_one(pid)?;
     let process = list.get(pid).ok_or("it has ended")?;
     println!("{pid} {:?}, a child of {:?}", process.name().unwrap_or_default(), process.parent());
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("began {:?}, has used {:?} of CPU", process.started(), process.cpu_time());
     match process.sockets() {
         Some(sockets) => println!("{} sockets", sockets.len()),
-        // As an ordinary user, those of others are denied.
+        // An ordinary user may not see the sockets of others.
         None => println!("its sockets are not known: {:?}", process.why(Group::Fd)),
     }
     Ok(())

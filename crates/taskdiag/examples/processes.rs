@@ -5,7 +5,7 @@ use taskdiag::ProcessList;
 fn main() -> Result<(), taskdiag::Error> {
     let all = ProcessList::read()?;
     for process in all.iter() {
-        // What is not known is not 0: a kernel thread has no memory, and its arguments are none.
+        // An unknown value is not 0: a kernel thread has neither memory nor arguments.
         let memory = process.memory().map_or(String::from("-"), |b| format!("{} KiB", b / 1024));
         let user = process.user().unwrap_or_else(|| String::from("?"));
         let args = process.args().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The machine that an answer is of. `cargo run --example where_from -- saved.tdg`
+//! The machine that an answer comes from. `cargo run --example where_from -- saved.tdg`
 
 use std::fs::File;
 use std::io::BufReader;

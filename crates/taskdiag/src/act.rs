@@ -25,7 +25,7 @@ use rustix::process::{Pid, PidfdFlags};
 use crate::engine::numbering;
 use crate::task_id::{TaskId, Tick};
 
-/// More than any /proc/PID/stat has.
+/// The size of a buffer that is larger than any /proc/PID/stat.
 const STAT_MAX: usize = 4096;
 
 /// A process that was seen in a /proc before. No later process can be mistaken for it.
@@ -382,7 +382,7 @@ fn parse(text: &[u8]) -> Option<Stat> {
 }
 
 /// The process of a pidfd, in the pid namespace of `/proc`. `None` if it has ended and is reaped,
-/// or if it or this process has no pid there, so that /proc does not show it.
+/// or if /proc does not show it because it or this process has no pid there.
 pub fn of_pidfd(pidfd: BorrowedFd<'_>) -> Option<Held> {
     let info = std::fs::read(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     let line = info.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Pid:"))?;

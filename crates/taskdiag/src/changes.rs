@@ -89,10 +89,11 @@ impl Snapshot {
     /// Changes since an older snapshot of the same request. Both need BASE, because it has the
     /// start time of a task.
     ///
-    /// A counter that is lower than before, which only a counter of the kernel that wrapped can be,
-    /// counts as 0.
+    /// A counter that is lower than before counts as 0; this only happens if a counter of the
+    /// kernel wrapped.
     pub fn since<'a>(&'a self, old: &'a Snapshot) -> Changes<'a> {
-        // No task lives longer than a boot, though a pid and a time since boot may be the same.
+        // No task survives a reboot. A task of another boot may have the same pid and time since
+        // boot.
         let (before, now) = (old.stream().info(), self.stream().info());
         let has_booted = before.boot_id.is_same(&now.boot_id) == Some(false);
         let same = |id: &TaskId, other: Option<TaskView<'a>>| {
@@ -128,8 +129,7 @@ impl Snapshot {
             match TaskId::of(&gone) {
                 None => changes.unknown.push(gone),
                 Some(id) if same(&id, self.task(gone.pid())).is_none() => {
-                    // A pid that another task has by now is free, so the task that had it has
-                    // ended.
+                    // If another task has the pid by now, the task that had it has ended.
                     let is_missing = self.task(gone.pid()).is_none();
                     match is_cut(self) && is_missing {
                         true => changes.unknown.push(gone),

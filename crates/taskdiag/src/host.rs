@@ -1,4 +1,4 @@
-//! The machine that an answer is of.
+//! The machine that an answer comes from.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use crate::engine::info::name_host;
 use crate::field::escape;
 use crate::snapshot::Snapshot;
 
-/// The machine that an answer is of, as the answer says. Answers that older versions have saved say
-/// nothing of it.
+/// The machine that an answer comes from, as the answer says. Answers that older versions have
+/// saved do not name it.
 ///
 /// ```
 /// # fn main() -> Result<(), taskdiag::Error> {
@@ -80,7 +80,7 @@ impl fmt::Display for Host {
 }
 
 impl Snapshot {
-    /// The machine that the answer is of.
+    /// The machine that the answer comes from.
     pub fn host(&self) -> Host {
         Host::of(self.stream().info())
     }

@@ -1,4 +1,4 @@
-//! The inode numbers of pidfds, which tell a process from every other one until the next boot.
+//! The inode numbers of pidfds, which no two processes share until the next boot.
 
 use std::io;
 use std::os::fd::{AsFd, FromRawFd as _, OwnedFd};

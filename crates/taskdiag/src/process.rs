@@ -252,7 +252,7 @@ impl<'a> OpenSocket<'a> {
     pub fn local(&self) -> Option<SocketAddr> {
         self.address(Side::Local)
     }
-    /// Address and port of the other end, of an internet socket that is connected.
+    /// Address and port of the other end, if it is an internet socket that is connected.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.address(Side::Peer).filter(|peer| peer.port() != 0)
     }

@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn bytes_over_the_network_grow_by_socket() {
-        // Process 7 and its sockets: the inode, and what it has sent and received.
+        // Process 7 and its sockets: the inode, and the bytes that were sent and received.
         let of = |at: u64, sockets: &[(u64, u64, u64)], is_known: bool| {
             let mut w = StreamWriter::new();
             let head = StreamWriter::blank_info();
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(grown(&of(11, &[(1, 55, 67), (2, 9, 8)], true), 1), Some([5, 7]));
         assert_eq!(grown(&of(12, &[(1, 55, 67), (2, 9, 9), (3, 4, 5)], true), 3), Some([4, 5]));
         assert_eq!(grown(&of(13, &[(1, 55, 67), (2, 9, 9)], true), 3), None);
-        // The bytes of earlier are not known, so not all of them count now.
+        // Earlier bytes are not known, so the present total does not count as new.
         assert_eq!(grown(&of(14, &[], false), 1), None);
         assert_eq!(grown(&of(15, &[(1, 70, 70)], true), 1), None);
         assert_eq!(grown(&of(16, &[(1, 71, 70)], true), 1), Some([1, 0]));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_still_time_of_a_task_is_counted() {
+    fn the_time_since_a_task_last_ran_is_counted() {
         let mut rates = Rates::new();
         for (at, cpu, state) in [(10, 1, b'S'), (11, 1, b'D'), (14, 1, b'D'), (15, 1, b'D')] {
             rates.update(&snapshot(at, &[(7, 0, cpu, state)]));

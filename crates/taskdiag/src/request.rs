@@ -128,8 +128,8 @@ impl Processes {
         self == Processes::ALL
     }
 
-    /// So many ranges with about the same number of these ids, which are in ascending order.
-    /// Together, the ranges have all processes that there can be.
+    /// This many ranges, each with about the same number of these ids, which are in ascending
+    /// order. Together, the ranges have all processes that there can be.
     pub fn divided(ids: &[u32], count: usize) -> Vec<Processes> {
         let mut parts = Vec::new();
         let mut first = Processes::ALL.first;

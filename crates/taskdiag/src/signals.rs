@@ -12,7 +12,7 @@ struct Before(libc::sigset_t);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // SAFETY: the set is one that was blocked before.
+        // SAFETY: an earlier call has stored this set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, null_mut()) };
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_blocked_meanwhile_but_for_those_of_the_thread() {
+    fn signals_are_blocked_meanwhile_except_for_the_threads_own() {
         let of =
             |signals: &[libc::c_int]| signals.iter().map(|s| is_blocked(*s)).collect::<Vec<_>>();
         let others = [libc::SIGTERM, libc::SIGINT, libc::SIGCHLD, libc::SIGUSR1];

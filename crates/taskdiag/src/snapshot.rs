@@ -251,7 +251,7 @@ impl Snapshot {
     }
 }
 
-/// The most containers whose names are kept with an answer.
+/// The largest number of containers whose names are kept with an answer.
 const KEPT: usize = 16_384;
 
 /// At most this many paths, taken from each user in turn, so that a user with many groups does not

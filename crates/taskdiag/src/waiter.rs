@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_another_parent_reaps() {
+    fn a_process_that_another_parent_reaps_is_returned() {
         let (mut parent, pid) = grandchild(6, "wait");
         let mut waiter = Waiter::new().expect("it opens");
         waiter.add(pid).expect("it lives");

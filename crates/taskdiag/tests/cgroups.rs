@@ -323,7 +323,7 @@ fn version_1_has_what_it_has() {
         (Known::Number(2), Known::Number(1000))
     );
     assert!(c.is_of_version_2() && !find(&all, "/only_cpu").is_of_version_2());
-    // In version 2 all processes have other paths than in the other hierarchies.
+    // In version 2, the paths of all processes differ from those in the other hierarchies.
     assert_eq!(find(&all, "/").processes(), Known::Number(4));
     assert_eq!(find(&all, "/").tasks(), Known::Number(6));
 }
@@ -511,7 +511,7 @@ fn live_cgroups_have_the_values_of_the_kernel() {
         made.write("memory.max", "67108864") | made.write("memory.limit_in_bytes", "67108864");
     made.run("sleep 60 & exec sleep 60");
     wait(|| made.read("cgroup.procs").is_some_and(|t| t.lines().count() == 2));
-    // The values may change beside the test, so the file is read before and after.
+    // The values may change during the test, so the file is read before and after.
     const FILES: [(&str, Member); 7] = [
         ("memory.current", Member::Memory),
         ("memory.usage_in_bytes", Member::Memory),
@@ -641,7 +641,7 @@ fn a_session_sees_cgroups_come_and_go() {
     assert_eq!(find(&all, &made.path()).get(Member::Procs), Known::Number(1));
     let id = find(&all, &(made.path() + "/inner")).id();
     assert!(session.open_descriptors() > open);
-    // Another one with the same path has nothing of the first.
+    // A new cgroup at the same path shows no values of the first.
     inner.iter().for_each(|d| fs::remove_dir(d).expect("it is empty"));
     inner.iter().for_each(|d| fs::create_dir(d).expect("made"));
     let all = list(&mut session);

@@ -282,7 +282,7 @@ fn paths_and_mappings_are_of_the_process() {
     m.task(1, 1, "main", |w| {
         w.put_list(Fd::ALL_VALID, &[build!(Fd { nlink: 0, name: 1, ..fd(3, FdType::Reg, 5, 0) })]);
         path(w, PathKind::Exe, BLOB_DELETED, b"/bin/old (deleted)");
-        // The name of the directory itself ends so.
+        // Here, " (deleted)" is a part of the name of the directory.
         path(w, PathKind::Cwd, 0, b"/home/x (deleted)");
         w.put_blob_missing(Group::Paths as u16, PathKind::Root as u32, Reason::Denied);
         let vma = |start, name, kind: VmaKind, inode| {
@@ -495,7 +495,7 @@ fn odd_values_are_no_trouble() {
         };
         let list: Vec<Fd> = (0..40).rev().chain([u32::MAX]).map(odd).collect();
         w.put_list(Fd::ALL_VALID, &list);
-        // Nothing is known of these.
+        // No member of these is known.
         w.put_list(0, &list);
         let raw =
             |n| build!(Socket { fd: n, family: 9 + n as u16, state: 99, ..Socket::default() });

@@ -458,12 +458,12 @@ fn graphics_processors_are_read_from_drm_devices_alone() {
     let cost =
         |groups| Procfs::with_root(p.dir.path()).unwrap().run(&Request::all(groups)).unwrap().cost;
     let (with, without) = (cost(Groups::BASE | Groups::GPU), cost(Groups::BASE));
-    // `devices` is read, and /proc is looked at once.
+    // The additional calls read `devices` and look at /proc once.
     assert!(with.syscalls <= without.syscalls + 5, "{} and {}", with.syscalls, without.syscalls);
     assert_eq!(text(&p.ask(&Request::all(Groups::BASE | Groups::GPU)), "gpu_mem"), ["0"; 4]);
 }
 
-/// NVIDIA's driver has no counters in /proc. What is not known is not 0.
+/// NVIDIA's driver has no counters in /proc. An unknown value is not 0.
 #[test]
 fn a_device_of_nvidia_is_named_and_what_it_does_is_not_known() {
     let p = Proc::new();

@@ -281,7 +281,7 @@ fn procfs_reads_a_zombie() {
 }
 
 #[test]
-fn deleted_is_not_a_name() {
+fn the_mark_of_a_deleted_file_is_not_a_part_of_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let which = Waiting::start("cat");
     let cat = fs::read_link(format!("/proc/{}/exe", which.pid())).unwrap();
@@ -291,7 +291,7 @@ fn deleted_is_not_a_name() {
         let b = t.path(PathKind::Exe).unwrap();
         (b.data.into_owned(), b.flags)
     };
-    // The program may be one of many in one file, which looks at its name.
+    // The copy is also called cat, because one file may have many programs and choose by name.
     let odd = dir.path().join("cat (deleted)");
     fs::create_dir(dir.path().join("d")).unwrap();
     let plain = dir.path().join("d/cat");
@@ -301,7 +301,7 @@ fn deleted_is_not_a_name() {
     let kid = Waiting::start(&plain);
     let text = plain.as_os_str().as_encoded_bytes();
     assert_eq!(exe(kid.pid()), (text.to_vec(), 0));
-    // Renamed, it only looks deleted.
+    // The new name only looks like that of a deleted file.
     fs::rename(&plain, &odd).unwrap();
     assert_eq!(exe(kid.pid()), (odd.as_os_str().as_encoded_bytes().to_vec(), 0));
     // Another name of the file is left.
@@ -339,9 +339,9 @@ fn without_rights() {
         scope.spawn(body).join().unwrap()
     });
     let t = denied.tasks().next().unwrap();
-    // The guard of each group in the registry is what /proc does. The number of files is the size
-    // of a directory since Linux 6.2 only; before, the directory had to be read. Delays come from
-    // netlink, which is for CAP_NET_ADMIN whatever the task is.
+    // /proc denies exactly the groups that are guarded in the registry, with two exceptions. Before
+    // Linux 6.2, the number of files needs a read of the directory. Delays come from netlink, which
+    // needs CAP_NET_ADMIN for every task.
     for g in (all_groups() - Groups::FD_COUNT - Groups::DELAYS).iter() {
         let is_denied = t.reason(g) == Some(Reason::Denied);
         // Where there is no graphics processor, it is known that nobody uses one.

@@ -102,8 +102,8 @@ fn sums_are_those_of_smaps() {
     let pid = child.0.id();
     let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
     let read = || fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    // Processes that begin or stop to map the same files change the shares of them, and one that
-    // does both between two readings changes our sums alone. So only a lasting difference counts.
+    // Processes that begin or stop mapping the same files change the shares of a page. One that
+    // does both between two readings changes only our sums. So only a lasting difference counts.
     let quiet = || {
         let (before, s) = (read(), ask(&Request::one(pid, groups)));
         (read() == before).then_some((s, before))

@@ -259,8 +259,8 @@ fn names_of_open_files_are_left_out_before_tasks() {
 
 #[test]
 fn answers_without_any_room_are_counted_in_the_next_frame() {
-    // The key frames of 100 processes take more than half a day's share of so little, so fewer
-    // answers are recorded.
+    // The recording may be so small that the key frames of 100 processes take more than half of a
+    // day's share. So fewer answers are recorded.
     let mut run = Run::new(50_000, Some(Duration::from_secs(43_200)));
     run.frames(720, Hostile::default());
     assert!(run.left_out() > 25, "{}", run.left_out());

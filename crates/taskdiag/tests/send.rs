@@ -1,4 +1,4 @@
-//! Tests that what programs hand from thread to thread may be handed over.
+//! Tests that values of the types that programs pass between threads may be sent.
 
 use std::sync::{Arc, mpsc};
 

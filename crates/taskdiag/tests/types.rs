@@ -91,7 +91,7 @@ const RARE: &[&str] = &[
     // No other task shares its tables.
     "sharers",
     "shared_with",
-    // Always -, for those who expect the column.
+    // Always -, for scripts that expect the column.
     "addr",
     "timeout",
     "alarm",

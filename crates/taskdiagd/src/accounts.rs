@@ -186,7 +186,7 @@ mod tests {
         }
         let wait = kept(&dir).load(now).wait(1000, now).expect("it has to wait");
         assert!(wait > Duration::from_secs(6), "{wait:?}");
-        // A walk that ends well does not cost it.
+        // A walk that ends normally costs the user no such charge.
         let mut accounts = kept(&dir);
         let mut fair = Fair::default();
         accounts.save(&mut fair, Some(1000), now);

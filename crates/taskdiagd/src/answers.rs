@@ -127,7 +127,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// No answer yet. A group is left out if this process cannot read its file of another process.
+    /// No answer yet. A group is left out if this process cannot read the group's file of process
+    /// 1, which stands for all others.
     pub fn new() -> Answers {
         let hidden = shown::TABLE.iter().filter(|s| !s.files.iter().all(|f| is_shown(f)));
         let hidden = hidden.fold(Groups::NONE, |all, s| all | s.group.into());
@@ -253,7 +254,7 @@ impl Answers {
         answer
     }
 
-    /// Whether there may be an answer of this length beside the existing ones.
+    /// Whether there is room for an answer of this length in addition to the existing ones.
     fn fits(&self, len: u64) -> Result<(), Refusal> {
         let kept: u64 = self.made.iter().map(|m| m.answer.file_len()).sum();
         match len {
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn each_set_has_the_ones_before_it() {
+    fn each_set_contains_the_previous_sets() {
         for strategy in [Strategy::All, Strategy::AllThread] {
             let sets = sets(strategy);
             assert!(sets.windows(2).all(|w| w[1].contains(w[0])), "{sets:?}");

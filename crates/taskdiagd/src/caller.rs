@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_begin_of_a_table_tells_which_it_is() {
+    fn the_beginning_of_a_table_identifies_it() {
         let of = |text: &str| First::of(text.as_bytes());
         assert!(of(ROOT).is_some());
         assert_eq!(of(PROC), of(&[PROC, ROOT].concat()));

@@ -11,7 +11,7 @@ pub const CONNECTIONS: usize = 64;
 const SHARE: f64 = 0.25;
 /// The CPU time that one user may use at once.
 pub const BURST: Duration = Duration::from_millis(500);
-/// The most that a user may owe, so that it is paid within minutes.
+/// The largest debt of a user, so that it is paid within minutes.
 const DEBT: Duration = Duration::from_secs(60);
 /// The assumed cost of a connection, which is too short to measure each time.
 const CONNECTION: Duration = Duration::from_micros(50);

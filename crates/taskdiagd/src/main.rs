@@ -166,8 +166,8 @@ fn raise_limit() -> usize {
     room(limit.rlim_cur)
 }
 
-/// The most connections for this number of descriptors. Each connection takes six: its socket, and
-/// five of the caller's process. The service itself takes some hundred.
+/// The largest number of connections for this number of descriptors. Each connection takes six: its
+/// socket, and five of the caller's process. The service itself takes about a hundred.
 fn room(descriptors: u64) -> usize {
     let most = descriptors.saturating_sub(200) / 6;
     usize::try_from(most).map_or(CONNECTIONS, |most| most.clamp(1, CONNECTIONS))

@@ -24,15 +24,15 @@ use crate::caller::{Own, Peer};
 use crate::fair::Fair;
 use crate::say::say;
 
-/// The most connections at a time.
+/// The largest number of connections at a time.
 pub const CONNECTIONS: usize = 1024;
 /// A connection without questions for this long is closed.
 const QUIET: Duration = Duration::from_secs(60);
 /// How often old connections and accounts are looked for.
 const TIDY: Duration = Duration::from_secs(5);
-/// The most connections that are accepted before questions are answered again.
+/// The largest number of connections that are accepted before questions are answered again.
 const ACCEPTS: usize = 1024;
-/// The most connections that wait to be accepted on a socket of our own; `Backlog=` of
+/// The largest number of connections that wait to be accepted on a socket of our own; `Backlog=` of
 /// taskdiagd.socket says the same. They are accepted in order, so a user who connects all the time
 /// can delay others by this many. Beyond that, clients read /proc at once. The service cannot
 /// change it later with listen(2), because that would make the service the listener, and clients
@@ -310,8 +310,8 @@ impl Server {
         let sent = sock::send(connection.fd.as_fd(), &bytes, file);
         let is_sent = sent.is_ok_and(|n| n == bytes.len());
         drop(told);
-        // A caller that does not keep to the protocol is disconnected, and so is one that would be
-        // refused again. The latter can connect again.
+        // A caller that breaks the protocol, or that would be refused again, is disconnected. The
+        // latter can connect again.
         if !is_sent || question.ask.is_none() || is_over {
             self.close(question.from);
         }
@@ -349,8 +349,8 @@ impl Server {
         held
     }
 
-    /// Closes the connection that was quiet longest, of the user with the most connections, so that
-    /// users with few connections always get one.
+    /// Of the connections of the user with the most connections, closes the one that was quiet
+    /// longest. So users with few connections always get one.
     fn make_room(&mut self) {
         let rank = |c: &Connection| (self.fair.connections(c.peer.uid), Reverse(c.last));
         let of = self.connections.iter().max_by_key(|(_, c)| rank(c)).map(|(id, _)| *id);

@@ -19,8 +19,8 @@ use taskdiag::engine::procfs::Procfs;
 use taskdiag::wire::Blob;
 use taskdiag::{ByteLimits, Engine, Groups, Processes, Request, Snapshot, TaskId, TaskView};
 
-/// The limit for one command line, the same as in other engines for lists. A longer one is marked
-/// as cut, and so is one that is cut shorter because its user has used up the space.
+/// The limit for one command line, the same as in other engines for lists. A command line that is
+/// longer, or that is cut shorter because its user has used up the space, is marked as cut.
 pub const TEXT_BYTES: u32 = ByteLimits::LIST.text_bytes;
 /// The lengths at which an answer cuts a text. The engines decide where.
 const CUTS: [usize; 3] = [256, 4096, TEXT_BYTES as usize];
@@ -163,7 +163,7 @@ impl Texts {
         let many = 2 * std::mem::take(&mut self.judged) + FEW;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() > many {
-            // Processes that were read since were in no answer yet.
+            // Processes that were read after the last answer stay: no answer had them yet.
             known.retain(|_, text| text.answer == self.answer || text.answer == u64::MAX);
         }
         if self.asked.len() > many {

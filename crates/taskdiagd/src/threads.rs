@@ -13,7 +13,7 @@ use taskdiag::service::Refusal;
 
 use crate::caller;
 
-/// The most threads that are looked at for a question. Each takes some system calls.
+/// The largest number of threads that are looked at for a question. Each takes some system calls.
 pub const THREADS: usize = 64;
 
 /// The number of threads in `status`. 0: not known.

@@ -91,8 +91,8 @@ fn shows() -> Vec<Shows> {
     COMMANDS.iter().map(|args| from(args)).chain(columns).collect()
 }
 
-/// Takes untrusted bytes as a saved answer, up to the text, JSON, CSV and messages that users see.
-/// Nothing is written.
+/// Takes untrusted bytes as a saved answer, and makes the text, JSON, CSV and messages that users
+/// would see. Nothing is written.
 pub fn output(data: &[u8]) {
     SHOWS.with(|all| {
         for show in all.get_or_init(shows) {
@@ -320,7 +320,7 @@ pub fn procfs_parse(data: &[u8]) {
     assert_eq!(format!("{status:?}"), fresh);
 }
 
-/// All results are parts of the path.
+/// The results must be parts of the path.
 fn cgroup_path(path: &[u8]) {
     let longest = |part: Option<&[u8]>| assert!(part.is_none_or(|p| p.len() <= path.len()));
     longest(cgroup::unit(path));

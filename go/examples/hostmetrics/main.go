@@ -40,7 +40,7 @@ func main() {
 			owner, _ := p.Username()
 			with := metric.WithAttributes(attribute.Int("process.pid", int(p.Pid())), attribute.String("process.command", name),
 				attribute.String("process.owner", owner))
-			// Kernel threads have no memory, and what is not known is left out.
+			// Kernel threads have no memory. Unknown values are left out.
 			if t, err := p.Times(); err == nil {
 				o.ObserveFloat64(cpu, t.User, with, metric.WithAttributes(attribute.String("state", "user")))
 				o.ObserveFloat64(cpu, t.System, with, metric.WithAttributes(attribute.String("state", "system")))

@@ -282,7 +282,8 @@ class Process:
     def wait(self, timeout: float | None = None) -> int | None: ...
 
 class Popen(Process):
-    """subprocess.Popen with the methods of Process. Signals are those of Process, which cannot reach another one."""
+    """subprocess.Popen with the methods of Process. Signals are sent as in Process, so they cannot
+    reach another process."""
 
     args: str | bytes | Sequence[Any]
     stdin: Any

@@ -77,9 +77,10 @@ class Users(dict):
 
 
 class Attr:
-    """An attribute: its columns, and a function from lists of their values to the list of its values. `absent` is what
-    a process has that just has none of it; without it, None among the values is for the function. `zombie` says that
-    zombies have none, and psutil raises ZombieProcess."""
+    """An attribute: its columns, and a function from lists of their values to the list of its
+    values. `absent` is the value of a process that just has nothing of the kind. Without `absent`,
+    the function handles None. `zombie` says that zombies have none, and psutil raises
+    ZombieProcess."""
 
     def __init__(self, columns, make, zombie=False, **absent):
         self.columns = columns.split()
@@ -95,8 +96,8 @@ def tuples(kind, *lists):
 
 
 def _memory(here, pids, vms, rss, anon, text, data):
-    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared is what is not
-    # anonymous, as in /proc/PID/statm.
+    # The kernel has had no numbers for "lib" and "dirty" since Linux 2.6. Shared memory is all that
+    # is not anonymous, as in /proc/PID/statm.
     shared = [r - a if r > a else 0 for r, a in zip(rss, anon)]
     return tuples(t.pmem, rss, vms, shared, text, repeat(0), data, repeat(0))
 
@@ -273,8 +274,8 @@ def values(here, table, attr):
     pids = table["pid"]
     for column in a.columns:
         got = table[column]
-        # Without an entry in `absent`, a process that cannot have the value has 0 or None, which
-        # `make` handles.
+        # For a column without an entry in `absent`, a process that cannot have the value has 0 or
+        # None. `make` handles both.
         for row, why in table.lacks(column, column in a.absent).items():
             odd.setdefault(row, {})[column] = why
             if got[row] is None:

@@ -32,7 +32,7 @@ class Ending:
         self._raise_if_gone()
         held = _native.Held(self._here.proc, self._pid)
         if held.start_ticks() / TICKS != self._ident[1]:
-            # Another process has its pid since then. This raises the error for that.
+            # Another process has this pid now. This raises the error for that.
             self._raise_if_gone()
             raise t.NoSuchProcess(self._pid, self._name)
         if not self._is_process():

@@ -137,13 +137,13 @@ SAME = {"memory_percent": "memory_info", "cpu_percent": "cpu_times"}
 
 
 def _has_exception(made):
-    # A set of the types, as a step of Python for each value would take longer than all that is
-    # around it.
+    # A set of the types, because a step of Python for each value would take longer than the rest of
+    # the call.
     return any(issubclass(kind, Exception) for kind in set(map(type, made)))
 
 
 def _settled(info, ad_value, attrs):
-    """Puts `ad_value` for what is denied. False: the process ended meanwhile."""
+    """Puts `ad_value` in the place of denied values. False: the process ended meanwhile."""
     for name, value in list(info.items()):
         if isinstance(value, (t.AccessDenied, t.ZombieProcess)):
             info[name] = ad_value
@@ -220,7 +220,7 @@ def _exe(proc, exe):
 
 
 def _names(here, table, procs):
-    """Names; of those that the kernel cuts off, the arguments may have the rest."""
+    """Names. If the kernel cuts off a name, the arguments may have its rest."""
     names = values(here, table, "name")
     ids = table["pid"]
     long = [row for row, name in enumerate(names) if len(name) >= COMM]

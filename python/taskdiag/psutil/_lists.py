@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Attributes that are lists: threads, mappings, files, sockets. One answer has those of all processes that are asked for.
+"""Attributes that are lists: threads, mappings, files, sockets. One answer has the lists of all
+requested processes.
 
 Each function takes one pid, or None for all, and returns the list or the exception for each pid.
 """
@@ -34,15 +35,15 @@ def _where(here):
     return {} if here.proc == "/proc" else {"proc": here.proc}
 
 
-# A file for each of so many threads is read in less time than a BPF program is loaded.
+# For this number of threads, reading a file of each takes less time than loading a BPF program.
 FEW_THREADS = 100
 
 
 def threads(here, pid=None):
     """Threads and their CPU times."""
     more = {} if pid is None else {"pids": pid}
-    # A directory has a link for each directory in it. Without this number, taskdiag takes a process
-    # to have a part of all threads of the machine, and loads a program for it.
+    # A directory has a link for each directory in it. Without this number, taskdiag assumes that a
+    # process has a share of all threads of the machine, and loads a program for it.
     if pid is not None and os.stat(f"{here.proc}/{pid}/task").st_nlink - 2 <= FEW_THREADS:
         more["engine"] = "procfs"
     table = here.ask("pid,tid,usertime,systime", threads=True, **more)

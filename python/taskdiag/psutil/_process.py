@@ -2,8 +2,8 @@
 """One process in psutil's shape.
 
 A method reads the file of /proc that has its attribute (`_single`), or requests its columns, for this process only. Inside of
-`oneshot()`, what was read is kept. What changes something goes to the process that the object was made
-for, or to nobody. Signals and waiting are in `_ending`.
+`oneshot()`, what was read is kept. A method that changes something affects exactly the process that the object was made
+for, or no process. Signals and waiting are in `_ending`.
 """
 
 import contextlib
@@ -154,7 +154,7 @@ class Process(Shown, Ending):
         return self._requested(name)
 
     def _read(self, source, proc):
-        """What a file has, or None if only a request can tell."""
+        """The value from a file, or None if only a request has it."""
         single = self._single
         if single is None:
             if self._ident[1] is None:
@@ -494,7 +494,7 @@ class Process(Shown, Ending):
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.net_connections(kind)
 
-    # --- what can be changed
+    # --- methods that change the process
 
     def nice(self, value=None):
         """Its nice value, or sets it."""
@@ -627,7 +627,8 @@ def checked(attrs):
 
 
 class Popen(Process):
-    """subprocess.Popen with the methods of Process. Signals are those of Process, which cannot reach another one."""
+    """subprocess.Popen with the methods of Process. Signals are sent as in Process, so they cannot
+    reach another process."""
 
     def __init__(self, *args, **kwargs):
         self._subproc = subprocess.Popen(*args, **kwargs)

@@ -2,8 +2,8 @@
 """Attributes of one process that a short file of /proc has. A call reads that file and no other, in the extension module, which also
 finds out whether it still is the same process. No request is made for it, as that takes several times as long.
 
-What is not in its usual form there, or denied, is left to a request, which knows more: so are arguments, environment and sums over
-pages, which can wait for the process and need another thread.
+If the file is denied or has an unusual form, a request follows, which knows more. Arguments, environment and sums over pages are always
+requested, because reading them can wait for the process and needs another thread.
 """
 
 import os
@@ -21,7 +21,7 @@ def _terminal(proc, row):
     device = row[3]
     if not device:
         return None
-    # Only so many terminals exist, and their names do not change.
+    # There are few terminals, and their names do not change.
     name = _ttys.get(device)
     if name is None:
         name = _ttys[device] = f"/dev/{tty_name(device)}"

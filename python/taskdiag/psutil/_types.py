@@ -2,7 +2,7 @@
 """What psutil's functions return and raise: named tuples, constants and exceptions.
 
 The exceptions and enumerations are psutil's own where psutil is installed, so that `except psutil.NoSuchProcess` of
-other code works. The tuples are those of psutil 7.2, whichever psutil is installed.
+other code works. The tuples have the fields of psutil 7.2, whichever version is installed.
 """
 
 import enum

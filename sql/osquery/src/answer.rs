@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::tables::{Column, Table};
 
 /// The limit for lists in an answer. osquery gets all rows at once, each value as text with the
-/// name of its column, so a mapping takes some 30 times the memory that it takes in an answer.
+/// name of its column, so a mapping takes about 30 times the memory that it takes in an answer.
 const LIST_BYTES: u64 = 64 << 20;
 /// The limit for the text of all rows. An answer has the name of a file once, and each row a copy.
 const TEXT_LIMIT: usize = 64 << 20;
@@ -29,7 +29,8 @@ pub struct Asked {
     pub table: &'static Table,
     /// Who answers.
     pub choice: Choice,
-    /// The most bytes of the arguments, and of the environment, of a process, if that was chosen.
+    /// The largest number of bytes of the arguments, and of the environment, of a process, if that
+    /// was chosen.
     pub text_bytes: Option<u32>,
 }
 
@@ -185,7 +186,7 @@ fn texts(specs: &[Spec], batches: &[Batch]) -> ExtensionPluginResponse {
 fn text(kind: Type, column: &columns::Column, row: usize) -> String {
     let items = |ends: &[i32]| ends[row] as usize..ends[row + 1] as usize;
     match &column.data {
-        // SQLite has no unsigned numbers. What is not limited is larger than every other number.
+        // SQLite has no unsigned numbers. "No limit" is larger than every other number.
         Data::U64(v) if v[row] == u64::MAX => i64::MAX.to_string(),
         Data::U64(v) => (v[row] as i64).to_string(),
         Data::I64(v) => match kind {

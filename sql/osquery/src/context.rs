@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_column_is_another_thing_than_nothing_said() {
+    fn an_empty_list_of_columns_is_not_a_missing_one() {
         assert_eq!(context(r#"{"constraints":[],"colsUsed":[]}"#).1, ["pid"]);
         assert_eq!(context(r#"{"constraints":[]}"#).1.len(), TABLES[0].columns().len());
         assert_eq!(context("no JSON").1.len(), TABLES[0].columns().len());
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(of("uid", "2", "0").as_deref(), Some("uid == 0"));
         assert_eq!(of("uid", r#""32""#, "1000").as_deref(), Some("uid >= 1000"));
         assert_eq!(of("ni", "16", "-5").as_deref(), Some("ni < -5"));
-        // A condition that demands two pids at once matches no process, which osquery finds out.
+        // No process has two pids. Osquery itself checks the second condition.
         let two =
             r#"{"constraints":[{"name":"pid","list":[{"op":2,"expr":"1"},{"op":2,"expr":"2"}]}]}"#;
         assert_eq!(context(two).0.pid, Some(1));

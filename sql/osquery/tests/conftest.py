@@ -70,12 +70,12 @@ class Osqueryd(ExtensionManager.Iface):
         return answer.response
 
     def peak(self):
-        """The most memory that the extension has used so far, in bytes."""
+        """The largest amount of memory that the extension has used so far, in bytes."""
         lines = Path(f"/proc/{self.child.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
 
     def said(self):
-        """What the extension has written to standard error. It is ended for that."""
+        """The text that the extension has written to standard error. It is ended for that."""
         self.child.terminate()
         return self.child.communicate(timeout=60)[1]
 

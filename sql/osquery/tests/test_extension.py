@@ -172,7 +172,7 @@ sys.stdin.read()
 """
 
 
-def test_lists_that_are_cut_are_said_to_be(osqueryd, tmp_path):
+def test_cut_lists_are_reported(osqueryd, tmp_path):
     maps = subprocess.Popen([sys.executable, "-c", MAPS, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert maps.stdout.readline() == b"ready\n"
@@ -248,7 +248,7 @@ def test_cgroups_have_the_values_of_their_files(osqueryd):
             sql = f"select path, id, procs, tasks, populated is null or populated from taskdiag_cgroups where path = '/{made.name}'"
             assert osqueryd.sql(sql) == [(f"/{made.name}", made.stat().st_ino, 1, 1, 1)]
             if (made / "pids.max").exists():
-                # What is not limited is larger than any number.
+                # "No limit" is larger than any number.
                 limited = f"select pids_max from taskdiag_cgroups where name = '{made.name}' and pids_max > 10"
                 assert osqueryd.sql(limited) == [(2**63 - 1,)]
                 (made / "pids.max").write_text("12")
@@ -299,7 +299,7 @@ def test_the_extension_ends_with_osquery_and_cleans_up(tmp_path, run):
         assert child.wait(60) == 0
 
 
-def test_a_refusal_is_said(tmp_path, run):
+def test_a_refusal_is_reported(tmp_path, run):
     manager = Osqueryd(str(tmp_path / "em"), code=1)
     child = run(manager.socket)
     assert child.wait(60) == 1
@@ -312,6 +312,6 @@ def test_without_osquery_it_says_so(tmp_path, run):
     assert "no osquery at" in child.stderr.read()
 
 
-def test_the_judge_is_no_yes_man(osqueryd):
+def test_osquery_refuses_a_wrong_query(osqueryd):
     with pytest.raises(apsw.SQLError):
         osqueryd.sql("select nosuch from taskdiag_processes")

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_steer_no_terminal() {
+    fn strings_do_not_control_a_terminal() {
         let odd = "a\x1b[2J\u{9b}\"\\\u{202e}\u{e0001}z";
         let made = text(odd);
         assert!(made.chars().all(|c| !field::is_odd(c)), "{made}");

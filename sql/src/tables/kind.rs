@@ -48,7 +48,7 @@ const OF_SOCKETS: &[&str] = &[
 /// The column that identifies sockets, and its value for them.
 pub const IS_SOCKET: (&str, &str) = ("kind", "socket");
 
-/// The columns: those of the rows, and then those of the process. If the rows have a column of the
+/// The columns of the rows, and then the columns of the process. If the rows have a column of the
 /// same name, the column of the process is `task_NAME`.
 pub fn columns(kind: Kind) -> Vec<Column> {
     let set = kind.set();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts values that rows lack, and describes them. A value that is not known is NULL. A query may
-//! easily turn it into a 0 or drop it, so standard error reports how many there were. For whom that
-//! is a failure is decided as in the command.
+//! easily turn it into a 0 or drop it, so standard error reports how many there were. As in the
+//! command, it depends on the caller whether that is a failure.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Why {
         let is_root = unsafe { libc::geteuid() } == 0;
         match self {
             Why::NotAsked if is_live => {
-                "other processes may share with these that were not read; without a condition on pid, all are"
+                "other processes, which were not read, may share it; without a condition on pid, all are read"
             }
             Why::NotAsked => "it was not recorded; 'taskdiag record --groups' changes that",
             Why::Denied if !is_live => "it was denied to the user who recorded",
@@ -108,8 +108,8 @@ impl Lacks {
             *self.values.entry((why, is_live, table, column.to_owned())).or_default() += 1;
         }
     }
-    /// Adds a process whose list is missing, so that the table has no rows for it, or was cut, so
-    /// that it has not all of them.
+    /// Adds a process whose list is missing or was cut, so that the table lacks all or some of its
+    /// rows.
     pub fn list(&mut self, table: &'static str, is_live: bool, missing: Missing, processes: u64) {
         if let Some(why) = Why::of(missing) {
             *self.lists.entry((why, is_live, table)).or_default() += processes;

@@ -43,7 +43,7 @@ pub fn is_pushed(set: &'static Set, columns: &[Column], expr: &Expr) -> bool {
 }
 
 impl Pushed {
-    /// The conditions among these, which are joined by "and", that the library evaluates.
+    /// Finds the conditions that the library evaluates among these, which are joined by "and".
     pub fn of(set: &'static Set, columns: &[Column], filters: &[Expr]) -> Pushed {
         let mut all = Pushed::default();
         for piece in filters.iter().filter_map(|f| piece(set, columns, f)) {

@@ -6,7 +6,7 @@
 //! both binary interfaces.
 //!
 //! usage: `pids_items` 0|1 \[ITEM...\], with the last digit of the soname, and names as in
-//! `<libproc2/pids.h>` (all that stand still)
+//! `<libproc2/pids.h>` (by default all whose values do not change)
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write as _;
@@ -96,7 +96,7 @@ impl Library {
                     clippy::missing_transmute_annotations,
                     reason = "the type is that of the member"
                 )]
-                // SAFETY: the header gives the function of this name the type of the member.
+                // SAFETY: in the header, the function of this name has the type of the member.
                 unsafe {
                     std::mem::transmute(at)
                 }

@@ -19,7 +19,7 @@ const USAGE: &str = "usage: storm_reader --base DIR --program lite|more|snapshot
                      [--seconds N] [--seed N] [--processor N] [--ready FILE]";
 /// How long the storm may take to begin.
 const BEGIN: Duration = Duration::from_secs(300);
-/// How many answers a program gives that is kept loaded.
+/// How many answers a program gives if it is kept loaded.
 const KEPT: u32 = 40;
 /// How many wrong values are shown.
 const SHOWN: usize = 20;
@@ -129,8 +129,8 @@ fn options() -> Result<Options, String> {
 /// # Panics
 /// If there is no such processor.
 fn stay_on(processor: usize) {
-    // SAFETY: a set of processors is plain bits, and all zeros is the empty set. CPU_SET stays
-    // within it, and the system call reads a set of the given size.
+    // SAFETY: a set of processors is plain bits, and all zeros is the empty set. CPU_SET writes
+    // only within it, and the system call reads a set of the given size.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert!(

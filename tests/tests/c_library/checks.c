@@ -29,7 +29,8 @@ static void must(int line, int code, taskdiag_error *error)
 		fail(line, taskdiag_error_text(error));
 }
 
-/* The call failed with this code, and the error has it and a text with this in it. */
+/* Checks that the call failed with this code, and that the error has this code and a text that
+ * contains this one. */
 static void fails(int line, int got, int code, taskdiag_error **error, const char *text)
 {
 	if (got != code || taskdiag_error_code(*error) != code || !strstr(taskdiag_error_text(*error), text)) {
@@ -114,8 +115,8 @@ static void faults(void)
 	HOLDS(table == NULL);
 	taskdiag_query_free(query);
 	query = query_of("top", "pid,cpu_now");
-	FAILS(taskdiag_query_where(query, "cpu_now > 1", &error), TASKDIAG_ERROR_QUERY, "of two answers");
-	FAILS(taskdiag_query_sort(query, "-cpu_now", &error), TASKDIAG_ERROR_QUERY, "of two answers");
+	FAILS(taskdiag_query_where(query, "cpu_now > 1", &error), TASKDIAG_ERROR_QUERY, "needs two answers");
+	FAILS(taskdiag_query_sort(query, "-cpu_now", &error), TASKDIAG_ERROR_QUERY, "needs two answers");
 	taskdiag_query_free(query);
 
 	taskdiag_query_free(NULL);
@@ -263,7 +264,7 @@ static void rows(void)
 	taskdiag_table_free(table);
 }
 
-/* The activity of a session is of the time between its answers. */
+/* The activity in a session is that of the time between its answers. */
 static void sessions(void)
 {
 	taskdiag_error *error = NULL;

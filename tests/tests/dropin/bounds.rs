@@ -13,9 +13,9 @@ const MIB: u64 = 1 << 20;
 /// A crowd of one user: the number of processes, and the bytes of the arguments that they share.
 const CROWD: usize = 100;
 const LONG: usize = 6_000_000;
-/// By how much the memory of a program may differ with the drop-in. Beside 5,000 processes, pgrep
-/// takes 5.2 MiB more with the library as it is shipped, and 7.9 MiB more with a debug build, whose
-/// code and data are larger.
+/// By how much the memory of a program may differ with the drop-in. With 5,000 processes on the
+/// machine, pgrep takes 5.2 MiB more with the library as it is shipped, and 7.9 MiB more with a
+/// debug build, whose code and data are larger.
 const MORE: u64 = if cfg!(debug_assertions) { 10 } else { 8 } * MIB;
 
 /// The programs, which end by themselves.
@@ -61,7 +61,7 @@ fn command(program: &str, engine: Option<&str>, limit: Option<Limit>) -> Command
     let set = move || -> io::Result<()> {
         let Some(Limit { which, most, uid }) = limit else { return Ok(()) };
         let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-        // SAFETY: plain calls, of a process that is about to call exec.
+        // SAFETY: plain system calls in a process that is about to call exec.
         let done = unsafe {
             libc::setrlimit(which, &limit) == 0
                 && uid.is_none_or(|uid| {
@@ -90,7 +90,7 @@ fn run(program: &str, engine: Option<&str>, limit: Limit) -> Ended {
     }
 }
 
-/// The most memory that a program had.
+/// The largest amount of memory that a program had.
 fn peak(program: &str, engine: Option<&str>) -> u64 {
     let (status, peak) =
         taskdiag_tests::peak::run(command(program, engine, None).stdout(Stdio::null()));
@@ -221,7 +221,7 @@ fn programs_end_in_the_same_way_where_memory_is_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without threads or descriptors, an engine cannot work.
+/// An engine cannot work without threads or descriptors.
 #[test]
 fn programs_end_in_the_same_way_without_threads_and_descriptors() {
     let _alone = alone();

@@ -42,7 +42,7 @@ const PSS_KIB: i64 = 8;
 
 /// Starts a process whose name, arguments and environment have bytes that versions of procps show
 /// in different ways: characters for private use, control characters of two bytes, surrogates, and
-/// bytes that are no text. Its id is small, so that the programs get theirs.
+/// bytes that are no text. Its process id is small, so the ids of the compared programs stay free.
 const ODD: &str = r#"
 name=$'\xc3\xbc\xee\x80\x80\xc2\x85\xff'; cp "$(command -v sleep)" "$SCRATCH/$name"
 run sh -c 'echo 500 >/proc/sys/kernel/ns_last_pid'

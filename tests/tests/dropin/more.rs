@@ -27,7 +27,7 @@ pub fn library(command: &str) -> Option<&'static str> {
     command.contains(PIDS_ITEMS).then(soname)
 }
 
-/// All items together, and some items alone, because the real library then reads other files.
+/// All items together, and some alone, for which the real library reads other files.
 pub fn items() -> Vec<String> {
     let abi = soname().trim_start_matches("libproc2.so.");
     let sets = [

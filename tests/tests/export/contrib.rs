@@ -1,4 +1,4 @@
-//! That the alert rules, the dashboard and the document name metrics that there are.
+//! Tests that the metrics in the alert rules, the dashboard and the document exist.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

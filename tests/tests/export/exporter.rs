@@ -20,7 +20,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts one with these options. It has made its first answer when this returns.
+    /// Starts one with these options. Returns when it has made its first answer.
     pub fn start(options: &[&str]) -> Exporter {
         let mut command = Command::new(taskdiag());
         command.args(["export", "--listen", "127.0.0.1:0", "--share", "1us"]).args(options);
@@ -95,8 +95,8 @@ pub fn end(child: &mut Child) {
 pub struct Metrics(pub BTreeMap<(String, Vec<(String, String)>), f64>);
 
 impl Metrics {
-    /// Reads the text of Prometheus. It only has the features that this test needs; others are the
-    /// judges.
+    /// Reads the text of Prometheus. It reads only what this test needs; the parsers in judges.rs
+    /// check the rest.
     pub fn parse(text: &str) -> Metrics {
         let mut all = BTreeMap::new();
         for line in text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()) {
@@ -178,8 +178,8 @@ impl Server {
         command: impl Fn(SocketAddr) -> Command,
         answers: impl Fn(SocketAddr) -> bool,
     ) -> Server {
-        // No other program uses this address by chance, and a program that takes any free port of
-        // all addresses gets one between 32768 and 60999 on most machines.
+        // No other program uses this address by chance. A program that takes any free port on all
+        // addresses gets one from 32768 to 60999 on most machines.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, a | 0x40, b, c.clamp(1, 254));
         // Each port is tried once: if another test had taken the port, its program would answer

@@ -57,10 +57,10 @@ fn thread_cpu(metrics: &Metrics, group: &str, thread: &str) -> f64 {
     of("user") + of("system")
 }
 
-/// A process that has a second thread now and then does not count its first thread again each time.
+/// The first thread of a process counts once, even if a second thread comes and goes.
 #[test]
-fn threads_of_a_process_that_has_several_now_and_then_count_once() {
-    let test = "threads_of_a_process_that_has_several_now_and_then_count_once";
+fn threads_count_once_while_others_come_and_go() {
+    let test = "threads_count_once_while_others_come_and_go";
     let own = format!("flap-{}", std::process::id());
     let (_file, path) = config(&format!("process_names: [{{name: g, cmdline: ['{own}$']}}]"));
     let burn =
@@ -140,7 +140,7 @@ fn threads_move_with_their_process() {
     }
 }
 
-/// Starts a program that becomes another one by exec when it is let to, with the same command name.
+/// Starts a program that, when told to, execs another one with the same command name.
 fn two_lives(test: &str, own: &str) -> Option<Steps> {
     let code = "args = ['python3', '-c', 'import sys; print(flush=True); sys.stdin.readline()']\n\
         step('')\nos.execvp('python3', args + [sys.argv[1] + '-late'])\n";

@@ -10,7 +10,7 @@ use crate::exporter::Exporter;
 
 /// The longest time of a scrape while hostile clients do their worst.
 const SOON: Duration = Duration::from_secs(4);
-/// The most connections of the server, and its other descriptors.
+/// The largest number of connections of the server, and its other descriptors.
 const DESCRIPTORS: usize = 64 + 60;
 
 fn open_files(pid: u32) -> usize {
@@ -109,7 +109,7 @@ fn requests_of_any_bytes() {
 /// Many connections that send nothing, a byte now and then, half a request, or do not read the
 /// reply.
 #[test]
-fn slow_clients_hold_nobody() {
+fn slow_clients_delay_no_others() {
     let mut exporter = Exporter::start(&[]);
     let files = open_files(exporter.pid());
     let silent: Vec<TcpStream> = (0..200).map(|_| exporter.connect()).collect();
@@ -141,7 +141,7 @@ fn slow_clients_hold_nobody() {
 
 /// A client that takes too long gets an error.
 #[test]
-fn a_request_has_a_time() {
+fn a_request_has_a_time_limit() {
     let exporter = Exporter::start(&["--families", "states"]);
     // The time counts from the connection on.
     let begin = Instant::now();

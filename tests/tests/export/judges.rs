@@ -125,7 +125,7 @@ fn prometheus_scrapes_it() {
     // not hold up the next.
     let exporter = Exporter::start(&["--config", &path, "--share", "600s"]);
     let dir = tempfile::tempdir().expect("a directory");
-    // Prometheus gives up a scrape that takes longer than the interval. So a busy machine needs a
+    // Prometheus abandons a scrape that takes longer than the interval. So a busy machine needs a
     // long one, which may begin late.
     let job = |seconds: u32| {
         format!(
@@ -210,7 +210,7 @@ fn once_and_as_a_file() {
     assert!(ran.code == Some(1) && ran.stderr.contains("--textfile /proc/x.prom"), "{ran}");
 }
 
-/// Arguments that make no sense, and configurations, are refused with a word.
+/// Arguments and configurations that make no sense are refused with a message.
 #[test]
 fn wrong_arguments_and_configurations_are_refused() {
     let (_bad, path) = crate::exporter::config("process_names:\n- {name: x}\n");

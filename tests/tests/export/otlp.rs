@@ -271,7 +271,7 @@ fn closed_port() -> (OwnedFd, SocketAddr) {
 /// The exporter may start before the collector, and continues after the collector was away. Its
 /// counters continue, too.
 #[test]
-fn a_collector_that_comes_later() {
+fn a_collector_that_starts_later() {
     let (port, address) = closed_port();
     let mut command = Command::new(taskdiag());
     command.args(["export", "--families", "states", "--every", "50ms", "--otlp"]);

@@ -103,7 +103,7 @@ fn processes_that_share_memory_and_files_each_have_them_in_their_groups() {
     }
 }
 
-/// A counter that adds up living threads only would fall when a thread ends.
+/// A counter over living threads only would fall when a thread ends.
 #[test]
 fn context_switches_that_proc_lacks_are_gaps_and_have_no_sample() {
     let (_file, path) = config(EACH);
@@ -261,8 +261,8 @@ fn settled(exporter: &Exporter, group: &str, n: f64) -> Metrics {
 
 #[test]
 fn counters_stay_when_processes_end() {
-    // Other tests have processes of mktask, too, which begin and end. Those of this test have one
-    // more argument.
+    // Other tests have processes of mktask, too, which begin and end. The processes of this test
+    // have one more argument.
     let own = format!("of-{}", std::process::id());
     let (_file, path) = config(&format!("process_names: [{{name: all, cmdline: ['{own}$']}}]"));
     for options in [&["--config", &path][..], &["--config", &path, "--engine", "procfs"]] {

@@ -135,19 +135,18 @@ fn values_are_those_of_the_library_of_nvidia() {
         (&of(&a)["gpu"], &of(&a)["gpu_mem"]),
         (&"0000:11:00.0/nvidia".into(), &(300u64 << 20).into())
     );
-    // What the library does not know is not 0: the memory of one, the process of the other, and
-    // the time.
+    // Values that the library does not know are not 0: the memory of `b`, all of `c`, and the time.
     assert_eq!((&of(&b)["gpu"], &of(&b)["gpu_mem"]), (&"195:0/nvidia".into(), &unknown));
     assert_eq!((&of(&c)["gpu"], &of(&c)["gpu_mem"]), (&"195:0/nvidia".into(), &unknown));
     assert!([&a, &b, &c].iter().all(|user| of(user)["gpu_time"] == unknown), "{rows:?}");
-    // The share of the time between two looks.
+    // The share of the GPU's time between two answers.
     let pid = a.0.id().to_string();
     let args = ["top", "-b", "-n", "3", "-d", "0.3", "-o", "pid,gpu_percent", "-p", &pid];
     let out = machine.command(&args).output().expect("it runs");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut shares = text.lines().filter_map(|l| l.trim().strip_prefix(&pid)).map(str::trim);
     let share: f64 = shares.next_back().expect("a row").parse().expect("a number");
-    // The times of the two looks are rounded, so it is not 40 exactly.
+    // The times of the two answers are rounded, so the share is not exactly 40.
     assert!((39.0..=41.0).contains(&share), "{out:?}");
     machine.no_helper_stays();
     // Nobody else is asked, and no helper is started.
@@ -157,8 +156,8 @@ fn values_are_those_of_the_library_of_nvidia() {
 }
 
 #[test]
-fn a_library_of_nvidia_that_hangs_holds_nobody_up() {
-    let test = "a_library_of_nvidia_that_hangs_holds_nobody_up";
+fn a_library_of_nvidia_that_hangs_delays_no_answer() {
+    let test = "a_library_of_nvidia_that_hangs_delays_no_answer";
     let Some(machine) = Machine::new(test, &["-DHANGS"]) else { return };
     let user = machine.user(0);
     let begin = Instant::now();

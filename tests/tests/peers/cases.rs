@@ -30,7 +30,7 @@ pub const MEANT: &[(&str, &str, &str)] = &[
     ),
     ("lsof table", "-nP +d $SCRATCH", BOUND),
     ("lsof table", "-nP +D $SCRATCH", BOUND),
-    ("pmap", "-XX $PID_sleep", "of VmFlags, what may be set later (mr mw me ms) is not read"),
+    ("pmap", "-XX $PID_sleep", "the letters mr, mw, me and ms of VmFlags are not read"),
     (
         "ps",
         "-eo pid,environ",

@@ -24,7 +24,7 @@ use world::{Ran, World};
 const TRIES: usize = 4;
 /// The number of times that a case is run again after all others, a second apart. procps counts CPU
 /// time in clock ticks and taskdiag in nanoseconds, so the CPU shares of young processes differ,
-/// but no longer when the processes are older.
+/// and those of older ones do not.
 const LATER: usize = 12;
 
 /// Rows of the tool itself are not compared: it is another program.

@@ -40,8 +40,8 @@ fn callers_with_a_plain_proc_are_answered() {
 }
 
 #[test]
-fn others_read_their_own_proc() {
-    let Some(daemon) = Daemon::start("others_read_their_own_proc") else { return };
+fn refused_callers_read_their_own_proc() {
+    let Some(daemon) = Daemon::start("refused_callers_read_their_own_proc") else { return };
     let refused = |before: &[&str], why: &str| {
         assert_eq!(reply(&daemon, before), format!("Refused({why})"), "{before:?}");
     };

@@ -25,7 +25,7 @@ fn rss(pid: u32) -> u64 {
     kilobytes(pid, "VmRSS:")
 }
 
-/// The most that it had.
+/// The largest amount of memory that it had.
 fn peak(pid: u32) -> u64 {
     kilobytes(pid, "VmHWM:")
 }

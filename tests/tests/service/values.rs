@@ -17,7 +17,7 @@ use crate::helper::{ARGS, WHAT};
 /// Rows by process or thread.
 type Rows = BTreeMap<u64, serde_json::Map<String, Value>>;
 
-/// Kinds of callers whose /proc shows everything.
+/// Kinds of callers to whom /proc shows everything.
 const CALLERS: &[&[&str]] = &[
     NOBODY,
     &["setpriv", "--reuid=4242", "--regid=0", "--groups=4,27"],

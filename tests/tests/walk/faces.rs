@@ -239,7 +239,8 @@ fn from_csv(text: &str, into: &mut Rows) -> Result<(), String> {
             match c {
                 '"' => {
                     quoted = !quoted;
-                    // A doubled mark is one of the text, and is both an end and a beginning.
+                    // A doubled mark stands for one mark of the text, and counts here as an end and
+                    // a beginning.
                     let last = cells.last_mut().expect("one");
                     last.push('"');
                 }

@@ -88,7 +88,8 @@ fn namespace(tid: i32, file: &str) -> Option<Value> {
 }
 
 fn of_thread(tid: i32, check: &mut Check<'_>) {
-    // An ended thread has no places and limits of its own, and shows those of other threads.
+    // An ended thread has no directories and limits of its own. The kernel shows the values of
+    // other threads instead.
     let lives = check.row.get("s").is_some_and(|s| s != "Z" && s != "X");
     for (i, name) in LIMITS.iter().enumerate() {
         // SAFETY: the struct is ours.

@@ -2,7 +2,7 @@
 //! the engines, the faces and the kernel itself say about them. A difference is printed with its
 //! seed and the smallest list of properties that still has it.
 //!
-//! It runs for `TASKDIAG_WALK_SECONDS`, and begins with `TASKDIAG_WALK_SEED`, or some fixed
+//! It runs for `TASKDIAG_WALK_SECONDS`. It begins with `TASKDIAG_WALK_SEED`, or with some fixed
 //! seeds and then a new one. Without these variables, only the scenes that differed once are looked
 //! at, because no long walk has ended without a difference yet. `TASKDIAG_WALK_SCENE="file=9
 //! end=3"` looks at one scene only.
@@ -35,7 +35,7 @@ const TCP_LISTEN: i32 = 10;
 /// How long a smaller scene is looked for.
 const SHRINK: Duration = Duration::from_secs(90);
 
-/// The number of scenes that are looked at together, because each look costs the start of some 20
+/// The number of scenes that are looked at together, because each look costs the start of about 20
 /// programs.
 const TOGETHER: usize = 16;
 
@@ -241,7 +241,7 @@ fn look_at(scenes: &[Scene], attempts: u64, how: &How) -> Vec<Result<Vec<String>
             kernel::differs(&subjects, &shown, &mut found);
         }
         found.retain(|(_, d)| !is_explained(d));
-        // A difference that occurs twice is no accident.
+        // A difference counts if it occurs twice.
         last = if attempt == 0 { found } else { last.intersection(&found).cloned().collect() };
         if last.is_empty() {
             break;
@@ -279,8 +279,8 @@ fn both_have(pair: [Source; 2]) -> Groups {
     groups.fold(Groups::BASE, |all, (g, _)| all | (*g).into())
 }
 
-/// The requests about these processes. Each of many is not asked for alone, because that takes too
-/// long.
+/// The requests about these processes. If there are many, there is no request about each one,
+/// because that takes too long.
 fn requests(families: &[u32], groups: Groups) -> Vec<Request> {
     let (Some(first), Some(last)) = (families.first(), families.last()) else { return Vec::new() };
     let these = Processes { first: *first, last: *last };
@@ -384,7 +384,7 @@ fn report(seed: u64, scene: &Scene, found: &[String]) -> String {
             .is_ok_and(|f| f.is_empty())
     {
         return format!(
-            "TASKDIAG_WALK_SEED={seed} differed beside others, but not alone:\n{text}\n({scene})"
+            "TASKDIAG_WALK_SEED={seed} differed together with others, but not alone:\n{text}\n({scene})"
         );
     }
     format!(

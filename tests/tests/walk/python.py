@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Prints as JSON what taskdiag.snapshot() has of processes with each engine, and where taskdiag.psutil says otherwise than psutil."""
+"""Prints as JSON what taskdiag.snapshot() has of processes with each engine, and the values in
+which taskdiag.psutil and psutil differ."""
 
 import json
 import os
@@ -37,7 +38,7 @@ def plain(value):
 
 
 def said(module, pid, method):
-    """What a method returns or raises, in a form that both have."""
+    """The result or the exception of a method, in a form that both modules have."""
     try:
         got = getattr(module.Process(pid), method)()
     except module.Error as e:
@@ -58,7 +59,8 @@ def said(module, pid, method):
 
 
 def is_multipath(pid, fd):
-    """Whether a socket speaks MPTCP. psutil has the state of one of its subflows, from /proc/net/tcp, and we have its own."""
+    """Whether a socket speaks MPTCP. psutil shows the state of one of its subflows, from
+    /proc/net/tcp, and taskdiag that of the socket itself."""
     try:
         return os.getxattr(f"/proc/{pid}/fd/{fd}", "system.sockprotoname").startswith(b"MPTCP")
     except OSError:

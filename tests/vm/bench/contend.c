@@ -9,8 +9,9 @@
  * lab: processors 8
  * lab: timeout 2400
  *
- * Prints a row "case<TAB>workers<TAB>value_ns" for each case: the median of the time for one operation of any worker, so it would
- * halve with twice the workers if they did not wait for each other and each had a processor.
+ * Prints a row "case<TAB>workers<TAB>value_ns" for each case: the median of the time for one
+ * operation of any worker, so with twice the workers it would be half as long if each had a
+ * processor and none waited for another.
  *
  *   fork_exit      fork, the child exits, waitpid(pid); a worker is a process (will-it-scale has it as fork1)
  *   fork_any       the same with waitpid(-1), and each worker has 100 idle children

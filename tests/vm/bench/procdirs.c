@@ -4,8 +4,8 @@
  * files: the case of the 2018 mail on shared directories.
  *
  * A child with that many threads and files is made; every directory of a proc
- * mount is listed, as find(1) does; then the child is killed. The mount, and what
- * the threads did before, are
+ * mount is listed, as find(1) does; then the child is killed. The options of the mount, and what
+ * the threads did before:
  *
  *	default		as they are by default
  *	shared		dupdirs=link
@@ -25,8 +25,8 @@
  *	lsof_shared	dupdirs=link
  *	lsof_plain	nordirplus alone
  *
- * A mount is as by default if the kernel does not have its options; if cases are
- * named, such a case is left out. Needs root and a mount namespace. Prints, for each,
+ * If the kernel lacks the options of a case, its mount has the default ones; if cases are named,
+ * such a case is left out. Needs root and a mount namespace. Prints, for each,
  *
  *	default_inodes<TAB>threads<TAB>count	inodes that the look has made
  *	default_own<TAB>threads<TAB>count	those of the process among them

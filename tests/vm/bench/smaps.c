@@ -91,7 +91,8 @@ static int object(const struct test *t, size_t len)
 
 	if (fd < 0 || ftruncate(fd, len))
 		die("memfd");
-	/* Without a mapping, whose page tables the one to be read would get, in another order. */
+	/* Written without a mapping: the mapping to be read would get the page tables of an earlier one,
+	 * in another order. */
 	for (size_t i = 0; i < len; i += t->dense ? PAGE : STRIDE)
 		if (pwrite(fd, "", 1, i) != 1)
 			die("pwrite");

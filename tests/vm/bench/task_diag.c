@@ -144,7 +144,7 @@ static long kernel_memory(void)
 	return number_in(GROUP "/memory.stat", "kernel ");
 }
 
-/* In a separate process and cgroup, and without the inodes of earlier readings. */
+/* This runs in a separate process and cgroup, without the inodes of earlier readings. */
 static void count(const char *name, long n, bool (*job)(void))
 {
 	int file = -1, status;

@@ -339,8 +339,7 @@ static void start_parent(const char *name, struct parent *p)
 	if (p->pid < 0)
 		err(1, "fork");
 	if (!p->pid) {
-		/* Close main's ends of the pipes, because otherwise end-of-file would never be
-		 * seen. */
+		/* Close main's ends of the pipes; otherwise there would never be an end-of-file. */
 		close(turn[1]);
 		close(done[0]);
 		p->turn = turn[0];
@@ -372,7 +371,8 @@ static void measure(const char *name, struct parent *parents, int count, int rou
 				errx(1, "%s with %d failed", name, parents[i].n);
 		}
 	}
-	/* The last one first: it and its children hold main's ends of the earlier ones. */
+	/* The last process is first: it and its children hold main's ends of the pipes of the earlier
+	 * processes. */
 	for (int i = count - 1; i >= 0; i--) {
 		int status;
 

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Random lives of children, and what waits report of them and cost. Two kernels must report the same,
- * and the one must not take much longer than the other for any history.
+ * Random lives of children, and what waits report of them and cost. Two kernels must report the
+ * same, and the second one must not take much longer than the first for any history.
  *
  * Usage: wait_history [HISTORIES [SEED]]     (40 histories, seeds from 1)
  *
  * lab: instructions 40
  *
  * Prints a row "history<TAB>seed<TAB>waits_ns<TAB>events_ns<TAB>reported" for each history, a process
- * with 1 to 1500 children: what all waits took together, what all events took (the system calls that
- * fork, stop, continue, kill, trace and so on; the time of the process alone), and a number that is
- * made of all that was reported.
- * `tests/vm/lab histories` compares the rows of two kernels.
+ * with 1 to 1500 children: the time of all waits, the time of all events (the system calls that
+ * fork, stop, continue, kill, trace and so on, without the time of other processes), and a hash of
+ * all that was reported. `tests/vm/lab histories` compares the rows of two kernels.
  *
  * The children are in two process groups, some report their end by another signal than SIGCHLD, and
- * some are those of a second thread, which may leave them to the first. They are stopped, continued,
- * killed, traced by this process or by another one, let go, and make orphans, which this process gets
- * as a subreaper. They exec from a thread that becomes the leader, or their leader ends before it.
- * After each event the history goes on when /proc shows its effect, and some time after that, so that
- * what is reported does not depend on how long things take.
+ * some belong to a second thread, which may leave them to the first. They are stopped, continued,
+ * killed, traced by this process or by another one, let go, and make orphans, which this process
+ * gets as a subreaper. They exec from a thread that becomes the leader, or their leader ends before
+ * it. After each event the history continues when /proc shows its effect, and some time after that,
+ * so that what is reported does not depend on how long things take.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -242,7 +241,8 @@ static void fold(uint64_t value)
 	reported = (reported ^ value) * 0x100000001b3ull;
 }
 
-/* A child's number in the order of their starts says the same on two kernels, and its pid does not. */
+/* Returns a child's number in the order of the starts, which is the same on two kernels, unlike its
+ * pid. */
 static int number_of(pid_t pid)
 {
 	for (int i = 0; i < nr; i++)
@@ -362,7 +362,7 @@ static void change(struct child *c)
 				close(c->pipe);
 				c->pipe = -1;
 			}
-			/* The orphan is a child now that has no number, and is reported as such. */
+			/* The orphan is now a child without a number, and is reported as such. */
 			if (order == ORPHAN)
 				waitid(P_PID, pid, &info, WEXITED | WNOWAIT);
 		}
@@ -486,7 +486,7 @@ static void history(unsigned int s)
 	start_forker(&t);
 	while (nr < size)
 		fork_one();
-	/* Many a history begins with something that happens to all. */
+	/* Many histories begin with an event that affects all children. */
 	all = any(4);
 	for (int i = 0; all && i < nr; i++) {
 		kill_one(&children[i], SIGSTOP);

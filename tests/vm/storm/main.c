@@ -23,7 +23,7 @@ static const struct part {
 	const char *name;
 	long (*run)(void);
 	int workers;
-	/* Whether the part is in the storm for the series. */
+	/* Whether the storm that tests the kernel series has this part. */
 	int series;
 } parts[] = {
 	{ "forks", forks, 3, 1 },
@@ -154,8 +154,8 @@ static long begin(const struct part *part, uint64_t seed)
 	return n;
 }
 
-/* The first processor is left to the readers and the sentinels, because one of our many
- * tasks would always be before them there. So the storm continues while they read. */
+/* The first processor is left to the readers and the sentinels, because there they would always
+ * wait for one of our many tasks. So the storm continues while they read. */
 static void leave_first_processor(void)
 {
 	cpu_set_t set;

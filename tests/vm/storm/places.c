@@ -92,7 +92,7 @@ static void stay(int at)
 		case 0:
 			unshare(CLONE_FS);
 			break;
-		case 1: /* what was its own until now is freed at once */
+		case 1: /* its own table is freed at once */
 			if (child(CLONE_FS) == 0)
 				_exit(0);
 			unshare(CLONE_FS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Readers of the storm. They read /proc as find and cat do, and /proc/task_diag if the kernel has
- * it. */
+/* Readers of the storm. They read /proc as find and cat do, and
+ * /proc/task_diag if the kernel has it. */
 #include "storm.h"
 #include "task_diag.h"
 

@@ -58,7 +58,8 @@ class Arch:
         """The shared libraries of a program, as (path there, file here). `of_program` asks the loader of this machine."""
         if not self.triple:
             return [(path, pathlib.Path(path).resolve()) for path in of_program(program)]
-        # The loader of this machine does not know them, so all of them are there.
+        # The loader of this machine cannot list the libraries of a foreign program, so all of them
+        # are copied.
         root = self.root()
         directory = root / "usr/lib/aarch64-linux-gnu"
         found = [(f"/lib/aarch64-linux-gnu/{f.name}", f.resolve()) for f in sorted(directory.glob("*.so*")) if f.is_file()]

@@ -4,9 +4,10 @@
 A program prints rows `case<TAB>n<TAB>value...`. A value is a time in ns or a count, and less is better. Numbers of a
 machine in software emulation mean nothing alone. Only the ratio of two kernels in one run does.
 
-With `--instructions`, the clock of the machine goes on by a nanosecond with each instruction, so a time is a number of
-instructions. What else runs on the host does not change it, and a second run differs little. It knows nothing of caches,
-and a machine has one processor, so nothing waits for a lock.
+With `--instructions`, the clock of the machine advances by a nanosecond with each instruction, so a
+time is a number of instructions. What else runs on the host does not change it, and a second run
+differs little. It knows nothing of caches, and a machine has one processor, so nothing waits for a
+lock.
 
 User-Mode Linux (`uml-base` and `uml-ours`) runs the kernel's code on the processor of this machine, so its times do mean something. It
 has one processor. A fork, a system call and a page fault take several times as long in it, because this machine traces its processes.
@@ -77,8 +78,8 @@ class Bench(suites.Suite):
             "echo 1000000 >/proc/sys/vm/max_map_count; ulimit -n 1048576; ulimit -u unlimited",
         ]
         if self.counting:
-            # A random layout has now and then a page table more or less to copy at each fork, which
-            # is not the patches' doing.
+            # With a random layout, each fork copies a page table more or less now and then,
+            # independent of the patches.
             lines.append("echo 0 >/proc/sys/kernel/randomize_va_space")
         for p in self.chosen:
             run = f"/lab/{p.stem}" if p.suffix == ".c" else f"sh /lab/{p.stem}"
@@ -88,8 +89,7 @@ class Bench(suites.Suite):
                 run += " " + setting(p, "instructions", "")
             elif self.uml:
                 run += " " + setting(p, "uml", "")
-            # The clock of a machine that counts is not that of the host, which ends it after
-            # `timeout`.
+            # A machine that counts has a clock of its own; the host ends it after `timeout`.
             limit = "" if self.counting else f"timeout {self.limits[p]} "
             lines.append(f'echo "@@program {p.stem}"; {limit}{run}; echo "@@status $?"')
         return lines

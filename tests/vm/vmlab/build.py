@@ -32,8 +32,8 @@ class Base:
 
 KERNEL = common.ROOT / "kernel"
 V6_12 = Base("linux-source-6.12")
-# Backports come first in time: sid has had an older version than they have. Experimental has the
-# release candidates of the next one.
+# Backports are listed before sid, which has had an older version than they have. Experimental has
+# the release candidates of the next one.
 V7_3 = Base("linux-source-7.3", True, ("trixie-backports", "sid", "experimental"))
 # The series in the order in which they go on top of each other. Each of them also applies alone.
 SERIES = ("readdir", "wait", "procdirs", "smaps", "task_diag")
@@ -63,7 +63,7 @@ class Flavour:
 
     @property
     def target(self):
-        """What make is asked for, and where in the tree it is then."""
+        """The target of make, and the path of the result in the tree."""
         return ("linux", "linux") if self.arch == "um" else ("bzImage", "arch/x86/boot/bzImage")
 
 
@@ -89,7 +89,7 @@ FLAVOURS.update(
 )
 FLAVOURS.update({f"uml-{name}": Flavour(which, ("small.config", "um.config"), arch="um") for name, which in (("base", None), ("ours", ALL))})
 # Fixes that can be sent: kernel/send/NAME/series lists their patches. Each has a small kernel, and
-# SMALL is without any.
+# SMALL has none of them.
 SENT = KERNEL / "send"
 SMALL = "small-7.3"
 FLAVOURS.update(
@@ -148,8 +148,8 @@ def options(patches):
 
 
 def tree_of(flavour):
-    """The name of the build tree of a flavour. A part has that of its series, and a fix that of the kernel without it, so that little is
-    built again."""
+    """The name of the build tree of a flavour. A part uses the tree of its series, and a fix uses
+    the tree of the kernel without it, so that little is built again."""
     if flavour.startswith("send-"):
         return SMALL
     plain = flavour.removesuffix(NEWER)
@@ -269,7 +269,8 @@ class Tree:
                 self.applied.write_text("")
 
     def apply(self, patches):
-        """Makes the tree what the source and these patches give. A patch that fits only with fuzz has failed."""
+        """Makes the tree equal to the source with these patches. A patch that fits only with fuzz
+        has failed."""
         scratch = self.dir.with_name(f"{self.dir.name}.patching")
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()

@@ -4,8 +4,8 @@
 One tree goes from the plain source to the whole series, one patch at each step. A step compiles the files that any patch of the
 series touches, as far as they exist, all of fs/proc, and the selftests of the directories that the step touches. Other files that
 include a changed header are compiled only with the whole series, by every other build of the lab. A step fails if it does not
-apply or compile, has a warning, or needs a symbol that only a later step makes. A step that is to be booted is built whole, which
-takes three times as long.
+apply or compile, has a warning, or needs a symbol that only a later step makes. To boot a step, the
+whole kernel is built, which takes three times as long.
 """
 
 import re

@@ -77,7 +77,8 @@ class Tree:
 
 
 def stripped(source, arch):
-    """A copy without debug information in the cache. Those of the tests are some 90 % smaller."""
+    """A copy without debug information in the cache. The programs of the tests become about 90 %
+    smaller."""
     state = source.stat()
     copy = common.cache("stripped", common.digest(source, state.st_mtime_ns, state.st_size))
     if not copy.exists():
@@ -114,7 +115,7 @@ def base(tree):
         tree.directory(d)
     tree.directory("/tmp", 0o1777)
     tree.file(busybox, own)
-    # A program of another kind of machine cannot be asked, and has the same applets.
+    # A busybox for another architecture does not run here, but has the same applets as ours.
     for applet in common.output(own if tree.arch.triple else busybox, "--list").split():
         if applet != "busybox":
             tree.link(f"/bin/{applet}", "busybox")

@@ -6,9 +6,10 @@
 may not be longer than elsewhere. The host does not always run the machine, which makes an awake task wait, too. So each request is
 compared with a program that stays in user mode.
 
-With `--instructions`, the clock of the machine goes on by a nanosecond with each instruction. Then a wait is a number of instructions,
-and neither the emulator nor the host has a part in it. Such a machine has one processor, so each request shares it with the
-real-time task. With `--stacks`, `bench/lateness.c` also tells what ran during the longest waits.
+With `--instructions`, the clock of the machine advances by a nanosecond with each instruction. Then
+a wait is a number of instructions, and neither the emulator nor the host has a part in it. Such a
+machine has one processor, so each request shares it with the real-time task. With `--stacks`,
+`bench/lateness.c` also tells what ran during the longest waits.
 """
 
 import datetime
@@ -25,7 +26,7 @@ PROCESSES = 2000
 # Each request is repeated for this time, in seconds.
 SECONDS = 20
 # A request may keep a real-time task waiting for this long, in microseconds. The bar on a machine
-# of its own is 5 ms. Here the host adds one of its time slices.
+# of its own is 5 ms. Here the host adds one time slice of its own.
 LATE_US = 10_000
 # The bar in a machine that counts instructions, to which the host adds nothing. A microsecond of
 # this machine is a thousand instructions, which a processor executes in a third of a microsecond to
@@ -34,8 +35,8 @@ COUNTED_LATE_US = 5_000
 # In a machine that counts instructions, each request is repeated for this time in seconds. The
 # machine is several times slower.
 COUNTED_SECONDS = 5
-# How often the running task is noted, in microseconds: in a machine that counts instructions, and
-# in another one, which would do nothing else.
+# How often the running task is noted, in microseconds. True: a machine that counts instructions.
+# Any other machine would have no time for its work if it noted tasks that often.
 STACKS_US = {True: 100, False: 2_000}
 
 SPINS = "nothing but user mode"
@@ -52,7 +53,7 @@ COMMANDS = {
 
 
 class Late(suites.Suite):
-    """Real-time tasks beside each request."""
+    """Real-time tasks during each request."""
 
     name = "late"
 

@@ -63,7 +63,8 @@ class Run:
 
 def processors(arch, counting, cpus):
     """Software emulation with two processors or more, unless TASKDIAG_VM_ACCEL names another kind (`kvm`), which only runs machines of this
-    machine's kind. A machine that counts has one processor, and its clock goes on by a nanosecond with each instruction."""
+    machine's kind. A machine that counts has one processor, and its clock advances by a nanosecond
+    with each instruction."""
     if counting:
         return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]
     other = "" if arch.triple else os.environ.get("TASKDIAG_VM_ACCEL")
@@ -103,7 +104,7 @@ def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", st
 
 
 def emulated(arch, vmlinuz, initramfs, console, job, timeout, memory, parameters, counting, cpus):
-    """Boots QEMU. Returns what it said."""
+    """Boots QEMU. Returns its output."""
     command = [
         arch.qemu, *arch.machine, *processors(arch, counting, cpus), "-m", str(memory),
         "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none", "-serial", f"file:{console}",
@@ -157,13 +158,15 @@ def alone():
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, UML_NICE)
-        # Where each session has its share, this counts, and the line before it does not.
+        # Where the scheduler gives each session a share, this line has an effect, and the previous
+        # one does not.
         pathlib.Path("/proc/self/autogroup").write_text(str(UML_NICE))
 
 
 @contextlib.contextmanager
 def many_processes():
-    """Lets this machine have the processes of User-Mode Linux beside its own, as long as it runs."""
+    """Lets this machine have the processes of User-Mode Linux in addition to its own, as long as it
+    runs."""
     before = PID_MAX.read_text()
     if int(before) >= UML_PIDS:
         yield

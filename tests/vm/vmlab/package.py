@@ -62,7 +62,7 @@ def make(config, trim):
         tree.make(["olddefconfig"])
         for old in tree.dir.parent.glob("*.deb"):
             old.unlink()
-        common.say(f"building; {'some ten minutes' if trim else 'an hour or more'}, log in {tree.log}")
+        common.say(f"building; {'about ten minutes' if trim else 'an hour or more'}, log in {tree.log}")
         # The programs that the build needs were checked above, by themselves and not by names of
         # packages.
         tree.make(["bindeb-pkg"], DPKG_FLAGS="-d", KDEB_PKGVERSION="1")

@@ -155,7 +155,7 @@ def stress_of_the_series(seconds, seed, kernel="ours-debug"):
 
 
 def storms(names, programs, seconds, seed=stress.SEED, gap=None):
-    """Runs storms beside readers with BPF programs. Returns how many failed."""
+    """Runs storms together with readers with BPF programs. Returns how many failed."""
     bad = 0
     for name in names or storm.KERNELS:
         kernel = kernels.named(name)

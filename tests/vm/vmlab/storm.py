@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Runs storms of tasks beside readers that use the BPF programs, on kernels that poison freed memory.
+"""Runs storms of tasks together with readers that use the BPF programs, on kernels that poison
+freed memory.
 
 If a BPF program follows a pointer into freed memory, a kernel with poison crashes, and one with KASAN complains.
 `tests/vm/storm` makes the tasks. `storm_reader` of the package taskdiag-tests asks for them with one of the programs, and
@@ -32,12 +33,12 @@ LOAD_SECONDS = 240
 # Rounds of the longer gap by default.
 GAP = 2000
 # A kernel without page_poison wipes freed pages because of init_on_free. KASAN keeps freed memory
-# in a quarantine for long, and poisons it only when it leaves that. So with KASAN memory is wiped
-# at once instead, and the poison is not asked for, because it would turn the wiping off. slub_debug
-# has no U, because to record the stacks of all allocations makes requests much slower.
+# in a quarantine for long, and poisons it only when it leaves that. So with KASAN, memory is wiped
+# at once instead, and the poison stays off, because it would turn the wiping off. slub_debug has no
+# U, because recording the stacks of all allocations makes requests much slower.
 POISON = "slub_debug=FZP page_poison=1 init_on_free=1"
 WIPE = "slub_debug=FZ init_on_free=1 kasan.fault=panic"
-# The last commit whose programs passed memory that may be freed to bpf_d_path().
+# The last commit whose programs passed memory to bpf_d_path() that may be freed.
 KNOWN_BAD = "797dcd3"
 
 
@@ -69,7 +70,7 @@ class Poison(suites.Suite):
 
 
 class Storm(suites.Suite):
-    """A storm beside readers: three with the same BPF program, or one with each program."""
+    """A storm together with readers: three with the same BPF program, or one with each program."""
 
     def __init__(self, program, seconds, seed, gap=None):
         self.name, self.seconds, self.seed, self.gap = f"storm-{program}", seconds, seed, gap
@@ -154,7 +155,7 @@ def need_clang():
 
 
 class KnownBad(suites.Suite):
-    """A storm beside readers with wrong BPF programs. The kernel must crash."""
+    """A storm together with readers that use wrong BPF programs. The kernel must crash."""
 
     name = "known-bad"
 

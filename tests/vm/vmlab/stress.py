@@ -9,12 +9,13 @@ import re
 
 from . import bench, common, suites
 
-# The seed is fixed, so that a failure can be repeated. `lab stress --seed` gives another one.
+# The seed is fixed, so that a failure can be repeated; `lab stress --seed` sets another one.
 SEED = 20161
 
 
 class Program(suites.Suite):
-    """A C program of tests/vm, or a directory of its files, that runs for so many seconds with a seed."""
+    """A C program of tests/vm, or a directory of its files, that runs for a number of seconds with
+    a seed."""
 
     def __init__(self, name, seconds, seed=SEED):
         self.name, self.seconds, self.seed = name, seconds, seed

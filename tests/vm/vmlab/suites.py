@@ -149,7 +149,7 @@ def built(arch=archs.AMD64, only=None):
 
 
 def walk_seconds():
-    """How much longer the random walk is to take than it does by itself."""
+    """The additional seconds of the random walk."""
     return int(os.environ.get("TASKDIAG_WALK_SECONDS", 0))
 
 
@@ -228,7 +228,7 @@ class Parity(Suite):
 
 
 class Walk(Parity):
-    """The random walk for so many seconds. Only its program is built."""
+    """The random walk for this many seconds. Only its program is built."""
 
     name = "walk"
 
@@ -279,7 +279,8 @@ class Memcg(Parity):
 
 
 def stuck(program, text):
-    """The tests that a program was running when it exceeded its limit. libtest names tests that take over a minute, and those that ended."""
+    """The tests that a program was running when it exceeded its limit. They are those that libtest
+    named because they took over a minute, without those that ended."""
     slow = re.findall(r"^test (\S+) has been running for over", text, re.M)
     ended = set(re.findall(r"^test (\S+) \.\.\. ", text, re.M))
     tests = [t for t in slow if t not in ended] or ["(no test of it had run for a minute)"]
@@ -336,7 +337,7 @@ class Command(Suite):
 
 
 def machine_for(suites, arch):
-    """The initramfs for these suites. It is written again each time, because that is quick."""
+    """The initramfs for these suites. Each run writes a new one, because that is quick."""
     tree = image.base(image.Tree(arch))
     job = []
     for s in suites:

@@ -25,7 +25,7 @@ A test is skipped where a machine cannot make what it needs; `tests/vm/lab suppo
 
 ## What each engine has
 
-An engine has all groups but those of the third column. An engine in the last column lacks some values, which `taskdiag engines` lists.
+An engine has all groups except those in the third column. An engine in the last column lacks some values, which `taskdiag engines` lists.
 
 | kernel | engine | does not have | has in part |
 |---|---|---|---|

@@ -15,7 +15,7 @@ use taskdiag::Waiter;
 
 /// Each child needs a stack for one system call.
 const STACK: usize = 4096;
-/// More than a CPU has caches, in u64.
+/// More memory than the caches of a CPU hold, as a number of u64.
 const SWEPT: usize = (96 << 20) / 8;
 
 extern "C" fn idle(_: *mut libc::c_void) -> libc::c_int {

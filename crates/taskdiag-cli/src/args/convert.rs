@@ -88,7 +88,7 @@ impl Columns for Table {
 
 const INTRO: &str = "\
 Each hour becomes a file DIR/date=YYYY-MM-DD/hour=HH/host=NAME/processes.parquet, in UTC. If open files or mappings were \
-recorded (taskdiag record --groups default,fd,vma), sockets.parquet and mapped_files.parquet are beside it. DuckDB, Spark, \
+recorded (taskdiag record --groups default,fd,vma), sockets.parquet and mapped_files.parquet are in the same directory. DuckDB, Spark, \
 ClickHouse and others read all of them as one table. A row is written when a process, socket or file is new, has changed or \
 has ended, and one for each every ten minutes (--full-every). Hours that are over and were written before are left as they \
 are, so the command can run each hour. docs/reference/arrow.md describes the files.";
@@ -122,8 +122,8 @@ pub fn command() -> Command {
                 .value_name("COLUMNS")
                 .action(ArgAction::Append)
                 .help(
-                    "Write these columns of 'taskdiag fields', with commas, or of another table with its name before them, such \
-                     as sockets:comm,lport; those that identify a row are always written",
+                    "Write these columns of 'taskdiag fields', such as pid,comm,rss; for another table, put its name before them, \
+                     such as sockets:comm,lport; columns that identify a row are always written",
                 ),
         )
         .arg(

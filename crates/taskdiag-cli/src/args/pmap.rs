@@ -54,7 +54,7 @@ use Does::{Range, Set, View};
 /// Letter, long name, effect, and its text in the help.
 const OPTIONS: &[(char, &str, Does, &str)] = &[
     ('x', "extended", View(PmapView::Extended), "also resident and dirty memory"),
-    ('X', "", View(PmapView::More), "what smaps has that is of interest; -XX: all of it"),
+    ('X', "", View(PmapView::More), "the useful fields of smaps; -XX: all of them"),
     ('d', "device", View(PmapView::Device), "also offset and device"),
     ('q', "quiet", Set(|a| a.quiet = true), "no headers, no totals"),
     ('p', "show-path", Set(|a| a.paths = true), "whole paths"),

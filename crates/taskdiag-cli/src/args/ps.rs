@@ -88,8 +88,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag --as ps -ef", "print just what procps prints"),
 ];
 
-/// The options. Those of procps are listed for `--help`, the man page and completions, but
-/// [`procps::parse`] reads them. clap only reads those that procps lacks.
+/// The options. The options of procps are listed for `--help`, the man page and completions, but
+/// [`procps::parse`] reads them. clap reads only the options that procps lacks.
 pub fn command() -> Command {
     let command = Command::new("ps")
         .about("Show processes or threads, as ps does")
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_view_is_for_what_only_we_have() {
+    fn options_that_procps_lacks_choose_our_own_view() {
         for typed in [
             "",
             "--json",

@@ -106,8 +106,8 @@ pub fn command() -> Command {
                 .value_name("TIME")
                 .value_parser(keep)
                 .help(
-                    "Do not remove answers younger than this because of --max-size, and record less of those users who take \
-                     most instead [default: a seventh of --keep]",
+                    "Do not remove answers younger than this for --max-size; record less of the users who take most space \
+                     instead [default: a seventh of --keep]",
                 ),
         )
         .arg(table::flag("threads", "Record threads instead of processes, which takes more room"))

@@ -242,7 +242,7 @@ fn selection(command: Command) -> Command {
         )
 }
 
-/// The options but for those that select tasks.
+/// The options except for those that select tasks.
 pub fn output(command: Command) -> Command {
     of_answer(rows(command).next_help_heading("Source"))
 }

@@ -273,7 +273,7 @@ fn replay() -> Vec<Arg> {
 }
 
 impl TopArgs {
-    /// How exactly the caller says what the answer is to be about.
+    /// How exactly the caller names the subject of the answer.
     pub fn asked(&self) -> Asked {
         match (self.strict, &self.user) {
             (true, _) => Asked::Strict,

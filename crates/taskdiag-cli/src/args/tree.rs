@@ -14,7 +14,7 @@ use crate::exit::{self, Asked, Exit};
 use crate::limits::PageLimits;
 use crate::output::terminal::{Color, Terminal};
 
-/// What is shown of a process in addition to its name.
+/// The values that are shown in addition to the name of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Labels {
     /// Arguments.
@@ -85,13 +85,13 @@ pub struct TreeArgs {
     pub inodes: PidfdInodes,
     /// Trees begin at the processes that match this and have no matching process above them.
     pub filter: Option<Filter>,
-    /// The words that processes were to be found by. They are a part of `filter`.
+    /// The words for finding processes. They are also a part of `filter`.
     pub words: Vec<String>,
     /// Are ancestors shown, too?
     pub parents: bool,
     /// Are kernel threads shown, too?
     pub kernel: bool,
-    /// What is shown of each process.
+    /// The values that are shown of each process.
     pub labels: Labels,
     /// This process and those above it in bold.
     pub highlight: Option<u32>,

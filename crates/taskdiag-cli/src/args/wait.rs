@@ -33,9 +33,9 @@ pub fn command() -> Command {
     Command::new("wait")
         .about("Wait until processes end, and show how they ended")
         .before_help(
-            "The processes need not be children of this shell. A process that ends costs the same however many are waited \
-             for, and a later process with the same pid is not mistaken for it. Without ids, those are waited for that match when \
-             the command begins, but for itself.",
+            "The processes need not be children of this shell. The end of a process costs the same for any number of them, and \
+             a later process with the same pid is not mistaken for it. Without ids, it waits for the processes that match when \
+             it begins, except for itself.",
         )
         .help_template(super::table::TEMPLATE)
         .arg(

@@ -153,9 +153,9 @@ fn quoted(text: &str) -> String {
 const CONF: &str = "\
 Turns BPF off for a whole machine. With the line 'engine = procfs', only the files of /proc are read: no BPF program is \
 loaded, whatever the user and TASKDIAG_ENGINE are, and another --engine is an error. Lines that begin with # are \
-comments; 'engine = auto' is as without the file. It holds from the next request on. It must be a plain file of root's \
-that nobody else may write to: one that is not, or that says something else, is taken as the brake, too, with a word on \
-standard error, since to read /proc is always safe.";
+comments; 'engine = auto' has the same effect as no file. The file holds from the next request on. It must be a plain \
+file that belongs to root and that nobody else may write to. Any other file, or one with other content, also turns BPF \
+off, with a message on standard error, because reading /proc is always safe.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("taskdiag ps", "All processes."),
@@ -262,7 +262,7 @@ fn letters(out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the section of a command: what it does, and its options under the headings of `--help`.
+/// Writes the section of a command: its purpose, and its options under the headings of `--help`.
 fn section(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
     let texts = [command.get_about(), command.get_before_help()];
     let about: Vec<String> = texts.into_iter().flatten().map(ToString::to_string).collect();

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 const NAME: &str = "nvidia-helper";
 /// The library of the driver.
 const LIBRARY: &CStr = c"libnvidia-ml.so.1";
-/// The most devices, and the most processes of each.
+/// The largest number of devices, and of processes of each.
 const DEVICES: c_uint = 64;
 const PROCESSES: usize = 8192;
 
@@ -252,7 +252,7 @@ impl Clock {
     fn update(&mut self, shares: Option<(HashMap<u32, f64>, u64)>) -> bool {
         let Some((shares, since)) = shares else { return false };
         let now = Instant::now();
-        // The first samples are of a time before.
+        // The first samples are of an earlier time.
         if let Some(last) = self.last.replace(now) {
             let us = (now - last).as_secs_f64() * 1e6;
             self.whole += us;

@@ -85,8 +85,8 @@ pub fn run(args: &WaitArgs) -> Result<(), Exit> {
 /// The last names that were seen, because a reaped process has none.
 type Names = HashMap<u32, Option<Vec<u8>>>;
 
-/// Holds these processes, those with an inode only if their pidfds have it. `says`: tells which of
-/// them are not there.
+/// Holds these processes. A process with an inode is held only if its pidfd has that inode. `says`:
+/// reports processes that do not exist.
 fn hold(pids: &[(u32, Option<u64>)], says: bool) -> Result<(Waiter, Names), Exit> {
     allow_files(pids.len());
     let mut waiter = Waiter::new()?;
@@ -108,7 +108,7 @@ fn hold(pids: &[(u32, Option<u64>)], says: bool) -> Result<(Waiter, Names), Exit
     Ok((waiter, names))
 }
 
-/// Holds the processes that match, but for this one and those that run it.
+/// Holds the processes that match, except for this one and those that run it.
 fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
     let mut found = ids(Some(filter), &[])?;
     let own = crate::this_program::pids();
@@ -132,9 +132,10 @@ fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
     }
 }
 
-/// Finds the processes that match a condition. Without a condition, finds those with these pids.
+/// Finds the processes that match a condition. Without a condition, finds the processes with these
+/// pids.
 fn ids(filter: Option<&Filter>, pids: &[u32]) -> Result<Vec<(u32, TaskId)>, Exit> {
-    // The start tells a process from a later one with its number.
+    // The start time distinguishes a process from a later one with the same pid.
     let columns = ["pid", "start"].map(|n| TASKS.find(n).expect("a column of the table").field);
     let mut query = Query::new(&TASKS, columns);
     query.filter = filter.cloned();

@@ -47,15 +47,15 @@ struct Last {
     values: Box<[Kept]>,
     /// The number of that frame.
     frame: u64,
-    /// Is it missing from a full frame, because it could not be read then? It gets a row when it is
-    /// seen again.
+    /// Does the last full frame lack it, because it could not be read then? It gets a row when it
+    /// is seen again.
     is_due: bool,
 }
 
 /// Compares each frame with the previous one.
 pub struct Changes {
     full_every: Duration,
-    /// The most memory that the known rows may take.
+    /// The largest amount of memory that the known rows may take.
     most: usize,
     known: HashMap<Key, Last>,
     texts: Texts,
@@ -144,7 +144,7 @@ impl Changes {
             None => {
                 let row = row_bytes(values.len());
                 self.is_over |= self.bytes + row + texts.bytes() > self.most;
-                // The key alone is needed until the frame ends.
+                // Until the frame ends, only the key is needed.
                 let values = if self.is_over { &[] } else { values };
                 let values: Box<[Kept]> = values.iter().map(|v| Kept::of(v, texts)).collect();
                 self.bytes += row_bytes(values.len());

@@ -16,7 +16,7 @@ use crate::columns::Column;
 
 /// The rows of a table of a recording.
 pub trait Entries: Sized {
-    /// The name for people of the list that its rows are entries of.
+    /// The list whose entries are the rows, in words for people.
     fn list_name(self) -> &'static str;
     /// A query of these columns of all rows.
     fn rows(self, columns: &[Column]) -> Query;

@@ -85,8 +85,8 @@ pub fn run(args: &ConvertArgs) -> Result<(), Exit> {
     lacking.extend(lacks.iter().flat_map(|(table, lacks)| lines(table, lacks)));
     if strays > 0 {
         lacking.push(Lack::always(format!(
-            "{strays} answers of the recording are not in the files: they are of threads where those around them are of processes, or the \
-             other way round, and no new writer began there"
+            "{strays} answers of the recording are not in the files: they have threads where the answers around them have processes, or the \
+             other way round, although no new writer began there"
         )));
     }
     if let Some(first) = unread.first() {

@@ -19,7 +19,7 @@ use taskdiag_face::parquet::{failed, properties};
 /// its columns.
 const GROUP: usize = 1 << 16;
 
-/// A complete file that does not have its name yet. It is removed if it never gets it.
+/// A complete file that does not have its name yet. It is removed if it never gets its name.
 #[derive(Debug)]
 pub struct Part {
     /// The temporary name of the file.
@@ -118,7 +118,7 @@ fn with_dot(file: &Path) -> PathBuf {
 /// are on the disk.
 ///
 /// # Errors
-/// The directory cannot be read, or the file not be removed.
+/// The directory cannot be read, or a file cannot be removed.
 pub fn tidy(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();

@@ -18,8 +18,9 @@ use super::partition::Partition;
 use crate::args::convert::{Table, TableArgs};
 use crate::files::own_netns;
 
-/// The most memory that the rows of the previous frame may take. Tables of lists have less, because
-/// several of them are in memory at a time. A frame with more is written in full, as is the next.
+/// The largest amount of memory that the rows of the previous frame may take. Tables of lists have
+/// less, because several of them are in memory at a time. A frame with more is written in full, as
+/// is the next.
 const KNOWN: usize = 192 << 20;
 const KNOWN_OF_LISTS: usize = 96 << 20;
 

@@ -16,9 +16,9 @@ const DT_VERDEF: u64 = 0x6fff_fffc;
 const DT_VERDEFNUM: u64 = 0x6fff_fffd;
 /// The flag of the version that names the file itself.
 const VER_FLG_BASE: u16 = 1;
-/// The most versions that are read.
+/// The largest number of versions that are read.
 const MOST_VERSIONS: u64 = 64;
-/// The most bytes of a table that are read.
+/// The largest number of bytes of a table that are read.
 const MOST: u64 = 1 << 20;
 
 /// How a file is linked.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lies() {
+    fn damaged_headers_are_no_fault() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("file");
         let good = std::fs::read(std::env::current_exe().expect("it runs")).expect("it is read");

@@ -42,8 +42,8 @@ pub fn library() -> Result<PathBuf, Exit> {
     }
 }
 
-/// Why the library cannot be searched for. Only a mounted `/proc` or [`ENV`] helps. `None`: it can
-/// be.
+/// The reason why the library cannot be searched for, or `None`. Only a mounted `/proc` or [`ENV`]
+/// helps.
 pub fn hindrance() -> Option<String> {
     match std::env::var_os(ENV).is_some_and(|p| !p.is_empty()) {
         true => None,

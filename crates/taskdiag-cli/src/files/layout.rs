@@ -78,7 +78,7 @@ pub struct Layout {
     pub links: bool,
     /// `-g`: the process group.
     pub groups: bool,
-    /// `+c`: the most letters of the command that are shown.
+    /// `+c`: how many letters of the command are shown at most.
     pub command: usize,
     /// `-n`: addresses, not the names of hosts.
     pub numeric_hosts: bool,

@@ -418,7 +418,7 @@ impl<'a> Shown<'a> {
         lines.extend(count::lacking(snapshot, selected, count::SHARING));
         lines
     }
-    /// Wide enough for the longest name of a command, which has 15 bytes at most but for some
+    /// Wide enough for the longest name of a command, which has 15 bytes at most except for some
     /// kernel threads.
     fn fit_commands(&self, columns: &mut [Column]) {
         let longest = self.opened.owners().filter_map(|o| o.row.comm).map(<[u8]>::len).max();

@@ -89,7 +89,7 @@ impl Place {
         &self.path
     }
     /// A file, or all files of a file system that is mounted here. `look`: is it a path of this
-    /// machine? The paths of a saved answer may be those of another machine.
+    /// machine? The paths of a saved answer may belong to another machine.
     pub fn file(path: &Path, look: bool) -> Place {
         Place::new(path, Reach::File, look)
     }

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-/// More text than this is not made of a format.
+/// The longest text that a format may give.
 const LONGEST: usize = 4096;
 
 /// The current time in this format; empty if the format gives too much text, or no text.

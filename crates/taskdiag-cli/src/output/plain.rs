@@ -51,8 +51,8 @@ fn named<'a>(name: &str, cx: &Context, row: &Row<'a>) -> Value<'a> {
     (field.get)(cx, row)
 }
 
-/// Puts blanks before a number that procps counts as a part of it: they stay if the columns before
-/// it are too wide.
+/// Puts blanks before a number. procps counts them as a part of the number: they stay if the
+/// columns before it are too wide.
 fn widen(out: &mut Vec<u8>, begin: usize, field: &Field) {
     let least = match field.name {
         "pmem" => "99.9".len(),

@@ -218,7 +218,7 @@ fn sentence(
         0 if saved.is_none() && !who.cgroups => (
             Asked::Named,
             format!(
-                "{of} {is} not known, because others may share with it that were not read: without -p, all are"
+                "{of} {is} not known, because processes that were not read may share with it: without -p, all are read"
             ),
         ),
         0 => {

@@ -144,7 +144,7 @@ impl<'a> CellLine<'a> {
     fn begin(&mut self, buf: &[u8]) {
         (self.start, self.actual, self.correct) = (buf.len(), 0, 0);
     }
-    /// The most cells that text in the i-th column may have.
+    /// The largest number of cells that text in the i-th column may have.
     fn room(&self, i: usize) -> usize {
         match self.cells {
             Some(_) if i + 1 < self.columns.len() => self.columns[i].width,
@@ -448,7 +448,7 @@ impl<'a> Lines<'a> {
                 match self.options.plain {
                     true => plain::cell(out, self.cx, column, item.row(), &value),
                     false => {
-                        // The field knows whether a row without a value has 0 of it.
+                        // The form of the field decides whether a row without a value shows 0.
                         let form = if value.missing().is_some_and(Missing::is_absent) {
                             column.field.text
                         } else {

@@ -153,7 +153,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Exit> {
             partial.say();
             Ok(())
         }
-        // pstree takes only that for a failure that a user has no processes.
+        // For pstree, the only failure is that a user has no processes.
         Err(Exit::NoMatch) if args.labels.strict && args.start.is_user() => {
             say(format_args!("No processes found."));
             Err(Exit::Code(1))

@@ -8,12 +8,12 @@ use taskdiag::{Groups, Request, WaitKind};
 use super::words::{count, does, shown, time, who};
 use super::{ENDED, Report, STACKS};
 
-/// The most items of a section, and lines of a tree, unless `--threads` asks for all.
+/// The largest number of items of a section, and lines of a tree, unless `--threads` asks for all.
 const ITEMS: usize = 20;
 const LINES: usize = 12;
-/// The most cells before the pieces of a tree.
+/// The largest number of cells before the pieces of a tree.
 const DRAWN: usize = 60;
-/// The most lines of a tree with `--threads`.
+/// The largest number of lines of a tree with `--threads`.
 const ALL_LINES: usize = 100_000;
 
 fn line(out: &mut Vec<u8>, text: &str) {
@@ -76,7 +76,7 @@ impl Report<'_> {
         }
     }
 
-    /// `4702`, where the name was just said.
+    /// `4702`, if the name was just printed.
     fn short(&self, node: usize) -> String {
         let wait = self.wait(node);
         (if self.graph.node(node).is_process { wait.tgid } else { wait.tid }).to_string()

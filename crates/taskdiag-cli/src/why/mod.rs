@@ -36,7 +36,7 @@ struct Report<'a> {
     stacks: Cell<usize>,
 }
 
-/// The most threads whose stacks are shown.
+/// The largest number of threads whose stacks are shown.
 const STACKS: usize = 64;
 
 /// Run it.
@@ -77,7 +77,7 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     };
     let is_missing = |p: &u32| waits.find(*p).is_none() || is_other(*p);
     let missing: Vec<u32> = args.pids.iter().copied().filter(is_missing).collect();
-    // With --watch, a process that ends is only missed when all have ended.
+    // With --watch, ended processes are only reported when all have ended.
     let is_missed = is_first || missing.len() == args.pids.len();
     for pid in missing.iter().filter(|_| is_missed) {
         say(format_args!("taskdiag: there is no process {pid}"));
@@ -190,8 +190,8 @@ impl Report<'_> {
         waited_ns.is_none_or(|ns| u128::from(ns) >= self.args.longer.as_nanos())
     }
 
-    /// Whether a task counts for a report of the whole machine by itself. A throttled one runs for
-    /// a while in each period of its cgroup, so it never waits for long, and still is held up.
+    /// Whether a task counts for a report of the whole machine by itself. A throttled task runs for
+    /// a while in each period of its cgroup. So it is held up although it never waits for long.
     fn is_stuck(&self, wait: &Wait) -> bool {
         let is_throttled = wait.kind == Some(taskdiag::WaitKind::Throttled);
         wait.is_odd() && (is_throttled || self.is_long(wait.waited()))
@@ -257,7 +257,7 @@ fn end(
         );
         lacks.push(Lack { line, from: Asked::Named });
     }
-    // Another process that the engine does not see is nothing that was named.
+    // If no process was named, one that the engine does not see is no failure.
     let asked = if report.args.pids.is_empty() { Asked::All } else { Asked::Named };
     let verdict = answer::verdict_of(snapshot, false, lacks, asked);
     let has_deadlock = report.cycles().next().is_some();

@@ -46,7 +46,7 @@ pub fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-/// Said where not all processes can be seen.
+/// Added if not all processes can be seen.
 const UNSEEN: &str = " (and maybe one that you may not see)";
 
 /// The object of a wait whose holder is known.
@@ -162,7 +162,7 @@ pub fn object(wait: &Wait) -> String {
     file.map_or_else(|| text.to_owned(), |file| format!("a lock on {}", shown(file)))
 }
 
-/// Why no holder is named, if that has to be said.
+/// Why no holder is named; empty if that needs no words.
 fn why_none(wait: &Wait) -> String {
     use WaitKind::*;
     let is_about_locks = matches!(

@@ -44,7 +44,7 @@ fn wrong_usage_gets_a_hint_and_exit_code_2() {
 }
 
 #[test]
-fn help_says_the_exit_codes() {
+fn help_lists_the_exit_codes() {
     let (code, out, _) = parts(&run(&["help", "exit-codes"]));
     assert!(code == 0 && out.contains("Exit codes:") && out.contains("--strict"), "{out}");
     assert!(out.contains("\n  127 "), "{out}");
@@ -123,7 +123,7 @@ fn errors_suggest_the_likely_meaning() {
 }
 
 #[test]
-fn saved_answers_that_are_not_whole() {
+fn incomplete_saved_answers_are_refused() {
     let whole = stream(Strategy::All, &machine(), Done::default());
     for (bytes, word) in [
         (&whole[..whole.len() - 8], "cut"),
@@ -170,7 +170,7 @@ fn a_saved_answer_can_come_from_a_descriptor() {
 }
 
 #[test]
-fn a_column_of_another_command_is_said_to_be_one() {
+fn an_error_says_that_a_column_belongs_to_another_command() {
     for args in [&["-o", "cpu_now"][..], &["--sort", "-cpu_now"], &["--where", "cpu_now > 5"]] {
         let (code, _, err) = parts(&run(&[&["ps"], args].concat()));
         assert!(code == 2 && err.contains("'cpu_now' is a column of 'taskdiag top'"), "{err}");
@@ -196,7 +196,7 @@ fn a_word_for_a_column_names_the_column_wherever_columns_stand() {
 }
 
 #[test]
-fn names_of_other_tools_and_options_of_other_commands_lead_to_what_does_their_job() {
+fn names_of_other_tools_and_options_of_other_commands_lead_to_the_right_command() {
     for (args, hint) in [
         (&["ss"][..], "taskdiag files -nP -i"),
         (&["systemd-cgtop"], "taskdiag cgroups -d 1s"),
@@ -212,7 +212,7 @@ fn names_of_other_tools_and_options_of_other_commands_lead_to_what_does_their_jo
 }
 
 #[test]
-fn an_error_of_the_system_is_words_without_a_number() {
+fn an_error_of_the_system_has_no_number() {
     for args in [&["ps", "--from", "/nonexistent"][..], &["record", "/dev/null/x"]] {
         let (code, _, err) = parts(&run(args));
         assert!(code != 0 && err.ends_with('\n') && !err.contains("os error"), "{args:?}: {err}");

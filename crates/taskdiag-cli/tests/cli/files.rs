@@ -264,7 +264,7 @@ fn a_denied_process_counts_once_and_not_per_thread() {
 }
 
 #[test]
-fn a_list_that_is_denied_is_said_once_in_each_form() {
+fn a_denied_list_is_reported_once_in_each_format() {
     let saved = machine();
     for form in [&[][..], &["--json"], &["--csv"]] {
         let (code, _, err) = files(&saved, form);
@@ -273,7 +273,7 @@ fn a_list_that_is_denied_is_said_once_in_each_form() {
 }
 
 #[test]
-fn selections_as_lsof_has_them() {
+fn selections_are_those_of_lsof() {
     let m = machine();
     for (args, want) in [
         (&["-p", "1"][..], "1:0r 1:3w 1:4u"),
@@ -436,7 +436,7 @@ fn json_for_programs() {
 }
 
 #[test]
-fn an_order_of_ones_own() {
+fn files_are_sorted_by_any_columns() {
     assert_eq!(ids(&machine(), &["--sort", "-size,-pid", "-d", "3,5,9"]), "20:5u 1:3w 20:9r 10:3u");
 }
 

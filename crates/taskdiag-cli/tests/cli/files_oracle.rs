@@ -178,8 +178,7 @@ fn locks_as_lsof_has_them() {
         skip("files_oracle::locks_as_lsof_has_them", "lsof is not installed");
     }
     let dump = super::common::Saved::bytes(&run(&["dump", "--pid", &pid]).stdout);
-    // A saved answer has no locks, and the present locks of the machine are not those of the
-    // answer.
+    // A saved answer has no locks, and the present locks of the machine do not belong to it.
     let path = dump.path();
     let path = path.to_str().expect("UTF-8");
     let (code, out, err) = parts(&run(&["files", "--from", path, "-o", "fd,lock,name"]));
@@ -194,7 +193,7 @@ fn locks_as_lsof_has_them() {
 
 /// `-r` repeats until it is stopped, `+r` until there is nothing to list.
 #[test]
-fn again_and_again_as_lsof_does() {
+fn lists_are_repeated_as_in_lsof() {
     let target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");
     let target = Ended(target);
     let pid = target.0.id().to_string();

@@ -12,7 +12,7 @@ fn document(saved: &Saved, args: &[&str]) -> Value {
 }
 
 #[test]
-fn units_and_missing() {
+fn units_and_missing_values() {
     let saved = Saved::tasks(&machine());
     let all = document(&saved, &["-o", "pid,user,time,rss,lstart,args,tty,pcpu"]);
     assert_eq!(
@@ -43,7 +43,7 @@ fn hostile_bytes_are_lossless() {
 }
 
 #[test]
-fn keys_are_the_names_of_fields_or_those_asked_for() {
+fn keys_are_the_names_of_fields_or_the_requested_headers() {
     let saved = Saved::tasks(&machine());
     let first = |columns: &str| {
         let (_, out, _) = saved.ps(&["--jsonl", "-o", columns]);
@@ -116,11 +116,11 @@ fn csv_is_quoted_and_reads_back() {
     assert_eq!(out.lines().count(), 8, "a row is a line: {out}");
 }
 
-/// The forms that are left out of the default build are refused with what to do, before anything is
-/// read.
+/// The default build lacks some formats. It refuses them before it reads anything, and says what to
+/// do.
 #[cfg(not(feature = "arrow"))]
 #[test]
-fn arrow_that_is_not_built_says_so() {
+fn a_build_without_arrow_refuses_its_formats() {
     for form in [&["--arrow"][..], &["--parquet", "x"]] {
         let (code, out, err) = Saved::tasks(&machine()).ps(form);
         assert_eq!((code, out.as_str()), (2, ""));
@@ -139,7 +139,7 @@ fn a_parquet_file_that_cannot_be_made() {
     }
 }
 
-/// The bytes of a cell, as `docs/reference/csv.md` says that they can be had back.
+/// Restores the bytes of a cell, as `docs/reference/csv.md` describes.
 fn unescaped(cell: &str) -> Vec<u8> {
     let (mut out, mut chars) = (Vec::new(), cell.chars());
     while let Some(c) = chars.next() {
@@ -169,7 +169,7 @@ fn unescaped(cell: &str) -> Vec<u8> {
 
 /// No form of output makes a terminal do something, and programs can have the bytes back.
 #[test]
-fn nothing_steers_a_terminal() {
+fn no_value_controls_a_terminal() {
     let names: &[&[u8]] = &[
         b"a\x1b[31m\x07",
         b"\x7f\x08\r\n\t",

@@ -74,7 +74,7 @@ fn every_command_and_option_is_in_the_man_page_and_the_completions() {
 }
 
 #[test]
-fn the_page_of_columns_is_what_the_field_table_gives() {
+fn the_page_of_columns_matches_the_field_table() {
     let (code, page, _) = parts(&run(&["generate", "columns"]));
     assert_eq!(code, 0);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/columns.md");

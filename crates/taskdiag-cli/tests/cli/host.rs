@@ -69,7 +69,7 @@ fn a_saved_answer_of_an_older_version_says_that_its_machine_is_not_known() {
 }
 
 #[test]
-fn an_earlier_boot_of_this_machine_is_told_from_this_one() {
+fn an_earlier_boot_of_this_machine_is_not_mistaken_for_this_one() {
     let here = Host::here();
     let name = here.name.clone().expect("it has a name");
     let before = of(|info| {

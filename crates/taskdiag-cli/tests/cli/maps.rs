@@ -246,7 +246,7 @@ fn json_is_lossless() {
 }
 
 #[test]
-fn rows_for_programs_have_each_thing_on_its_own() {
+fn rows_for_programs_have_one_value_in_each_member() {
     let (_, out, _) = maps(&machine(), &["--json", "12"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");
     let want = json!([{"pid": 12, "address": "0000550000000000", "end": "0000550000002000",
@@ -308,7 +308,7 @@ fn users_of_a_library_are_listed() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines[0], "Procs   Maps  Kbytes     RSS   Dirty Path");
     let prog = lines.iter().find(|l| l.ends_with("/usr/bin/prog")).unwrap();
-    // Shared memory is in the number of processes and not again in the sums.
+    // A process that shares its memory is counted, but the memory is not added again.
     assert_eq!(*prog, "    3      2      16       8       2 /usr/bin/prog");
     let (_, out, _) = maps(&machine(), &["--by", "kind", "--json", "-o", "kind,procs,maps"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");
@@ -355,7 +355,7 @@ fn threads_have_no_mappings_of_their_own() {
 }
 
 #[test]
-fn gaps_are_said() {
+fn gaps_are_reported() {
     let saved = Saved::bytes(&stream(
         &[
             (2, "kthreadd", Has::Lacks(Reason::Absent)),
@@ -433,7 +433,7 @@ fn a_list_that_ends_early_is_not_taken_for_whole() {
 }
 
 #[test]
-fn shared_memory_is_counted_with_the_first_who_is_selected() {
+fn shared_memory_counts_for_the_first_selected_process() {
     let mut w = StreamWriter::new();
     w.info(&wire_info());
     let vma = build!(Vma { start: 4096, end: 12288, kind: 2, ..Vma::default() });

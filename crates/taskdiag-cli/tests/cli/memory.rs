@@ -127,7 +127,7 @@ fn gaps_are_never_zero() {
 }
 
 #[test]
-fn a_bar_where_a_person_looks() {
+fn a_terminal_gets_a_bar() {
     let saved = saved(MACHINE);
     let looks = |locale: &str| {
         let program = env!("CARGO_BIN_EXE_taskdiag");

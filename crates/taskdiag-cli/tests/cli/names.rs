@@ -233,7 +233,7 @@ fn the_c_library_is_asked_where_it_asks_others_first() {
     let write = |name, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     write("passwd", "one:x:4242:1::/:/bin/sh\n");
     write("group", "one:x:4242:\n");
-    // Only if there are other sources than files does the file not decide.
+    // The file decides unless there are sources other than files.
     write("nsswitch.conf", "passwd: nosuchmodule\n");
     let saved = tasks();
     let program = env!("CARGO_BIN_EXE_taskdiag");

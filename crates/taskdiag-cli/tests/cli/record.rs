@@ -392,7 +392,7 @@ fn record_writes_answers_of_this_machine() {
     let own = std::process::id();
     let last = recording.read(4).expect("it is whole");
     assert!(last.snapshot.task(own).is_some());
-    // Moments are multiples of the interval, but for the first, and the scan itself takes some
+    // Moments are multiples of the interval except for the first, and the scan itself takes some
     // time.
     let infos: Vec<_> = recording.infos().collect();
     assert!(infos.windows(2).all(|w| w[0].time < w[1].time && w[0].boottime < w[1].boottime));
@@ -459,7 +459,7 @@ fn an_answer_that_a_user_filled_says_whose_tasks_it_lacks() {
     let rows = build!(Cut { uid: 1001, tasks: 7000 });
     let (code, _, err) = shown(&[rows, build!(Cut { uid: CUT_OTHERS, answers: 4 })]);
     assert_eq!(code, 0, "others filled the room: {err}");
-    assert!(err.contains("left out: 7000 tasks of uid 1001, 4 answers before it\n"), "{err}");
+    assert!(err.contains("left out: 7000 tasks of uid 1001, 4 earlier answers\n"), "{err}");
     assert!(err.contains("7000 tasks are not in this recorded answer"), "{err}");
     // A damaged or forged file may contain any numbers.
     let odd = build!(Cut { uid: 1, tasks: u64::MAX, cut_bytes: u64::MAX, answers: u64::MAX });

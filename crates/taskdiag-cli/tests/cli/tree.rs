@@ -187,7 +187,8 @@ fn nested_json_has_the_whole_tree() {
     assert_eq!(zombie["children"], Value::Array(vec![]));
 }
 
-/// The most levels of a document whose names have no brackets, and how many processes it has.
+/// The largest number of levels in a document whose names have no brackets, and the number of its
+/// processes.
 fn levels(document: &str) -> (usize, usize) {
     let (mut open, mut deepest) = (0_usize, 0);
     for b in document.bytes() {
@@ -205,7 +206,7 @@ fn levels(document: &str) -> (usize, usize) {
 #[test]
 fn generations_nest_to_a_hundred_levels_and_the_rest_is_counted() {
     let of = |n: u32| {
-        // Each process has one more child beside the next generation.
+        // Each process has the next generation, and one more child.
         let two = |n: u32| [Task::new(n, n - 1, "x"), Task::new(10_000 + n, n, "y")];
         Saved::tasks(&(1..=n).flat_map(two).collect::<Vec<_>>())
     };
@@ -323,7 +324,7 @@ fn a_word_finds_trees_by_name_or_arguments() {
         let (code, out, err) = tree(&saved, words);
         assert_eq!((code, out.as_str(), err.as_str()), (0, want, ""), "{words:?}");
     }
-    // The name of a user stays one.
+    // A word that is the name of a user selects the user's trees.
     assert_eq!(tree(&saved, &["root"]).1.lines().next(), Some("init-+-cron"));
     let (code, out, err) = tree(&saved, &["nosuchword"]);
     assert_eq!((code, out.as_str()), (1, ""));

@@ -26,7 +26,7 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn all_of_them_and_how_they_ended() {
+fn waits_for_all_and_reports_how_they_ended() {
     let mut exits = Command::new("sh")
         .args(["-c", "read x; exit 4"])
         .stdin(Stdio::piped())
@@ -58,7 +58,7 @@ fn all_of_them_and_how_they_ended() {
 }
 
 #[test]
-fn the_first_of_them() {
+fn any_waits_for_the_first_end() {
     let (stays, mut ends) = (Sleeper::new(), Sleeper::new());
     ends.0.kill().expect("it is mine");
     let (code, out, err) = parts(&run(&["wait", "--any", &stays.pid(), &ends.pid()]));
@@ -98,7 +98,7 @@ fn those_that_match_at_the_start_are_waited_for() {
 }
 
 #[test]
-fn no_longer_than_that() {
+fn a_time_limit_ends_the_wait() {
     let stays = Sleeper::new();
     let begun = Instant::now();
     let (code, out, err) = parts(&run(&["wait", "-t", "200ms", &stays.pid()]));
@@ -110,7 +110,7 @@ fn no_longer_than_that() {
 }
 
 #[test]
-fn one_that_is_not_there() {
+fn a_missing_process_is_an_error_of_wait() {
     let (code, out, err) = parts(&run(&["wait", "2147483647"]));
     assert_eq!((code, out.as_str(), err.as_str()), (1, "", "taskdiag: no process 2147483647\n"));
     for bad in [&["wait"][..], &["wait", "x"], &["wait", "0"], &["wait", ","]] {

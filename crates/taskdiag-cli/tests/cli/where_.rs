@@ -185,7 +185,7 @@ fn the_examples_of_the_document_run() {
 }
 
 #[test]
-fn trees_begin_at_what_matches() {
+fn trees_begin_at_matching_processes() {
     let saved = Saved::tasks(&machine());
     let path = saved.path();
     let tree = |args: &[&str]| {

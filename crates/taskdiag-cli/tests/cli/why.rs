@@ -43,7 +43,7 @@ fn a_word_explains_processes_with_it_in_their_name_or_arguments() {
 }
 
 #[test]
-fn those_that_wait_for_one_process_are_drawn_on_one_level() {
+fn waiters_of_one_process_are_drawn_on_one_level() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("held");
     let flock = || {

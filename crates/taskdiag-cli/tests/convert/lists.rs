@@ -244,7 +244,7 @@ struct Row<V> {
 }
 
 /// The entries that existed at a moment, by the rule of docs/reference/arrow.md. `key` has the
-/// columns that identify a row, beside the pid.
+/// columns that identify a row, in addition to the pid.
 fn at<V: Clone, K: Ord>(rows: &[Row<V>], ts: i64, key: fn(&V) -> K) -> BTreeMap<(u64, K), V> {
     let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
     let mut last: BTreeMap<(u64, K), &Row<V>> = BTreeMap::new();
@@ -474,7 +474,7 @@ fn entries_that_could_not_be_read_have_not_ended() {
 }
 
 #[test]
-fn answers_without_the_list_are_said() {
+fn answers_without_the_list_are_reported() {
     let frames = frames();
     let groups = |minute: usize| if minute < 20 { lists() } else { Groups::BASE | Groups::VMA };
     let made = Made::new(frames.iter().enumerate().map(|(m, p)| (groups(m), &p[..])));
@@ -576,7 +576,7 @@ fn a_table_that_does_not_fit_on_the_disk_leaves_what_was_there() {
     made.convert_all(&["--tables", "none"]);
     let before = fs::read(made.file(3, "processes.parquet")).expect("it is there");
     let mut small = Command::new("sh");
-    // 32 or 64 KiB, as the shell counts. That a file gets larger is an error, as on a full disk.
+    // 32 or 64 KiB, as the shell counts. A write beyond this size is an error, as on a full disk.
     small.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]);
     small.arg(env!("CARGO_BIN_EXE_taskdiag"));
     let ran = made.convert_with(small, &["--tables", "mapped_files,sockets"]);

@@ -374,7 +374,7 @@ fn all_rows_where_each_frame_is_full() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_is_there() {
+fn damage_is_reported_and_the_rest_is_converted() {
     let lake = Lake::new();
     let file = fs::read_dir(lake.path("recording")).expect("it is there").flatten();
     let file = file.map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "tdr"));

@@ -54,7 +54,7 @@ entry! {
     {
         /// A [`FileUse`](crate::names::FileUse).
         r#as: u32,
-        /// Device number of the file system. That of a mapped file is the one of
+        /// Device number of the file system. For a mapped file, it is the same as in
         /// [`Vma`](super::Vma).
         dev: u32,
         /// Inode.

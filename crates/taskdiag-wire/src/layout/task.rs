@@ -159,8 +159,8 @@ record! {
         run_delay_ns: u64,
         /// Times it was given a CPU; live threads only.
         timeslices: u64,
-        /// Voluntary context switches. From /proc, those of a process whose threads have ended are
-        /// not known.
+        /// Voluntary context switches. If threads of a process have ended, its switches are not
+        /// known from /proc.
         nvcsw: u64,
         /// Involuntary context switches.
         nivcsw: u64,
@@ -301,7 +301,7 @@ record! {
         ran_error_ns: u64,
         /// Since when it waits for a CPU, as `last_ran_ns`; not in /proc.
         ready_ns: u64,
-        /// The same number in tasks that wait for the same. It is no address.
+        /// Tasks that wait for the same object have the same number. It is no address.
         object: u64,
         /// [`RanBy`](crate::RanBy).
         ran_by: u32,
@@ -328,8 +328,8 @@ record! {
 }
 
 record! {
-    /// DELAYS: how long it has waited since it began, of a process the sums over its live threads.
-    /// Source: netlink `TASKSTATS`; `task->delays`, `task->sched_info`.
+    /// DELAYS: how long it has waited since it began; for a process, the sums over its live
+    /// threads. Source: netlink `TASKSTATS`; `task->delays`, `task->sched_info`.
     Delays = "task_diag_delays", least 264;
     {
         /// Ready, waiting for a CPU, ns.
@@ -384,9 +384,9 @@ record! {
 }
 
 record! {
-    /// SETTINGS: what it has set for itself, or was set for it. Source: `ioprio_get(2)`,
-    /// `/proc/PID/status`, `task_struct`. The processors and NUMA nodes that it may use are in
-    /// attributes of their own: [`TaskView::cpus`](crate::TaskView::cpus) and
+    /// SETTINGS: what a task has set for itself, or others have set for it. Source:
+    /// `ioprio_get(2)`, `/proc/PID/status`, `task_struct`. The processors and NUMA nodes that it
+    /// may use are in attributes of their own: [`TaskView::cpus`](crate::TaskView::cpus) and
     /// [`TaskView::mems`](crate::TaskView::mems).
     Settings = "task_diag_settings", least 32;
     {

@@ -148,7 +148,7 @@ pub fn blob_attr(attr_kind: u16, kind: u32, data: &[u8]) -> Vec<u8> {
     attr(attr_kind, &[&hdr.as_bytes()[4..], data].concat())
 }
 
-/// Look at everything a checked stream has to show.
+/// Calls every accessor of a checked stream.
 pub fn walk<B: AsRef<[u8]>>(s: &Stream<B>) -> usize {
     let mut n = 0;
     let _ = (s.info(), s.done(), s.strategy(), s.asked().to_string());

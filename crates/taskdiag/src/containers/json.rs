@@ -1,6 +1,6 @@
-//! Parses the files that runtimes keep about a container. They also have its environment, its
-//! arguments and labels, which may be secrets: so each struct has the members that are shown, and
-//! the parser skips all others without keeping them. Nothing here does I/O.
+//! Parses the files that runtimes keep about a container. They also have its environment, arguments
+//! and labels, which may be secrets. So each struct has only the members that are shown, and the
+//! parser skips all others without keeping them. Nothing here does I/O.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 /// The longest name that is kept. Kubernetes and Docker have at most 255 bytes.
 pub const LONGEST: usize = 1024;
-/// The most containers of one list.
+/// The largest number of containers of one list.
 pub const MOST: usize = 16_384;
 
 /// Text of any bytes.

@@ -5,8 +5,8 @@
 //! daemon is asked, because it may be stuck, and because asking takes the rights of root.
 //!
 //! A file is read once for each container, and again when it has changed. Its environment,
-//! arguments and other labels are not kept: see `json`. A container without a file has no names,
-//! and one whose file may not be read has a reason in their place.
+//! arguments and other labels are not kept: see `json`. A container without a file has no names. If
+//! its file may not be read, the names have a reason in their place.
 //!
 //! The files are those of the machine that runs the reader. The variable `TASKDIAG_HOST_ROOT` has
 //! another directory for `/`, as for a reader in a container that has the machine's files mounted.
@@ -101,9 +101,9 @@ pub fn is_contained(path: &[u8]) -> bool {
 const ROOT: &str = "TASKDIAG_HOST_ROOT";
 /// A container without names is looked for again after this time.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Which container a control group belongs to is looked at again after this time.
+/// After this time, the container of a control group is looked up again.
 const PLACE_AGAIN: Duration = Duration::from_secs(60);
-/// The most containers, and the most paths of control groups, that are remembered.
+/// The largest number of containers, and of paths of control groups, that are remembered.
 const MOST: usize = 16_384;
 /// The longest wait for another thread that looks up names.
 const PATIENCE: Duration = Duration::from_millis(500);

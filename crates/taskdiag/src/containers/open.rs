@@ -1,7 +1,6 @@
-//! Reads the files of container runtimes. Those of rootless runtimes are files of ordinary users,
-//! and the reader is often root: so no link is followed below the base directory, nothing that is
-//! not a regular file of the right owner is read, no file system is waited for, and every file has
-//! a limit.
+//! Reads the files of container runtimes. The files of rootless runtimes belong to ordinary users,
+//! and the reader is often root. So no link is followed below the base directory, only regular
+//! files of the right owner are read, no file system is waited for, and every file has a limit.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};

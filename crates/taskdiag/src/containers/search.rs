@@ -11,13 +11,13 @@ use taskdiag_wire::Reason;
 use super::json::{self, Names};
 use super::open::{self, Found, Owner, Place, Stamp};
 
-/// The most bytes of a file about one container, of a list of root's, and of a user's.
+/// The largest number of bytes of a file about one container, of a list of root's, and of a user's.
 const FILE: u64 = 4 << 20;
 const LIST: u64 = 32 << 20;
 const USERS: u64 = 1 << 20;
-/// The most names in a directory that are looked at.
+/// The largest number of names in a directory that are looked at.
 const ENTRIES: usize = 65_536;
-/// The most containers of a user, and those of all lists together, that are remembered.
+/// The largest number of remembered containers: of one user, and of all lists together.
 const USERS_ENTRIES: usize = 1024;
 const ALL_ENTRIES: usize = 65_536;
 
@@ -46,7 +46,7 @@ pub struct Hit {
     pub names: Names,
     /// The file, if there is one.
     pub source: Option<Source>,
-    /// Why a name that is missing here is missing.
+    /// The reason for each name that is missing here.
     pub otherwise: Reason,
 }
 

@@ -43,9 +43,9 @@ pub(crate) fn info(req: &Request) -> Info {
     info
 }
 
-/// Says on which machine the answer was made. The name is that of our UTS namespace now, so it is
-/// asked for each time. An answer that already names its host gets our names, too, because it may
-/// be from a program in another namespace.
+/// Says on which machine the answer was made. Our UTS namespace may get another name at any time,
+/// so it is asked for each time. An answer that already names its host gets our names, too, because
+/// it may be from a program in another namespace.
 pub(crate) fn name_host(info: &mut Info) {
     let system = rustix::system::uname();
     info.boot_id = boot_id();

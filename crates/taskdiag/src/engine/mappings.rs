@@ -139,7 +139,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn many_of_one_size_are_counted() {
+    fn many_mappings_of_one_size_are_counted() {
         let n = from_samples(240 * MIB, |_| Some(4096));
         assert!((50_000..=61_440).contains(&n), "{n}");
         let n = from_samples(240 * MIB, |at| (at < 200 * MIB).then_some(8192));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_large_ones_are_few_whatever_is_between_them() {
+    fn a_few_large_mappings_are_counted_as_few() {
         // The process has stacks with guards, and 2 MiB of small mappings in 64 GiB.
         let stacks = |at: u64| Some(if at % (8 * MIB + 4096) < 4096 { 4096 } else { 8 * MIB });
         assert!(from_samples(4096 * MIB, stacks) < 1_000);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_not_many() {
+    fn this_process_has_few_mappings() {
         assert_eq!(about(std::process::id(), 20_000), None);
         assert_eq!(about(u32::MAX, 1), None);
     }

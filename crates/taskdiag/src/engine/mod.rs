@@ -41,8 +41,8 @@ pub use crate::served::{Cost, EngineId};
 /// Why an engine refuses a request for some of the processes.
 const NOT_IN_PARTS: &str = "it answers about all processes at once, and not in parts";
 
-/// No walk over pages takes less: to open, read and close the file alone takes longer. If less of a
-/// budget is left, no read starts.
+/// The shortest walk over pages: to open, read and close the file already takes longer. If less of
+/// a budget is left, no read starts.
 const LEAST_WALK: Duration = Duration::from_micros(10);
 
 /// The groups of a process table: each engine answers them, and none of them lists objects of a

@@ -26,7 +26,8 @@ pub(crate) const TEXT_LEAST: u32 = 256;
 /// much of each name.
 pub(crate) const LIST_LEAST: usize = 16;
 pub(crate) const NAME_LEAST: usize = 128;
-/// Lists of a task that are longer than this count for its user even while there is much space.
+/// If the lists of a task are longer than this, they count for its user even while there is much
+/// space.
 const MUCH: usize = 64 << 10;
 /// The bytes that a reader may add before the other readers see them, for any number of readers.
 const AT_ONCE: u64 = 16 << 20;
@@ -137,7 +138,7 @@ impl Several {
         let all_list_bytes = limits.all_list_bytes.min(self.lists_left);
         ByteLimits { text_bytes, all_text_bytes, all_list_bytes }
     }
-    /// Accounts for an answer, of which so many bytes are kept.
+    /// Accounts for an answer, of which this many bytes are kept.
     pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>, bytes: usize) {
         let text = bytes_of_text(stream);
         self.left = self.left.saturating_sub(text);

@@ -403,8 +403,8 @@ pub fn complete(wait: &mut Wait, tgid: u32) {
 /// The beginning of the target of `/proc/PID/fd/N`, and the kinds of waits to read and to write.
 type ByLink = (&'static str, WaitKind, WaitKind);
 
-/// Functions in which a thread waits until something can be read or written, whatever it is, in
-/// order of their names, and the kinds of files that are waited for there.
+/// Functions in which a thread waits until a file of any kind can be read or written, in order of
+/// their names, each with the kinds of files that it waits for.
 const ANY: &[(&str, &[ByLink])] = {
     use WaitKind::*;
     &[
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_futex_is_the_same_object_and_no_address() {
+    fn waits_for_the_same_futex_have_the_same_object() {
         let futex = |tgid, address, op| {
             let mut w = Wait::new();
             w.valid = ARGS | SYSCALL_NR | FUNCTION;

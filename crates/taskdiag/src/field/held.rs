@@ -1,5 +1,5 @@
-//! The holders of what the threads of one answer wait for. They are looked up once for an answer,
-//! at the first row that shows one.
+//! For the threads of one answer: the holders of the objects that they wait for. They are looked up
+//! once for an answer, at the first row that shows one.
 
 use taskdiag_wire::{Group, Record, Wait};
 
@@ -18,7 +18,7 @@ pub struct HolderLookup {
 #[derive(Debug)]
 struct Live {
     later: Later,
-    /// The threads, and of processes the first ones.
+    /// The threads; for processes, their first threads.
     tids: Vec<u32>,
     choice: Choice,
 }

@@ -413,8 +413,8 @@ impl Field {
     pub fn is_limit(&self) -> bool {
         self.groups.intersects(Groups::LIMITS) || self.cgroup_files.intersects(Files::LIMITS)
     }
-    /// Whether the values of several rows can be added up. Amounts of memory and I/O, counts, CPU
-    /// time and shares of it do; ages and the like do not.
+    /// Whether the values of several rows can be added up. This is true for amounts of memory and
+    /// I/O, counts, CPU time and shares of it, and false for ages and the like.
     pub fn adds_up(&self) -> bool {
         match self.text {
             TextForm::Kib | TextForm::Human => true,
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_too_odd() {
+    fn fields_accept_any_value() {
         for fill in [0, 1, 0x7f, 0x80, 0xff] {
             each_field(&stream(Groups::from_bits(u64::MAX), Some(fill), None), |f, _, text| {
                 assert!(
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_is_said() {
+    fn a_missing_value_has_a_reason() {
         let everything: Groups = Group::ALL.iter().copied().collect();
         each_field(&stream(Groups::NONE, None, None), |f, v, text| {
             if !f.groups.is_empty() {

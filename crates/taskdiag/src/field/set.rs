@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_column_is_explained_by_one_that_is() {
+    fn a_word_that_is_no_column_is_explained_by_columns() {
         for (set, words) in [(&TASKS, MEANT), (&CGROUPS, MEANT_OF_CGROUPS)] {
             for (word, meant) in
                 words.iter().flat_map(|(w, meant)| w.iter().map(move |w| (w, meant)))

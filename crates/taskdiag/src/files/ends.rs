@@ -19,8 +19,8 @@ pub struct End {
     pub fd: u32,
 }
 
-/// Inode numbers of pipes are unique on a machine, and so are inode numbers of sockets. Those of
-/// named pipes are unique only within a file system.
+/// Inode numbers of pipes are unique on a machine, and so are inode numbers of sockets. Inode
+/// numbers of named pipes are unique only within a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EndKey {
     // The first key, because it distinguishes most of them.

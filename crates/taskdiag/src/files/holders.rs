@@ -23,7 +23,7 @@ pub struct Holder<'a> {
     pub owner: TaskView<'a>,
     /// The number of tasks in the answer that belong to the process and have the value.
     pub threads: u32,
-    /// All processes that have the value, by pid. `None` if it is this one alone.
+    /// All processes that have the value, by pid. `None` if only this process has it.
     pub processes: Option<Arc<[u32]>>,
 }
 

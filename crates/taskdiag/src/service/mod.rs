@@ -49,8 +49,8 @@ const PROTOCOL: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ask {
-    /// How long before the question the walk over the tasks may have begun. Callers who accept an
-    /// older answer share one.
+    /// The largest age of the answer: how long before the question its walk over the tasks may have
+    /// begun. Callers who accept an older answer share one.
     pub max_age: Duration,
     /// A request in the wire format.
     pub request: Vec<u8>,

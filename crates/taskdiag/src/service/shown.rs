@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn every_public_group_is_told_or_missing() {
+    fn every_public_group_is_returned_or_missing() {
         for strategy in [Strategy::All, Strategy::AllThread] {
             let told = groups(strategy);
             assert!(!told.is_empty());
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_cut_is_told_as_cut_if_that_part_is_public() {
+    fn text_is_returned_as_cut_if_that_part_is_public() {
         let mut w = StreamWriter::new();
         let groups = Groups::BASE | Groups::CMDLINE;
         w.info(&build!(Info {

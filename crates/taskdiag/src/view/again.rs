@@ -17,8 +17,8 @@ use crate::{
     Choice, Error, Groups, Reason, Request, Snapshot, Strategy, TaskId, TaskView, query_with,
 };
 
-/// So many processes of an answer are read again. More could take long: any user can have hundreds
-/// of processes with 6 MB of arguments.
+/// At most this many processes of an answer are read again. More could take long: any user can have
+/// hundreds of processes with 6 MB of arguments.
 const MOST: usize = 32;
 
 /// The member that identifies a task, together with its pid.
@@ -109,8 +109,8 @@ fn with_identity(groups: Groups, members: Members) -> (Groups, Members) {
     }
 }
 
-/// At most [`MOST`] of these processes, of each user in turn, so that the many processes of one
-/// user do not keep those of others from being looked at.
+/// At most [`MOST`] of these processes: one of each user in turn, so that a user with many
+/// processes leaves room for the others.
 fn by_turns(mut all: Vec<TaskId>) -> Vec<TaskId> {
     if all.len() <= MOST {
         return all;

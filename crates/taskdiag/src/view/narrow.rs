@@ -29,8 +29,8 @@ pub struct Narrow {
 }
 
 impl Narrow {
-    /// The steps for this request. `None` if no condition is likely to let few tasks pass, or if
-    /// the conditions need all groups anyway.
+    /// The steps for this request. `None` if the conditions probably select many tasks, or need all
+    /// groups anyway.
     pub(super) fn new(all: Request, select: &Selection, filter: Option<&Filter>) -> Option<Narrow> {
         let narrow = || filter.into_iter().flat_map(Filter::parts).filter(|p| first_looks_at(p));
         let selects = !select.is_everything() && !select.deselect;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_rare_and_users_are_not() {
+    fn conditions_on_names_are_rare_and_conditions_on_users_are_not() {
         let is_rare = |query: &Query| match query.plan() {
             Plan::Narrow(n) => n.is_rare(),
             _ => panic!("two steps"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn selections_go_the_same_way() {
+    fn selections_are_narrowed_like_conditions() {
         let with = |select| Query { select, ..filtered(&TASKS, "pid,args", "pid known") };
         let named = Selection { commands: vec![b"x".to_vec()], ..Selection::default() };
         let base = Groups::BASE;

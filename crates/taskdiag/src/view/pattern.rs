@@ -418,7 +418,7 @@ mod tests {
     ];
 
     #[test]
-    fn expressions_mean_what_they_mean_in_go() {
+    fn expressions_mean_the_same_as_in_go() {
         for (text, name, want) in NAMES {
             let pattern = pattern(text);
             let found = pattern.captures(name.as_bytes());

@@ -32,8 +32,8 @@ pub enum Plan {
 pub struct Answered {
     /// The answer.
     pub snapshot: Snapshot,
-    /// Requested pids that do not exist. Those that another process has than the one that was meant
-    /// ([`Selection::inodes`]) are not among them.
+    /// Requested pids that do not exist. A pid that now belongs to another process than the
+    /// selected one ([`Selection::inodes`]) is not among them.
     pub nobody: Vec<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
     pub fn looking_again(self, filter: &Filter) -> Plan {
         self.then_again(Again::new(&Selection::default(), filter))
     }
-    /// This plan, with the given second look if its requests are about a list.
+    /// Adds the second look, if the requests of this plan are about a list.
     pub(super) fn then_again(mut self, again: Option<Again>) -> Plan {
         let Some(again) = again.filter(|_| self.list().is_some()) else { return self };
         self.requests(Again::prepare);

@@ -1,5 +1,5 @@
-//! The selection of tasks as in procps: lists of ids and names, joined by "or". Conditions that
-//! need more than lists are filters.
+//! The selection of tasks as in procps: lists of ids and names, joined by "or". Other conditions
+//! are filters.
 
 use crate::field::Row;
 use crate::request::Members;

@@ -28,7 +28,7 @@ impl Call {
     }
 
     /// Whether it is surely a call of a 64-bit program. The kernel prints the numbers of 32-bit
-    /// programs in the same way, and a number of one means another call in the other.
+    /// programs in the same way, and the same number means different calls.
     pub fn is_native(&self) -> bool {
         cfg!(target_pointer_width = "64") && self.stack >= LOW
     }

@@ -25,7 +25,7 @@ pub struct Behind {
     pub tasks: u32,
     /// How many of these wait in a way that is not [usual](How::is_usual).
     pub odd: u32,
-    /// The longest time that one of these has not run, ns.
+    /// The longest time for which one of these has not run, ns.
     pub longest_ns: u64,
     /// Whether it is not known for how long some of these have not run.
     pub has_unknown: bool,
@@ -35,7 +35,7 @@ pub struct Behind {
 #[derive(Debug)]
 pub struct Graph {
     nodes: Vec<Node>,
-    /// The holder of what a node waits for.
+    /// The holder of the object that a node waits for.
     next: Vec<Option<u32>>,
     /// All nodes, sorted by their holder.
     waiting: Vec<(u32, u32)>,
@@ -196,8 +196,9 @@ impl Graph {
         chain
     }
 
-    /// The heads of chains: others wait for them, and they wait for nobody who is known. Those that
-    /// keep the most others waiting come first, and then those for whom others wait the longest.
+    /// The heads of chains: others wait for them, and they wait for nobody who is known. The first
+    /// heads are those that keep the most others waiting, and then those for whom others wait the
+    /// longest.
     pub fn heads(&self) -> Vec<usize> {
         let is_head = |at: &usize| self.next[*at].is_none() && self.behind[*at].tasks > 0;
         let mut heads: Vec<usize> = (0..self.nodes.len()).filter(is_head).collect();
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_found_with_those_behind_it() {
+    fn a_cycle_is_found_with_its_waiters() {
         let waits = waits(&[(1, 2), (2, 3), (3, 1), (4, 1), (5, 4), (6, 0)]);
         let graph = Graph::new(&waits);
         let [cycle] = graph.cycles() else { panic!("{:?}", graph.cycles()) };
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_waits_count_less_than_one_for_a_lock() {
+    fn a_usual_wait_counts_less_than_a_wait_for_a_lock() {
         let shell = (1..=5).map(|n| (n, n, 6, How::Child)).chain([(6, 6, 0, How::Child)]);
         let waits = of(shell.chain([(7, 7, 0, How::Mutex), (8, 8, 7, How::Mutex)]));
         let graph = Graph::new(&waits);

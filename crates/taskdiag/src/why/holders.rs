@@ -1,5 +1,5 @@
-//! The holders of what some threads wait for, for the columns of a table. `taskdiag why` has all of
-//! it.
+//! The holders of the objects that some threads wait for, for the columns of a table. `taskdiag
+//! why` shows more.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! Finds the holder of a lock in the memory of a program, from the bytes of the lock. This module
 //! does no I/O.
 //!
-//! The kernel defines the word of a priority-inheriting futex. All other words mean what a library
-//! makes of them, so a lock counts as one of the GNU C library only if the call is made the way
-//! this library makes it, and each member of the struct has a value that it can have. A futex of
-//! Rust, Go or Java with the same value in its word fails at one of these.
+//! The kernel defines the word of a priority-inheriting futex. The library that uses a futex
+//! defines all other words. So a lock counts as one of the GNU C library only if the call has the
+//! form that this library uses, and each member of the struct has a possible value. A futex of
+//! Rust, Go or Java with the same value in its word fails one of these checks.
 
 use super::wait::How;
 
@@ -55,7 +55,8 @@ pub(super) struct Wanted {
     pub(super) is_private: bool,
 }
 
-/// What the arguments of futex(2) can mean. `None`: nothing records the holder of such a lock.
+/// The kinds of waits that the arguments of futex(2) allow. `None`: nothing records the holder of
+/// such a lock.
 pub(super) fn of_call(args: &[u64; 6]) -> Option<Wanted> {
     const PRIVATE: u32 = 128;
     const REALTIME: u32 = 256;
@@ -107,8 +108,8 @@ impl Wanted {
         }
     }
 
-    /// The id of the thread that holds the lock, by the bytes of the window. `val` is what the
-    /// thread waits to change.
+    /// The id of the thread that holds the lock, by the bytes of the window. The thread waits until
+    /// the word is no longer `val`.
     pub(super) fn holder(&self, bytes: &[u8], val: u32) -> Option<u32> {
         let word = |at: usize| {
             let bytes = bytes.get(at..at + 4)?;
@@ -124,7 +125,7 @@ impl Wanted {
                 let (tid, count) = mutex(&word, 2)?;
                 let kind = word(16)?;
                 let counts = kind & KIND_TYPE == KIND_RECURSIVE;
-                // An ordinary mutex has no list, which only robust ones use.
+                // An ordinary mutex is in no list, because only robust mutexes are.
                 let has_no_list = (24..40).step_by(4).all(|at| word(at) == Some(0));
                 let is_it = kind & !(KIND_TYPE | KIND_SHARED | KIND_ELISION) == 0
                     && (kind & KIND_SHARED == 0) == self.is_private
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_waiting_tells_what_it_may_be() {
+    fn the_arguments_of_the_wait_show_the_kind_of_lock() {
         assert_eq!(call(0x80, 2, 0), Some(Futex::Mutex));
         assert_eq!(call(0, 2, 0), Some(Futex::Mutex));
         assert_eq!(call(0x189, 2, 0x7ff0), Some(Futex::Mutex));
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_nobody_ends_alone_have_no_holder() {
+    fn waits_that_no_single_thread_ends_have_no_holder() {
         // A condition variable, a semaphore, a mutex of Rust, a writer that waits for readers, a
         // read-write lock of Rust, a wait for many, a condition variable with a mutex that inherits
         // priorities.

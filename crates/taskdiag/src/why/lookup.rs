@@ -41,15 +41,15 @@ impl Default for Limits {
     }
 }
 
-/// So many waits are worth a go of their own.
+/// From this many waits of one process on, they are looked up together.
 const MANY: usize = 16;
 /// How many processes are remembered, and how many mappings of all of them: any user can have
 /// thousands of processes with 65,000 mappings each.
 const PROCESSES: usize = 1024;
 const MAPPINGS: usize = 1 << 20;
-/// The most that is read of the list of file locks.
+/// At most this much is read of the list of file locks.
 const LOCKS: u64 = 16 << 20;
-/// The most descriptors that are asked for their locks.
+/// The largest number of descriptors that are asked for their locks.
 const DESCRIPTORS: usize = 4096;
 
 impl Waits {
@@ -602,7 +602,7 @@ impl<'w> Look<'w> {
     }
 }
 
-/// For a kind of lock and an inode, the processes with an open file that has it.
+/// For a kind of lock and an inode, the processes with an open file that has such a lock.
 type LockHolders = HashMap<(Class, u64), Vec<u32>>;
 
 /// The holder of a lock, by the kind of the lock, its inode, and the process that asks for it.

@@ -6,11 +6,11 @@
 //! name. [`Graph`] joins waits and holders to chains and cycles.
 //!
 //! **A wrong holder is worse than none.** A holder is named only if somebody keeps it: the kernel,
-//! or a lock of the GNU C library with all the marks of one. It must be a living thread of a
-//! process that has the lock, it must be the same when it is read twice, and the waiting thread
-//! must not have run from the first to the last of these reads. In all other cases there is a
-//! [`NoHolder`] with a reason. Condition variables and semaphores have no holder. The locks of
-//! programs in Go, Java or Rust do not record one.
+//! or a lock of the GNU C library with all the marks of one. The holder must be a living thread of
+//! a process that has the lock. Two reads must name the same holder, and the waiting thread must
+//! not have run between them. In all other cases there is a [`NoHolder`] with a reason. Condition
+//! variables and semaphores have no holder. The locks of programs in Go, Java or Rust do not record
+//! one.
 //!
 //! # Bounds
 //!

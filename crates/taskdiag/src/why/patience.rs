@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How many threads of this program may be left behind at a time, however often it looks.
 const LEFT_MAX: u32 = 16;
-/// How long results are gathered, because a turn between two threads costs as much as a look.
+/// How long results are gathered before they are passed on, because a switch between two threads
+/// costs as much as a look.
 const GATHERED: Duration = Duration::from_millis(2);
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_threads_are_left_behind() {
+    fn the_number_of_abandoned_threads_is_limited() {
         let mut patience = alone();
         for _ in 0..LEFT_MAX {
             patience.within(Duration::ZERO, || thread::sleep(Duration::from_secs(60)));

@@ -1,4 +1,4 @@
-//! Reads what a look at one thread needs: its system call, its memory, its process. All of this may
+//! Reads the system call of one thread, its memory, and facts about its process. All of this may
 //! wait, and is called within a [`Patience`](super::patience::Patience).
 
 use std::fs::{self, File};
@@ -13,15 +13,15 @@ use super::wait::NoHolder;
 use crate::engine::numbering;
 use crate::engine::procfs::parse;
 
-/// The most that is read of a small file.
+/// At most this much is read of a small file.
 const SMALL: u64 = 64 << 10;
-/// The most that is read of a list of mappings.
+/// At most this much is read of a list of mappings.
 const MAPS: u64 = 64 << 20;
-/// The most that is read of a list of mounts.
+/// At most this much is read of a list of mounts.
 const MOUNTS: u64 = 16 << 20;
 /// The longest path, which is no longer than a page.
 const PATH: u64 = 4096;
-/// The most threads that are looked at to find one by its id in another pid namespace.
+/// The largest number of threads that are looked at to find one by its id in another pid namespace.
 const NUMBERS: usize = 512;
 
 /// A thread of a process.

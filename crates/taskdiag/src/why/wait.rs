@@ -49,7 +49,7 @@ pub struct Wait {
     pub mount: Option<Mount>,
     /// The cgroup whose freezer or CPU limit stops the task, where that was looked up.
     pub cgroup: Option<Vec<u8>>,
-    /// The holder of what the task waits for.
+    /// The holder of the object that the task waits for.
     pub holder: Result<Holder, NoHolder>,
 }
 
@@ -65,12 +65,11 @@ pub struct Mount {
     pub source: Vec<u8>,
 }
 
-/// The holder of what a thread waits for.
+/// The holder of the object that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The id of the thread. That of the process if the process as a whole is waited for, because
-    /// any of its threads can end the wait.
+    /// The id of the thread, or of the process if any of its threads can end the wait.
     pub tid: u32,
     /// The id of its process.
     pub tgid: u32,
@@ -149,7 +148,7 @@ pub enum NoHolder {
     Nobody,
     /// Nothing records a holder, as for a condition variable.
     NotKept,
-    /// So many processes have it together.
+    /// Several processes share it: this many.
     Several(u32),
     /// The reader has no right to look.
     NoRight,

@@ -22,7 +22,7 @@ pub fn is_long(word: &str) -> bool {
 pub fn parse(words: &[String]) -> Result<Typed, Exit> {
     let checked = |t: Typed| match t.instead {
         Some(Instead::Version | Instead::Columns) if words.len() > 1 => {
-            usage(String::from("what lists no processes cannot be joined with anything"))
+            usage(String::from("an option that lists no processes must stand alone"))
         }
         _ => checked(t),
     };
@@ -102,7 +102,9 @@ fn is_word(word: &str) -> bool {
 /// Options that exclude each other.
 fn checked(t: Typed) -> Result<Typed, Exit> {
     if (t.threads() || t.both) && t.forest.is_some() {
-        return usage(String::from("a forest shows processes: leave out what shows threads"));
+        return usage(String::from(
+            "a forest shows processes: leave out the options that show threads",
+        ));
     }
     if t.thread_rows && t.both {
         return usage(String::from(
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_output_is_not_procps() {
+    fn output_options_alone_are_not_a_procps_command_line() {
         for (typed, is) in [
             ("", false),
             ("-o|pid", false),
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_letters_finds_processes() {
+    fn a_word_that_is_not_option_letters_finds_processes() {
         for (typed, words, lists) in [
             ("nginx", "nginx", 0),
             ("-f|postgres", "postgres", 0),

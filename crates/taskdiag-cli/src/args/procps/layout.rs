@@ -172,7 +172,7 @@ const NOTHING: Field = Field::drawn(
     "",
     1,
     "nothing",
-    "Always -, for those who expect the column",
+    "Always -, for scripts that expect the column",
 );
 
 static NO_VALUE: Field = NOTHING;
@@ -478,8 +478,8 @@ pub fn sort_as_procps(keys: &mut [Key]) {
     }
 }
 
-/// Gives columns that procps to the letter shows as `-` the value that they have here. For a column
-/// that only another system has, the error names a replacement.
+/// For columns for which `ps` of procps shows `-`, shows the value, as taskdiag's own ps does. For
+/// a column that only another system has, the error names a replacement.
 pub fn fill(columns: &mut [Column]) -> Result<(), Exit> {
     let is_one = |c: &&mut Column| [&NO_VALUE, &NO_ID].iter().any(|f| std::ptr::eq(c.field, *f));
     for c in columns.iter_mut().filter(is_one) {
@@ -532,9 +532,9 @@ pub fn columns(t: &Typed) -> Result<Vec<Column>, Exit> {
             }
         }
     } else if unix_view || !t.bsd_views.is_empty() {
-        return usage("-o lists all columns, so options that show others have no place beside it");
+        return usage("-o lists all columns: leave out the options that show others");
     } else if modified {
-        return usage("-o lists all columns, so options that add some have no place beside it");
+        return usage("-o lists all columns: leave out the options that add some");
     } else {
         given
     };
@@ -636,8 +636,8 @@ fn bsd(t: &Typed, view: Bsd) -> Result<Vec<Column>, Exit> {
     Ok(columns)
 }
 
-/// The view that grows with the letters of System V; with the default columns of BSD where only BSD
-/// words were typed.
+/// The view to which letters of System V add columns. If only BSD words were typed, it has the
+/// default columns of BSD.
 fn unix(t: &Typed) -> Result<Vec<Column>, Exit> {
     let mut spec: Vec<&str> = Vec::new();
     let mut add = |when: bool, names: &[&'static str]| {

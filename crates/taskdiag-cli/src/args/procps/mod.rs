@@ -204,7 +204,7 @@ impl Typed {
                 "-a and -d cannot be joined with the letters a and x: one selects as System V, the other as BSD",
             )));
         }
-        // Without a list, or next to one where a kind is named.
+        // If there is a list of processes, kinds count only if one is named.
         if !self.lists.is_empty() && self.kinds == none {
             return Ok(s);
         }

@@ -18,7 +18,7 @@ pub enum Does {
     Add(fn(&mut Typed)),
     /// It has a value: its name in the help, what it is, and the effect.
     Take(&'static str, &'static str, fn(&mut Typed, &str) -> Result<(), Exit>),
-    /// It may have one, where one follows.
+    /// It has a value only if an argument follows.
     May(fn(&mut Typed, Option<&str>) -> Result<(), Exit>),
 }
 

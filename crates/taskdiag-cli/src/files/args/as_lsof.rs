@@ -76,7 +76,7 @@ impl Words<'_> {
         self.at += 1;
         Some(Given { value, own_word: true })
     }
-    /// The value is no value, or not all of it: the rest is read as options, or as a word.
+    /// Only the first `used` bytes are a value. The rest is read as options, or as a word.
     fn give_back(&mut self, given: Given, used: usize) {
         match given.own_word {
             true if used == 0 => self.at -= 1,

@@ -81,7 +81,7 @@ pub fn command() -> Command {
                 .value_hint(ValueHint::Username),
         )
         .arg(list("group", "LIST", "Show files of these process groups; ^PGID means all but this one").short('g'))
-        .arg(list("command", "LIST", "Show files of commands whose name begins so or matches /REGEX/; ^NAME means all but those").short('c'))
+        .arg(list("command", "LIST", "Show files of commands whose name begins with NAME or matches /REGEX/; ^NAME means all others").short('c'))
         .arg(
             Arg::new("inet")
                 .long("inet")
@@ -389,7 +389,7 @@ impl FilesArgs {
                 match place.is_silent() {
                     Some(why) => {
                         let line = format!(
-                            "{}: {why}: what is open there is found by its path only",
+                            "{}: {why}: its open files are found only by their paths",
                             exit::shown(path)
                         );
                         unseen.push(Lack { line, from: Asked::Named });

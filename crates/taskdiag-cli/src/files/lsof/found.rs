@@ -16,7 +16,7 @@ use crate::files::request::FilesArgs;
 use crate::files::select::CommandName;
 use crate::output::sink;
 
-/// Says it, and gives whether all was found.
+/// Reports what was not found, and returns whether everything was found.
 pub(in crate::files) fn say_what_was_not_found(
     all: &Shown<'_>,
     cx: &Context,

@@ -9,7 +9,7 @@ use taskdiag::files;
 
 use super::Layout;
 
-/// An address, a port, and whether it is one of UDP.
+/// An address, a port, and whether the port is a UDP port.
 type Address = (IpAddr, u16, bool);
 
 /// Names of hosts and services that were looked up.
@@ -26,7 +26,7 @@ impl Hosts {
         port: u16,
         udp: bool,
     ) {
-        // lsof shows an IPv4 address that a socket of IPv6 has as one of IPv4.
+        // If a socket of IPv6 has an IPv4 address, lsof shows it as one of IPv4.
         let ip = ip.to_canonical();
         let mut numeric = Vec::new();
         files::write_address(&mut numeric, ip, port);

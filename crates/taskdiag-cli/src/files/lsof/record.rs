@@ -69,7 +69,7 @@ impl<'r> Record<'r> {
     }
 }
 
-/// Has it an inode in no directory, with a size without a meaning?
+/// Is its inode in no directory, so that its size has no meaning?
 pub(super) fn is_of_inode(file: &OpenFile<'_>) -> bool {
     file.lsof_type() == "a_inode" || matches!(file.fd_type(), Some(FdType::Ns | FdType::Mqueue))
 }

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_escaped_as_lsof_does_it() {
+    fn names_are_escaped_as_in_lsof() {
         let c = Locale::c();
         for (text, want) in [
             (&b"a b"[..], "a b"),

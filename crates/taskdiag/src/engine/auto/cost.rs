@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_files_are_told_of_by_who_lists_the_mappings() {
+    fn mapped_files_come_from_the_engine_that_lists_the_mappings() {
         let all = VIEW | MAPPED;
         let owner =
             |plan: &Split, g| plan.parts.iter().find(|p| p.groups.contains(g)).unwrap().engine;
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_answers_what_it_may_where_that_is_cheaper() {
+    fn the_service_answers_public_groups_if_that_is_cheaper() {
         let shown = VIEW;
         let f = |n, bpf| Facts { service: Some(shown), bpf, ..machine(n, n) };
         let owners = |req: &Request, f: &Facts| -> Vec<_> {
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn no_groups_is_still_a_question() {
+    fn a_request_without_groups_has_an_engine() {
         assert_eq!(decide(&Request::all(Groups::NONE), &machine(10, 10)).parts.len(), 1);
     }
 

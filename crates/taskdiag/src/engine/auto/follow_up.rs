@@ -53,9 +53,10 @@ pub(crate) struct Found {
     pub is_same: Box<dyn Fn(&Snapshot) -> bool>,
 }
 
-/// Asks `first`, about all tasks, and then for the rest of the data about the tasks that `find`
-/// finds in that answer, if this costs less than `all`, about all tasks. `query` answers conditions
-/// about all tasks; `is_rare` means that few tasks are likely to be found.
+/// Asks `first`, about all tasks. Then it asks for the rest of the data about the tasks that `find`
+/// finds in that answer. It does so only if the two steps cost less than `all`, a single request
+/// about all tasks. `query` answers conditions about all tasks; `is_rare` means that few tasks are
+/// likely to be found.
 ///
 /// # Errors
 /// As [`query`](super::query).

@@ -51,7 +51,8 @@ impl GuardedSession {
         self.caller == Caller::now()
     }
 
-    /// Repeats the request, with the observer and the largest age of this equal request.
+    /// Repeats the request, with the observer and the largest age of `request`, which is otherwise
+    /// the same.
     pub fn refresh(&mut self, request: &Request) -> Result<&Snapshot, Error> {
         self.session.set_watch(request.watch.clone());
         self.session.accept_age(request.max_age);

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn appending_adds_tasks_and_who_served_them() {
+    fn appending_adds_tasks_and_their_engines() {
         let a = stream(Groups::BASE, &[(2, 0), (3, 0)], None);
         let mut w = StreamWriter::new();
         w.info(&build!(Info { procfs_groups: 1, ..StreamWriter::blank_info() }));
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_left_out_leaves_its_names_and_who_shares() {
+    fn a_task_that_is_left_out_leaves_its_names_and_shared_values() {
         let first = files(&[(1, Ok("a")), (2, Err(1))]);
         // Task 4 uses the name that comes with 2. Task 3 shares with 2, which shares with 1.
         let mut w = StreamWriter::new();

@@ -51,8 +51,8 @@ pub struct Part<'a> {
 }
 
 impl InParts {
-    /// The answer to this request. `None` if the answer has to be made at once: there are few
-    /// processes, or the request is not about all of them, or an engine that would answer cannot
+    /// The answer to this request. `None` if the answer cannot be made in parts: there are few
+    /// processes, the request is not about all of them, or an engine that would answer cannot
     /// divide them.
     ///
     /// # Errors

@@ -93,8 +93,8 @@ fn auto(
                 None => only_procfs(plan.nobody),
             });
         }
-        // If the BPF part failed after a walk over pages, that would be done twice. So BPF is tried
-        // first.
+        // If the BPF part failed after a walk over pages, that walk would be done twice. So BPF is
+        // tried first.
         let walks = plan.parts[0].groups.intersects(Groups::WALKS_PAGES);
         if walks && plan.parts[1..].iter().any(|p| p.engine == EngineId::Bpf) {
             if let Some(e) = Bpf::new().err() {

@@ -18,8 +18,8 @@ const ASKED_ALONE: u32 = 2;
 /// How long after a request the next one still counts as a repetition.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The most requests that a cache remembers. Each may have a session, which takes some descriptors
-/// and some 3 MB of kernel memory.
+/// The largest number of requests that a cache remembers. Each may have a session, which takes some
+/// descriptors and about 3 MB of kernel memory.
 const MOST: usize = 4;
 
 /// A repeated request of a program that does not know that a [`Session`](super::Session) is opened

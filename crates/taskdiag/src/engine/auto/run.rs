@@ -63,7 +63,7 @@ pub(super) fn run(
                 caveats.push(Caveat::InitHidden);
             }
         }
-        // If this answer is well formed, the answer that it is joined to is not.
+        // If this answer is well formed, the fault is in the answer that it is joined to.
         let unfit = |e: Error| {
             let sound = Stream::parse(bytes.as_ref()).is_ok();
             (if sound { parts[0].engine } else { part.engine }, e)

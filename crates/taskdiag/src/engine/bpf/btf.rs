@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_further_for_what_is_expected() {
+    fn searches_on_for_an_expected_type() {
         let file = with_functions(2_000, true, false);
         let structs = |functions: &[&'static [u8]], expected: Option<&'static [u8]>| {
             let wanted = Wanted::new([&b"wanted"[..]], functions.iter().copied());

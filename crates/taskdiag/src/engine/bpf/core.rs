@@ -29,8 +29,8 @@ const ALU64: u8 = 7;
 const SIZES: [(u32, u8); 4] = [(4, 0x00), (2, 0x08), (1, 0x10), (8, 0x18)];
 const REGISTER: u8 = 0x08;
 
-/// A call of a helper that does not exist. Like libbpf and the kernel, this replaces accesses to
-/// missing members by it: the verifier refuses it, unless it is unreachable.
+/// A call of a helper that does not exist. Like libbpf and the kernel, this module replaces
+/// accesses to missing members by this call: the verifier refuses it, unless it is unreachable.
 const POISON: [u8; 8] = [0x85, 0, 0, 0, 0x10, 0x23, 0xad, 0x0b];
 
 /// The reason for leaving a relocation to the kernel.

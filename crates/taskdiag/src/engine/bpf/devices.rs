@@ -40,7 +40,8 @@ struct FileIds {
 /// The files of an answer that still have to be looked up, and the facts known about file systems.
 struct Devices<'s> {
     stat: &'s mut dyn FnMut(&str) -> Option<FileIds>,
-    /// The living thread of a process whose first one has ended, which still has its files.
+    /// Finds the carrier of a process whose first thread has ended: a living thread, which still
+    /// has its files.
     carrier: &'s mut dyn FnMut(u32) -> Option<u32>,
     /// The carriers of the processes that were asked for.
     carriers: HashMap<u32, Option<u32>>,
@@ -200,7 +201,7 @@ impl<'s> Devices<'s> {
             }
             ([Some(of.nlink), None], found.map(|(nlink, _)| nlink))
         };
-        // The device of a mapped file is known, and another one.
+        // For a mapped file, `dev` is known: it is not the device from stat(2).
         for member in members.into_iter().flatten().filter(|m| lacks & m.bit != 0) {
             // Unknown members are zero.
             let at = LIST + member.at;
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_a_directory_are_asked_for_once() {
+    fn links_of_a_directory_are_requested_once() {
         let mut w = StreamWriter::new();
         w.info(&StreamWriter::blank_info());
         for pid in [7, 8] {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn does_what_it_is_told() {
+    fn instructions_have_their_effects() {
         let mut log = Log::default();
         let r = run_it(
             &[
@@ -254,7 +254,7 @@ mod tests {
                 insn(0xb7, 3, 0, 0, 8),
                 insn(0x85, 0, 0, 0, 166), // bpf(3, ctx, 8)
                 insn(0xbf, 1, 0, 0, 0),
-                insn(0x85, 0, 0, 0, 168), // close what it gave
+                insn(0x85, 0, 0, 0, 168), // close the returned descriptor
                 insn(0xb7, 0, 0, 0, -1),
                 insn(0x95, 0, 0, 0, 0),
             ],

@@ -75,7 +75,7 @@ pub struct Bpf {
     forgetful: bool,
     /// How often a walk lost its place and was repeated.
     repeats: u64,
-    /// The most processor time that one run of a program took.
+    /// The longest processor time that one run of a program took.
     #[cfg(feature = "testing")]
     longest: std::time::Duration,
     /// Whether the loaded program is kept for the next request.
@@ -192,7 +192,7 @@ impl Bpf {
     }
 
     /// Keep program, maps and link loaded, so that the same request needs no load the next time.
-    /// They take some descriptors and some 3 MB of kernel memory, and nothing runs between two
+    /// They take some descriptors and about 3 MB of kernel memory, and nothing runs between two
     /// requests.
     pub fn keeping(self) -> Bpf {
         Bpf { keep: true, ..self }
@@ -339,7 +339,7 @@ impl Bpf {
         if self.ahead && req.strategy != Strategy::One {
             sizes.ahead = shared::AHEAD_OF_PROCESSES | shared::AHEAD_OF_THREADS;
         }
-        // How many of the tasks are in a part is not known, and its memory grows.
+        // The number of tasks in a part is not known, so its memory starts small and grows.
         let chunks = if req.processes.is_all() { sizes.chunks } else { 1 };
         let expected = chunks * CHUNK_FULL;
         sizes.chunks = sizes.chunks.min(sizes::most(req.groups));

@@ -1,6 +1,5 @@
-//! The offsets that the programs use (`bpf/offsets.h`), and one other fact about this kernel that
-//! the programs cannot find out: the mapping that every process shows but that is in no list of
-//! mappings.
+//! The offsets that the programs use (`bpf/offsets.h`), and one other fact about this kernel, which
+//! the programs cannot find out: the mapping that every process shows but no list of mappings has.
 //!
 //! Both are found once per process, when a request first needs them.
 
@@ -43,7 +42,7 @@ struct OffsetEntry<'a> {
 enum Need<'a> {
     /// All groups that are read by offset.
     All,
-    /// This group, which the version of Linux that has the member was the first to have.
+    /// This group. The member is as old as the group: both came with this version of Linux.
     Since(Group, &'a str),
     /// Some members of the answer.
     Parts,

@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_between_load_and_use_and_one_after_it_is_right() {
+    fn checks_before_and_after_a_use_are_right() {
         assert_eq!(wrong(&terminal(FENCE), false), Vec::<String>::new());
         assert_eq!(wrong(&terminal(FENCE), true), Vec::<String>::new());
     }
@@ -544,8 +544,8 @@ mod tests {
 
     #[test]
     fn a_check_too_few_is_found() {
-        // A missing check is found, before the use or at the end, and so is a comparison that does
-        // not come last.
+        // It finds a missing check, before the use or at the end, and a comparison that does not
+        // come last.
         for at in [5, 9] {
             let mut few = terminal(FENCE);
             few[at] = [0x05, 0, 0, 0, 0, 0, 0, 0];

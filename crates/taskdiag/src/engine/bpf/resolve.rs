@@ -78,8 +78,8 @@ impl<'k> Resolver<'k> {
         self.local = memory.get(memory.number(attr + BTF_AT, 8)?, len)?.to_vec();
         Some(())
     }
-    /// Does the work before a command. If something fails here, it is left to the kernel, which
-    /// does or refuses it.
+    /// Does the work before a command. If a part of it fails here, the kernel does or refuses that
+    /// part.
     pub fn prepare(&mut self, cmd: i32, memory: &mut LoaderMemory<'_>, attr: u64) {
         match cmd {
             sys::BTF_LOAD => drop(self.remember(memory, attr)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_the_verifier_refuses_is_said_to_be() {
+    fn a_refusal_by_the_verifier_is_reported_as_one() {
         // A socket filter that returns an uninitialized register, and one without instructions.
         let unset = [0xbf, 0x50, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
         let (r, refused) = load(1, &unset);

@@ -64,7 +64,7 @@ pub struct LoadedProgram {
     pub most: usize,
     /// System calls for the current answer.
     pub syscalls: u64,
-    /// The most processor time that one run of the program took.
+    /// The longest processor time that one run of the program took.
     #[cfg(feature = "testing")]
     pub longest: Duration,
 }
@@ -462,7 +462,7 @@ fn sysfs() -> (u32, u32, u32) {
     (cpus, nodes, u32::from(Path::new("/sys/kernel/mm/transparent_hugepage").exists()))
 }
 
-/// How long a tick of the kernel is. The coarse clocks go on once in a tick.
+/// How long a tick of the kernel is. The coarse clocks advance once in a tick.
 fn jiffy_ns() -> u32 {
     let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: there is room for the result.

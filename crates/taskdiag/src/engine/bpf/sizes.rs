@@ -16,9 +16,10 @@ pub fn most(groups: Groups) -> usize {
     reserve(groups).max(1) + 1
 }
 
-/// The largest number of tasks that a walk remembers at first. It needs the last of them that still
-/// exists, so it loses its place only if all of them end between two runs. More would keep a CPU
-/// busy for longer, because the kernel clears 8 bytes for each without a pause.
+/// The largest number of tasks that a walk remembers at first. It continues after the last
+/// remembered task that still exists, so it loses its place only if all of them end between two
+/// runs. More would keep a CPU busy for longer, because the kernel clears 8 bytes for each without
+/// a pause.
 const SEEN_MAX: usize = 16384;
 /// From this number of processes on, the walk loads memory of the next ones early (`bpf/ahead.h`).
 /// The verifier takes about a millisecond for that code.

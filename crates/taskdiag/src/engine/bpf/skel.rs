@@ -80,7 +80,7 @@ impl Skeleton {
         Skeleton { names, data, insns, wanted, maps: le32(head, 8), programs: le32(head, 12) }
     }
 
-    /// The names that the program looks for in the kernel's types. Those of functions end in "()".
+    /// The names that the program looks for in the kernel's types. Names of functions end in "()".
     pub fn wanted(&self) -> impl Iterator<Item = &'static [u8]> + use<> {
         self.wanted.split(|b| *b == 0).filter(|n| !n.is_empty())
     }
@@ -410,7 +410,7 @@ mod tests {
 
     /// See `order` and `docs/operate/safety.md`. The same programs are for all processors.
     #[test]
-    fn programs_load_in_the_order_that_docs_safety_tells() {
+    fn programs_load_in_the_order_that_docs_safety_states() {
         for (name, s) in PROGRAMS_OF {
             let it = shipped(s);
             for (processor, reorders) in [("x86-64", false), ("another processor", true)] {
@@ -440,7 +440,7 @@ mod tests {
     /// The table of `docs/operate/safety.md` lists each struct that the programs read, and what
     /// keeps it alive.
     #[test]
-    fn docs_safety_tells_of_each_struct_that_programs_read() {
+    fn docs_safety_names_each_struct_that_programs_read() {
         let begin = "## What the loads follow";
         let table = taskdiag_bpf::SAFETY.split_once(begin).expect("the table").1;
         let table = table.split_once("\n## ").expect("an end").0;

@@ -31,8 +31,8 @@ pub(super) fn complete(stream: &mut [u8]) -> u64 {
     calls
 }
 
-/// The target of the link to an open file of a thread, which still waits as in its record after
-/// that.
+/// The target of the link to an open file of a thread. `None`: after the link was read, the thread
+/// no longer waited as in its record.
 fn link(task: &TaskMsg, wait: &Wait, fd: u32) -> Option<Vec<u8>> {
     let dir = format!("/proc/{}/task/{}", task.tgid, task.pid);
     let target = rustix::fs::readlink(format!("{dir}/fd/{fd}"), Vec::new()).ok()?;

@@ -12,9 +12,9 @@ const HDR: usize = size_of::<NlMsgHdr>();
 /// The bytes before the answer: the members that the shortest INFO lacks.
 pub(super) const ROOM: usize = size_of::<Info>() - Info::C.least;
 
-/// Makes the INFO that begins after [`ROOM`] bytes begin at the first one, and adds the machine to
-/// it. Returns how many bytes there are now. If they are no stream, they are moved to the front,
-/// and the parser says what is wrong.
+/// Extends the INFO, which begins after [`ROOM`] bytes, to the start of `bytes`, and adds the
+/// machine to it. Returns how many bytes there are now. If they are no stream, they are moved to
+/// the front, and the parser says what is wrong.
 pub(super) fn complete(bytes: &mut [u8]) -> usize {
     let whole = |(head, body): (NlMsgHdr, &[u8])| {
         let payload = (head.len as usize).checked_sub(HDR)?;
@@ -25,7 +25,7 @@ pub(super) fn complete(bytes: &mut [u8]) -> usize {
         bytes.copy_within(ROOM.., 0);
         return bytes.len() - ROOM;
     };
-    // All that the kernel said stays, also members that only a newer version knows.
+    // Everything that the kernel wrote stays, including members that only a newer version knows.
     bytes.copy_within(ROOM + HDR..ROOM + HDR + payload, HDR);
     bytes[HDR + payload..HDR + payload + ROOM].fill(0);
     let head = NlMsgHdr { len: (HDR + payload + ROOM) as u32, ..head };
@@ -43,7 +43,7 @@ mod tests {
     use taskdiag_wire::{AlignedBuf, Done, Groups, Stream, StreamWriter, build};
 
     #[test]
-    fn the_machine_is_named_whatever_the_kernel_says_of_it() {
+    fn the_machine_is_named_in_every_answer_of_the_kernel() {
         let mut w = StreamWriter::new();
         w.info(&build!(Info { clk_tck: 250, ..StreamWriter::blank_info() }));
         w.begin_task(7, 7);
@@ -51,7 +51,7 @@ mod tests {
         let whole = w.finish(Done::default());
         let tasks = &whole.as_bytes()[HDR + size_of::<Info>()..];
         let ours = crate::engine::info::info(&crate::Request::one(1, Groups::NONE));
-        // The kernel of today, one that says a part of it, and a newer one.
+        // Today's kernel, one whose INFO has some of the new members, and a newer one.
         for len in [Info::C.least, Info::C.least + 16, size_of::<Info>(), size_of::<Info>() + 24] {
             let mut message = whole.as_bytes()[..HDR + size_of::<Info>()].to_vec();
             message.resize(HDR + len, 9);

@@ -52,7 +52,7 @@ struct Task {
     entries: Vec<(u16, usize)>,
     /// The groups whose lists end early.
     ended: Groups,
-    /// Was some data cut here, and has the kernel cut some, so that it has counted the task?
+    /// Was data cut here? Was data cut by the kernel, which has then counted the task?
     is_cut: bool,
     is_counted: bool,
 }
@@ -271,7 +271,7 @@ impl Trim {
             let is_empty = list_entries(attr).next().is_none();
             entries.push(if is_empty { usize::MAX } else { keep });
         }
-        // A name of no entry here is one of a later message.
+        // A name that no entry here has belongs to a later message.
         if task.taken < room {
             used.extend(names.into_keys().filter(|n| !left.contains(n)));
         }

@@ -1,4 +1,4 @@
-//! The clock of the scheduler, which the times in `/proc/PID/sched` are of.
+//! The clock of the scheduler, which measures the times in `/proc/PID/sched`.
 
 use rustix::fs::CWD;
 use rustix::time::ClockId;

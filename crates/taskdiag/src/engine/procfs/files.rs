@@ -392,9 +392,9 @@ impl Reader {
 
     /// The record of a socket in a list, or `None` if the list has another socket for it: if a
     /// multipath TCP socket is in no list, its first subflow is in the list of TCP, with the inode
-    /// of the socket. It is not in its own list while it is bound but neither listens nor is
-    /// connected, and never if the kernel has no such list. The addresses and state of the two may
-    /// differ, but the queues of a listener are those of its first subflow.
+    /// of the socket. It is in no list of its own if the kernel has no such list, or while it is
+    /// bound but neither listens nor is connected. The addresses and state of the two may differ,
+    /// but the queues of a listener are those of its first subflow.
     pub(super) fn listed<'s>(
         &mut self,
         listed: &'s Sock,

@@ -1,8 +1,8 @@
-//! Reads what the open descriptors of DRM devices use of graphics processors, the group GPU. On a
-//! machine with such a device, each open descriptor costs one statx(), unless FD was read before,
-//! and each descriptor of the device costs one more read of its fdinfo. NVIDIA's devices have
-//! nothing there, so `nvidia` is asked about them. A driver may wait for a lock there. On a machine
-//! without such a device, nothing is read.
+//! Reads the group GPU: the use of graphics processors, from the open descriptors of DRM devices.
+//! On a machine with such a device, each open descriptor costs one statx(), unless FD was read
+//! before, and each descriptor of the device costs one more read of its fdinfo. NVIDIA's devices
+//! have nothing there, so `nvidia` is asked about them. A driver may wait for a lock there. On a
+//! machine without such a device, nothing is read.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,7 +20,7 @@ use super::stop::Stop;
 use super::worker::Worker;
 use crate::engine::room::LIST_LEAST;
 
-/// The members that no driver has to say.
+/// The members that do not come from a driver.
 const OF_DESCRIPTOR: u32 = parse::bit(Gpu::MEMBERS, "fd") | parse::bit(Gpu::MEMBERS, "dev");
 /// `DRM_MAJOR` of the kernel.
 const DRM_MAJOR: u32 = 226;

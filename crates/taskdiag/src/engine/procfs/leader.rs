@@ -86,7 +86,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A thread that has memory, of a process whose first thread is a zombie.
+    /// A thread that has memory, for a process whose first thread is a zombie.
     fn live_thread<'p>(
         &mut self,
         mut at: TaskDir<'p>,

@@ -266,13 +266,12 @@ impl SchedSum {
             }
         }
     }
-    /// Completes the sums over the living threads of a process, whose threads have used this CPU
-    /// time, with those that have ended. /proc has no values of ended threads. The time of ended
-    /// threads is the time of the process minus that of its living threads. Their context switches
-    /// are not known, so that those of the process are not known either. `false`: it is not known
-    /// whether threads have ended.
+    /// Completes the sums over the living threads of a process with its ended threads. /proc has no
+    /// values of ended threads. Their time is the CPU time of the process minus the time of its
+    /// living threads. Their context switches are not known, so the context switches of the process
+    /// are not known either. `false`: it is not known whether threads have ended.
     ///
-    /// The time that the living threads use while they are read hides as much time of ended ones.
+    /// The time that living threads use while they are read can hide an equal time of ended ones.
     fn complete(&mut self, process_ns: u64) -> bool {
         let [run_time, _, _, nvcsw, nivcsw] = &mut self.unknown;
         // A kernel that does not count the times of threads shows zeros.

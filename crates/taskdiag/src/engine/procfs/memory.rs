@@ -1,9 +1,10 @@
 //! Reads the groups about the memory of a process: VMA, VMA_STAT and ROLLUP, and STATM
 //! where the file `status` is not read for it.
 //!
-//! It reads the text of maps and does not use PROCMAP_QUERY, but for a name that has a newline or
-//! looks like it. Measured on 6.18, a mapping costs the same either way (0.4 µs, with or without a
-//! name) in a process with 60,000 mappings, and three times as much by query in a process with 25.
+//! It reads the text of maps and does not use PROCMAP_QUERY, except for a name that has a newline,
+//! or looks as if it had one. Measured on 6.18, a mapping costs the same either way (0.4 µs, with
+//! or without a name) in a process with 60,000 mappings, and three times as much by query in a
+//! process with 25.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -27,7 +28,7 @@ use crate::engine::{LEAST_WALK, mappings};
 const SMAPS_RECORD: usize = 780;
 const MAPS_RECORD: usize = 120;
 
-/// All members but the flags.
+/// All members except the flags.
 const FROM_MAPS: u32 = Vma::ALL_VALID & !parse::NOT_IN_MAPS;
 
 impl Worker<'_> {
@@ -185,8 +186,8 @@ impl Worker<'_> {
         let (room, full) = (self.list_room(at), Cell::new(false));
         let in_time = || in_time() && !full.get();
         let (mut valid, mut has_flags) = (VmaStat::ALL_VALID, true);
-        // The text has some 700 bytes for each mapping. To have all of it in memory took as long as
-        // to parse it.
+        // The text has about 700 bytes for each mapping. To have all of it in memory took as long
+        // as to parse it.
         let (place, path) = (at, at.path.file("smaps"));
         let mut all = |r: &mut Reader| {
             lists.clear();
@@ -333,7 +334,7 @@ impl Worker<'_> {
     }
 }
 
-/// The name of the mapping before, and its number.
+/// The name of the previous mapping, and its number.
 #[derive(Default)]
 struct LastName<'t> {
     text: &'t [u8],

@@ -5,7 +5,7 @@
 //! helper with [`through`], which loads the library and answers over two pipes. It is started when
 //! an answer first has a process with such a device open, and ends with this process. If it does
 //! not answer in time, the values are not known, and after half a minute it is killed and not
-//! started again. A program that names none, as the service does, has no values.
+//! started again. A program that names no helper, such as the service, has no values.
 //!
 //! The helper reads a byte for each question, and writes a line for each device and process: pid,
 //! minor number, address on the bus, bytes of memory, and the busy and the whole time of the
@@ -33,18 +33,19 @@ const DRIVER: &str = "/proc/driver/nvidia";
 /// than their caller do not look at it.
 pub const LIBRARY: &str = "TASKDIAG_NVML";
 
-/// How long the first answer is waited for, which includes the start of the driver, and others.
+/// How long the first answer may take, which includes the start of the driver, and how long later
+/// ones may take.
 const FIRST: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_millis(500);
 /// The helper is given up if a question stays without an answer for this time.
 const GIVEN_UP: Duration = Duration::from_secs(30);
-/// The most bytes of an answer.
+/// The largest number of bytes of an answer.
 const MOST: usize = 4 << 20;
 
 /// The values of a process on one device, with the mask of those that are known.
 type Values = HashMap<u32, Vec<(u32, Gpu)>>;
 
-/// What the helper said of the present answer.
+/// The values that the helper sent for the present answer.
 pub(super) type Known = std::sync::OnceLock<Option<Values>>;
 
 /// Starts the helper. It gets the environment that is set here, and no other one.
@@ -64,7 +65,7 @@ struct Helper {
     to: ChildStdin,
     from: ChildStdout,
     text: Vec<u8>,
-    /// When the question was asked that is open.
+    /// When the open question was asked.
     asked: Option<Instant>,
     has_answered: bool,
 }
@@ -72,7 +73,7 @@ struct Helper {
 static THROUGH: Mutex<(Option<Start>, State)> = Mutex::new((None, State::Unused));
 
 /// From now on, values of NVIDIA's graphics processors come from the program that this command
-/// starts. It must do what the module says.
+/// starts. The program must be such a helper as this module describes.
 pub fn through(start: Start) {
     THROUGH.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(start);
 }
@@ -130,7 +131,7 @@ impl Helper {
     }
     /// `None`: the answer has not come yet.
     fn answer(&mut self) -> Result<Option<Values>, GaveUp> {
-        // An answer that comes late is one to an older question, so another one is asked.
+        // A late answer belongs to an older question, so the question is asked again.
         let mut is_old = self.asked.is_some();
         let until = Instant::now() + if self.has_answered { LATER } else { FIRST };
         loop {
@@ -260,10 +261,10 @@ mod tests {
         assert!(late.answer().is_ok_and(|v| v.is_none()));
         assert!(begin.elapsed() >= FIRST && begin.elapsed() < FIRST * 10);
         std::thread::sleep(Duration::from_secs(2));
-        // What comes late is not the answer to the next question.
+        // A late answer is not taken for the answer to the next question.
         let empty = (0..100).find_map(|_| late.answer().ok().expect("it runs"));
         assert_eq!(empty.map(|v| v.len()), Some(0));
-        // One that ends is given up, and one that writes without end, too.
+        // A child that ends is abandoned, and so is a child that writes without end.
         assert!(helper("exit").answer().is_err());
         assert!(helper("yes").answer().is_err());
     }

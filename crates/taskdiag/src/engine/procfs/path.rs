@@ -63,8 +63,8 @@ impl Path {
         let up: &[u8] = if thread { b"../../" } else { b"" };
         CString::new([ids, up, name.as_bytes()].concat()).expect("ids and names contain no NUL")
     }
-    /// The path of a file that the directory of a thread lacks, in the one that the task `tid` has
-    /// among the processes.
+    /// The path of a file that the directory of a thread lacks. It leads to the directory that the
+    /// task `tid` has directly in /proc.
     pub(super) fn of_task(&self, thread: bool, tid: u32, name: &str) -> CString {
         let ids = &self.bytes[..self.prefix];
         let up = if thread { format!("../../../{tid}/") } else { String::new() };

@@ -13,7 +13,7 @@ use super::path::TaskDir;
 
 /// The first size of the buffer. Every status and stat file fits, and a longer file makes it grow.
 const FIRST_SIZE: usize = 32 * 1024;
-/// The size of the buffer for getdents64(), which returns some ten thousand entries in one call.
+/// The size of the buffer for getdents64(), which returns about ten thousand entries in one call.
 const DIR_SIZE: usize = 256 * 1024;
 
 /// The buffer grows by at most this much at a time.

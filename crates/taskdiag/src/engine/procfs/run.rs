@@ -35,7 +35,7 @@ pub(super) struct Run {
     pub(super) sched_clock: Option<SchedClock>,
     /// Where to look up the ids of cgroups, if they were requested and can be found.
     pub(super) cgroups: Option<Cgroups>,
-    /// Are paths wanted that are the root of a hierarchy of version 1?
+    /// Are paths wanted even if they are the root of a version 1 hierarchy?
     pub(super) cgroup_roots: bool,
     /// Whether the pids in this /proc belong to our own pid namespace.
     pub(super) own_pids: bool,

@@ -5,7 +5,7 @@
 //! A pid can be that of another process by the time of a call, so each call finds out whether it
 //! still is the process that was seen first. The start time is in the stat file only, which takes
 //! longest, because the kernel adds up the times of all threads for it. So the inode of the
-//! process's directory is compared instead, and the start time only if that is another one. Each
+//! process's directory is compared instead, and the start time only if the inode differs. Each
 //! process gets a directory of its own, with a new inode number. The kernel may forget a directory
 //! and make it again, so a new number alone does not mean a new process.
 
@@ -321,7 +321,7 @@ mod tests {
         std::fs::create_dir_all(root.join("7")).unwrap();
         std::fs::write(root.join("7/stat"), "7 (a) S 1 1\n").unwrap();
         let name = root.as_os_str().as_encoded_bytes();
-        // A start time is not there.
+        // The stat file has no start time.
         let odd = Single::open(name, 7).map(|s| s.start_ticks());
         let nul = Single::open(b"/proc\0", 7).map(|s| s.start_ticks());
         std::fs::remove_dir_all(&root).unwrap();

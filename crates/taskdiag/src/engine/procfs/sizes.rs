@@ -9,10 +9,11 @@
 //! f1a7941243c1 ("mm: convert mm's rss stats into percpu_counter") (in v6.2), each CPU batches its
 //! last changes of each counter: fewer than 32 pages, and more on a machine with more than 16 CPUs.
 //! `stat` leaves out batched changes, which may be all of a small process. `status` and `statm`
-//! always have the same number: they left the changes out, too, and include them since Linux kernel
-//! commit 82241a83cd15 ("mm: fix the inaccurate memory statistics issue for users") (in v6.16, and
-//! in stable series such as 6.12). The BPF engine always includes them. Before v6.2, the kernel
-//! batched changes for each thread, and all four have the same number without them.
+//! always have the same number: both left out these last changes at first, and include them since
+//! Linux kernel commit 82241a83cd15 ("mm: fix the inaccurate memory statistics issue for users")
+//! (in v6.16, and in stable series such as 6.12). The BPF engine always includes them. Before v6.2,
+//! the kernel batched changes for each thread. There, the three files and BPF have the same number,
+//! without the batched changes.
 //!
 //! Only `status` shows whether pages are locked, which is in the flags of STAT. `status` is read if
 //! a request names this member. A request for all of STAT is no reason to read it, because it costs

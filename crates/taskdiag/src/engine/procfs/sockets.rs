@@ -36,8 +36,9 @@ pub(super) trait Inhabitant {
 }
 
 impl Sockets {
-    /// The sockets of namespace `netns`. `task` is in it, and `own` means that it is ours. System
-    /// calls are counted in `calls`. A socket that cannot be known is not in the table.
+    /// The sockets of namespace `netns`. `task` is in that namespace, and `own` is the number of
+    /// ours. System calls are counted in `calls`. A socket that cannot be known is not in the
+    /// table.
     pub(super) fn table(
         &self,
         netns: u32,
@@ -482,7 +483,7 @@ mod tests {
         forget_protocols(&mut table);
         let bit = parse::bit(Socket::MEMBERS, "protocol");
         assert_eq!([1, 2].map(|inode| table[&inode].valid), [!bit, u32::MAX]);
-        // The list has its own request, so that no other one decides it.
+        // Whether multipath TCP is listed is decided by its own request only.
         let (_, refused, lists) = nothing();
         assert!(!lists && refused.len() == FILES.iter().flatten().count());
     }

@@ -68,7 +68,7 @@ impl Worker<'_> {
     pub(super) fn autogroup(&mut self, at: TaskDir<'_>) -> Result<(), Stop> {
         let path = at.path.of_process(self.run.threads, "autogroup");
         match self.reader.file(at.dir, &path) {
-            // Tasks that were not begun by a session are in no such group.
+            // Tasks that no session has started are in no such group.
             Ok(b"") => Err(Stop::Gap(Reason::Absent)),
             Ok(text) => {
                 let record = parse::autogroup(text).ok_or(Stop::Gap(Reason::Unsupported))?;

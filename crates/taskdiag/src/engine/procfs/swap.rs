@@ -6,8 +6,8 @@
 //! - Shared memory objects (tmpfs, memfd, SysV) are looked at once for all processes. An object
 //!   without swapped pages costs nothing more. An object that is mapped as a whole costs a
 //!   read of its counter, and any other one a query for each range (`shmem`).
-//! - Of private writable mappings of objects with swapped pages, the pages that the process has
-//!   copied do not count. PAGEMAP_SCAN (Linux 6.7) finds them, and each run of them is a query.
+//! - If a private writable mapping shows an object with swapped pages, the pages that the process
+//!   has copied do not count. PAGEMAP_SCAN (Linux 6.7) finds them, and each run of them is a query.
 //!
 //! PAGEMAP_SCAN cannot show how much of an object is swapped out, because the page table has no
 //! entries for such pages. Looking at objects of other processes needs CAP_SYS_ADMIN or
@@ -61,7 +61,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Swapped bytes of the objects that are mapped, and of those, the bytes in private writable
+    /// Swapped bytes of the mapped objects, and how many of these bytes are in private writable
     /// mappings. `None` if they cannot be known.
     fn swapped_objects(&mut self, mut at: TaskDir<'_>) -> Result<Option<(u64, u64)>, Stop> {
         let got =

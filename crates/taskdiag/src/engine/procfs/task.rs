@@ -10,7 +10,8 @@ use super::stop::Stop;
 use super::worker::Worker;
 use crate::error::Error;
 
-/// How some groups are read. The steps run in this order, which is that of the attributes.
+/// How some groups are read. The steps run in this order, which is also the order of the
+/// attributes.
 struct Step {
     groups: Groups,
     needs: Needs,
@@ -22,8 +23,8 @@ struct Step {
 enum Needs {
     /// Files of the task itself.
     Task,
-    /// The status file, which was read before. If it could not be read, the reason is that of the
-    /// groups.
+    /// The status file, which was read before. If it could not be read, the groups are missing for
+    /// the same reason.
     Status,
     /// `status`, and the files about memory of the same thread.
     StatusOfMemory,
@@ -31,7 +32,8 @@ enum Needs {
     Memory,
     /// Files that a first thread loses when it ends. A living thread's files are read then.
     Place,
-    /// VMA and VMA_STAT, which come from one file or from two, and settle themselves.
+    /// VMA and VMA_STAT, which come from one file or from two. Their step records itself which of
+    /// them is missing.
     Mappings,
 }
 
@@ -147,7 +149,7 @@ impl Worker<'_> {
             let none = if got.is_err() { Groups::STAT } else { Groups::NONE };
             self.settle(self.run.groups & (Groups::BASE | none), got)?;
         }
-        // For the size of the table of files alone, the file is not read: FD_COUNT has its number
+        // The file is not read only for the size of the table of files: FD_COUNT has its number
         // without it.
         let for_group = self.wants(Groups::IN_STATUS - Groups::FD_COUNT);
         let mut status = Ok(());

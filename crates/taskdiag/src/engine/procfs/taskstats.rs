@@ -37,8 +37,8 @@ pub(super) struct Connection {
     sequence: u32,
 }
 
-/// The most answers to earlier questions that are skipped. An answer stays unread if reading it
-/// failed.
+/// The largest number of answers to earlier questions that are skipped. An answer stays unread if
+/// reading it failed.
 const STALE_MOST: u32 = 4;
 
 impl TaskStats {

@@ -66,8 +66,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// WAIT of a task that has slept since it had left a CPU so often. If it has not, a record that
-    /// says that it runs.
+    /// WAIT of a task. `before` is how often the task had left a CPU at the first look. If it has
+    /// run since then, the record says that it runs.
     fn sleeping(
         &mut self,
         mut at: TaskDir<'_>,

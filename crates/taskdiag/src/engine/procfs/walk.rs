@@ -177,7 +177,7 @@ fn threads(w: &mut Worker<'_>, root: BorrowedFd<'_>, tgid: u32) -> Result<(), Er
     result
 }
 
-/// Fewer tasks than this are not worth another thread, because a thread costs some 0.1 ms and a
+/// Fewer tasks than this are not worth another thread, because a thread costs about 0.1 ms and a
 /// task 5 to 20 µs.
 const TASKS_PER_THREAD: usize = 500;
 /// More threads than this would wait for each other in the kernel.

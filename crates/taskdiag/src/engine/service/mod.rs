@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_nothing_of_the_older_one_in_whose_memory_it_is() {
+    fn memory_of_an_older_answer_is_reused_without_its_bytes() {
         let bytes: Vec<u8> = (0..4000u32).flat_map(u32::to_ne_bytes).collect();
         let file = rustix::fs::memfd_create("answer", rustix::fs::MemfdFlags::CLOEXEC)
             .expect("there is memory");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trims_what_ends_it() {
+    fn zeros_at_the_end_are_removed() {
         let t = |b: &[u8], all| trim(Cow::Borrowed(b), all).into_owned();
         assert_eq!(t(b"a\0b\0", false), b"a\0b");
         assert_eq!(t(b"a\0\0", false), b"a\0");

@@ -1,5 +1,5 @@
-//! What is particular about descriptors of anonymous inodes, as values: `name` of
-//! [`files`](super::files) has the same as text.
+//! The details of descriptors of anonymous inodes, as values. `name` of [`files`](super::files) has
+//! the same as text.
 
 use taskdiag_wire::{Entry, FdDetail, FdDetailKind, FdType, Group, Groups};
 
@@ -52,7 +52,7 @@ fn many<'a>(
     get: impl FnOnce(&[&Entry<'a, FdDetail>]) -> Value<'a>,
 ) -> Value<'a> {
     match details(row, kind) {
-        // What could not be read is an entry without values.
+        // An entry without values stands for details that could not be read.
         Ok(Some(all)) if all.iter().any(|d| d.value().is_none()) => Value::UNKNOWN,
         Ok(Some(all)) => get(&all),
         Ok(None) => Value::ABSENT,
@@ -76,7 +76,7 @@ fn bpf<'a>(row: &Row<'a>, get: impl Fn(FdDetailKind, [u64; 5]) -> Value<'a>) -> 
     values.find(|v| *v != Value::ABSENT).unwrap_or(Value::ABSENT)
 }
 
-/// Memory, where links have none and all ones are not known.
+/// Memory. Links have none, and all ones mean that it is not known.
 fn bpf_memory<'a>(kind: FdDetailKind, v: [u64; 5]) -> Value<'a> {
     match (kind, v) {
         (FdDetailKind::BpfMap, [.., u64::MAX, _]) => Value::UNKNOWN,

@@ -1,4 +1,4 @@
-//! What a process uses of graphics processors through DRM devices.
+//! Columns about the use of graphics processors through DRM devices.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -36,9 +36,9 @@ fn own_key(row: &Row<'_>, e: &Entry<'_, Gpu>) -> u64 {
     hasher.finish()
 }
 
-/// Memory for graphics processors, bytes: that of the regions of a process that are not in `seen`,
-/// which gets them. Source: `drm-resident-*` of `/proc/PID/fdinfo`. `None`: the answer or the
-/// driver does not have it.
+/// Memory for graphics processors, bytes: the sum over the regions of a process that are not in
+/// `seen`. Adds these to `seen`. Source: `drm-resident-*` of `/proc/PID/fdinfo`. `None`: the answer
+/// or the driver does not have it.
 pub fn memory_once(row: &Row<'_>, seen: &mut HashSet<u64>) -> Option<u64> {
     match bytes_or_ns(row, SUMS[0].1, false, seen) {
         Value::Uint(bytes) => Some(bytes),

@@ -9,7 +9,7 @@ use super::super::*;
 /// identifies it by this name.
 pub const PROCS: &str = "procs";
 
-/// So the same happens here: processes for which a sum is incomplete.
+/// This column, too, is identified by its name. It counts processes for which a sum is incomplete.
 pub const LACKING: &str = "lacking";
 
 pub const PROCESSES: &[Field] = &[

@@ -1,4 +1,4 @@
-//! What a task has set for itself, or was set for it.
+//! Settings that a task made for itself, or that others made for it.
 
 use std::fmt::Write as _;
 

@@ -78,9 +78,9 @@ struct Share {
 const MAY_TAKE_NS: u64 = 1_000_000_000;
 
 impl Share {
-    /// In percent, as if it was read in the middle of the answer. It is at most what this many
-    /// threads can have used, and at least the value for a read at the end. (Threads that have
-    /// ended may have used more than the remaining ones.)
+    /// In percent, as if it was read in the middle of the answer. The upper limit is the time that
+    /// this many threads can have used, and the lower limit is the value for a read at the end.
+    /// (Threads that have ended may have used more than the remaining ones.)
     fn percent(&self, threads: u32) -> f64 {
         let of = |age: u64| match (self.cpu_ns, age) {
             (0, _) => 0.0,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn old_processes_have_what_they_have() {
+    fn old_processes_may_have_more_than_a_cpu_for_each_thread() {
         assert_eq!(percent(50 * S, 100 * S, None, 1), 50.0);
         // Threads that have ended had four CPUs.
         assert!((399.0..400.0).contains(&percent(4_000 * S, 1_000 * S, Some(S), 1)));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn young_processes_have_no_more_than_their_threads_can() {
+    fn young_processes_have_at_most_a_cpu_for_each_thread() {
         for took in [None, Some(S / 10)] {
             // The process began 2 ms before the clock was read, and its CPU time was read 90 ms
             // after the clock.

@@ -150,9 +150,9 @@ pub const FIELDS: &[Field] = &[
         "Stack pointer: always 0, which the kernel shows of live tasks, too", {},
         |_, _| Value::Mask(0)),
     row!("timeout" "TMOUT" 5 Right [] Text None Plain, "none",
-        "Always -, for those who expect the column", {"tmout" "TMOUT"}, |_, _| Value::ABSENT),
+        "Always -, for scripts that expect the column", {"tmout" "TMOUT"}, |_, _| Value::ABSENT),
     row!("alarm" "ALARM" 5 Right [] Text None Plain, "none",
-        "Always -, for those who expect the column", {}, |_, _| Value::ABSENT),
+        "Always -, for scripts that expect the column", {}, |_, _| Value::ABSENT),
     row!("sgi_p" "P" 1 Right [BASE(state) STAT(processor)] Text None Plain, "/proc/PID/stat 3, 39",
     "The CPU that it runs on, or * if it does not run", {}, |_, row| match (row.state(), row.stat) {
         (Some(b'R'), Some(stat)) => stat.processor().map_or(Value::UNKNOWN, |cpu| {

@@ -12,9 +12,9 @@ use crate::mountinfo;
 use crate::why::task::Place;
 use crate::why::wait::{Mount, NoHolder};
 
-/// The most threads whose cgroup is looked up.
+/// The largest number of threads whose cgroup is looked up.
 const CGROUPS: u32 = 4096;
-/// The most mount namespaces whose mounts are remembered, and the most mounts of each.
+/// The largest number of mount namespaces whose mounts are remembered, and of mounts of each.
 const NAMESPACES: usize = 64;
 const MOUNTS: usize = 10_000;
 
@@ -66,8 +66,8 @@ fn is_in(path: &[u8], dir: &[u8]) -> bool {
     path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// The mount with this id. Without one, the mount that this path leads to: of those with the
-/// longest matching path, the last.
+/// The mount with this id. Without an id, the mount that this path leads to: the one with the
+/// longest matching path, or the last of several.
 fn find(all: &[Mounted], id: Option<u64>, path: Option<&[u8]>) -> Option<Mount> {
     if let Some(id) = id {
         return all.iter().find(|m| m.id == id).map(|m| m.mount.clone());

@@ -76,7 +76,7 @@ pub(super) const LETTERS: &[Letter] = &[
         Minus,
         "c",
         "NAME",
-        "commands whose name begins so, or matches /REGEX/; ^NAME: all others",
+        "commands that begin with NAME or match /REGEX/; ^NAME: all others",
         |t, asked, words| {
             t.commands.push(OsString::from_vec(asked.value(words, "the name of a command")?));
             Ok(())

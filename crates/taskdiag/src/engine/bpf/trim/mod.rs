@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_that_the_data_decide_goes() {
+    fn jumps_that_constants_decide_are_removed() {
         // if (data[0] == 1) r0 = 5; else r0 = 6;
         let mut p = read(1, 0, WORD);
         p.extend([insn(0x55, 1, 0, 2, 1), mov(0, 5), insn(JA, 0, 0, 1, 0), mov(0, 6), END]);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_nobody_looks_at_go() {
+    fn unused_values_are_removed() {
         let store = insn(0x7b, 10, 2, -8, 0);
         let load = insn(0x79, 3, 10, -8, 0);
         // First a value that is stored, loaded and partly used, then another value.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_nobody_calls_go() {
+    fn functions_without_callers_are_removed() {
         let call = |n| insn(CALL, 0, PSEUDO_CALL, 0, n);
         let mut p = read(6, 4, BYTE); // 0: r6 = 2
         p.push(insn(0x15, 6, 0, 1, 2)); // 3: skip the first call
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_do_what_they_did() {
+    fn trimmed_programs_do_the_same() {
         // Pseudo-random numbers by xorshift.
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut any = move |n: u64| {

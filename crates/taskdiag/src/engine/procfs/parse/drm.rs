@@ -97,7 +97,7 @@ pub fn drm(text: &[u8]) -> DrmClient {
     if let Some(id) = client {
         (head.client, known) = (id, known | bits!(client));
     }
-    // A driver may list engines that it has nothing to say of but their number.
+    // For some engines, a driver may list nothing but their number.
     entries.retain(|(has, _)| has & !bits!(name capacity) != 0);
     if entries.is_empty() {
         entries.push((0, Gpu::default()));

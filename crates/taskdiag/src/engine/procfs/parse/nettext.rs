@@ -64,7 +64,7 @@ fn plain_address(digits: &[u8]) -> Option<[u8; 16]> {
     u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
 }
 
-/// The most bytes of a unix socket's name, `UNIX_PATH_MAX`.
+/// The largest number of bytes of a unix socket's name, `UNIX_PATH_MAX`.
 const NAME_MAX: usize = 108;
 
 /// The sockets in the text of /proc/PID/net/unix: the line of each, and the lines after it that
@@ -73,8 +73,8 @@ const NAME_MAX: usize = 108;
 /// The kernel writes names as they are, and a name may have line feeds. So a user can bind a socket
 /// whose name ends with a line that looks like one of the kernel's, of any inode and with any name.
 /// So a line is doubtful if it ends within the length of the longest name, counted from the
-/// beginning of an earlier name. It is not known which, so it is left out: its socket is then one
-/// of which nothing is known.
+/// beginning of an earlier name. A doubtful line may be either, so it is left out, and nothing is
+/// known about its socket.
 pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 0;
     // Before this place, the bytes may be those of a name.
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_no_name_has_room_for_are_believed() {
+    fn lines_that_no_name_can_contain_are_accepted() {
         let path = "/run/systemd/journal/stdout-and-more";
         let all = [
             kernels(1, ""),
@@ -425,7 +425,7 @@ mod tests {
         let text = [HEADER.to_owned(), kernels(5, "/tmp/a\nb\n\nc d"), kernels(6, "")].concat();
         let found = believed(text.as_bytes());
         assert_eq!(found[0], (5, Some("/tmp/a\nb\n\nc d".to_owned())), "{found:?}");
-        // No name continues further than it may be long.
+        // No name extends beyond the longest length of a name.
         let text =
             [HEADER.to_owned(), kernels(5, "/tmp/a"), format!("{}\n", "x".repeat(120))].concat();
         assert_eq!(believed(text.as_bytes()), [(5, Some("/tmp/a".to_owned()))]);

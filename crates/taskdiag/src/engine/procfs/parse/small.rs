@@ -180,8 +180,8 @@ pub fn cgroup2_mounts(bytes: &[u8]) -> Vec<CgroupMount> {
     cgroup_mounts(bytes).filter_map(v2).collect()
 }
 
-/// The cgroup mounts of a mountinfo file, in its order. Those of version 1 have the options of
-/// their hierarchy, such as `rw,cpu,cpuacct`.
+/// The cgroup mounts of a mountinfo file, in its order. A mount of version 1 has the options of its
+/// hierarchy, such as `rw,cpu,cpuacct`.
 pub fn cgroup_mounts(bytes: &[u8]) -> impl Iterator<Item = (CgroupMount, Option<&[u8]>)> {
     mountinfo::lines(bytes).filter_map(cgroup_mount)
 }

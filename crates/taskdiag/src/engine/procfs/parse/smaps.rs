@@ -1,5 +1,5 @@
 //! Parses /proc/PID/smaps and /proc/PID/smaps_rollup: how much of each mapping, and of all, is in
-//! memory. Each mapping has some 25 lines there, so this parser has the most work.
+//! memory. Each mapping has about 25 lines there, so this parser has the most work.
 
 use taskdiag_wire::{Plain, Rollup, VMA_FLAGS, VmaStat};
 use zerocopy::IntoBytes;
@@ -315,7 +315,7 @@ Rss:                   5 kB
 
     /// A single mapping proves nothing. After several mappings, all lines are expected, or none is.
     #[test]
-    fn parts_are_as_the_whole() {
+    fn two_parts_parse_as_the_whole() {
         let shown =
             |bytes: &[u8]| -> Vec<_> { smaps_entries(bytes).map(|e| format!("{e:?}")).collect() };
         let whole = shown(FILE.as_bytes());

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_hidden_are_told_from_those_that_are_not_there() {
+    fn hidden_addresses_are_told_from_missing_ones() {
         let of = |addresses: &str| {
             let text = String::from_utf8(line(b"x")).unwrap().replace(" 1 2 3 0 ", addresses);
             stat(text.as_bytes(), TICK).unwrap().layout

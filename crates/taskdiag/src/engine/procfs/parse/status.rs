@@ -50,7 +50,7 @@ pub fn real_uid(bytes: &[u8]) -> Option<u32> {
 }
 
 /// The complete lines, each with its newline. This is written by hand because a status file has
-/// some 60 short lines, and a call for each costs more than the search.
+/// about 60 short lines, and a call for each costs more than the search.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked() {
+    fn only_requested_members_are_parsed() {
         let s = parse(TEXT, Groups::STATM);
         assert_eq!((s.cred.valid, s.statm.valid), (0, Statm::ALL_VALID));
         assert_eq!((s.nvcsw, s.gids.len(), s.nspid.len()), (None, 0, 0));

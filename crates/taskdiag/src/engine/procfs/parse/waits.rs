@@ -135,8 +135,8 @@ pub fn sleep(bytes: &[u8]) -> SleepText {
     s
 }
 
-/// The most time that a CPU has spent in interrupts, and was taken away by a hypervisor, in ticks:
-/// of /proc/stat.
+/// The longest time, in ticks, that a CPU has lost to interrupts and to a hypervisor, from
+/// /proc/stat.
 pub fn lost_ticks(bytes: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(bytes).ok()?;
     let of_cpu = |line: &str| {
