@@ -336,6 +336,8 @@ pub const LSOF_TABLE: &[&str] = &[
     "-J -t",
     "-a",
     "-x",
+    "-F +fg -p $PID_sleep",
+    "-F +fG -p $PID_sleep",
     "-F -t",
     "-o -s",
     "-Fq",

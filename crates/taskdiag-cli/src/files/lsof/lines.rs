@@ -69,8 +69,15 @@ fn of_file(cells: &Cells<'_>, r: &Record<'_>, put: &mut dyn FnMut(char, Option<V
     put('a', Some(vec![cells.access(r)]));
     put('l', Some(vec![cells.lock(r)]));
     put('t', cells.kind(r).and_then(text));
-    // With -F, lsof prints numbers in any case.
-    put('G', r.flags().and_then(|flags| text(format!("0x{flags:x};0x0"))));
+    // With -F, lsof prints the number, unless +fg asks for words.
+    let words = cells.layout.flags && !cells.layout.numeric_flags;
+    put(
+        'G',
+        match words {
+            true => cells.flags(r).and_then(text),
+            false => r.flags().and_then(|flags| text(format!("0x{flags:x};0x0"))),
+        },
+    );
     match cells.device(r) {
         Device::None => {}
         Device::Text(device) => put('d', text(device)),
