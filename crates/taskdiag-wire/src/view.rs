@@ -215,6 +215,10 @@ impl<'a> ContainerView<'a> {
             None => Ok(&data[..hdr.len as usize]),
         })
     }
+    /// All values that the stream has of it, as [`StreamWriter::container`] takes them.
+    pub fn parts(self) -> Vec<(ContainerPart, Result<&'a [u8], Reason>)> {
+        ContainerPart::ALL.iter().filter_map(|part| Some((*part, self.part(*part)?))).collect()
+    }
 }
 
 /// A control group that was kept with a stream.

@@ -275,7 +275,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for source in V2.iter().chain(V1) {
             members(source.form, |m| {
-                assert_eq!(m.file(), source.file, "{m:?} of {:?}", source.name);
+                assert_eq!(Files::of(m), source.file, "{m:?} of {:?}", source.name);
                 seen.insert(m);
             });
         }
