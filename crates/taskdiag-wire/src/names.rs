@@ -158,14 +158,14 @@ named! {
 
 named! {
     /// Which value of a control group an entry of MSG_CGROUP has. Counts include the groups below
-    /// it, as the kernel counts, where nothing else is said.
+    /// it, as the kernel counts, unless the comment of a value names others.
     #[non_exhaustive]
     CgroupMember: u32 {
         /// Processes in the cgroup itself.
         Procs = 0 "procs",
         /// Threads in the cgroup itself.
         Threads = 1 "threads",
-        /// The type, as an index of `cgroup.type`: domain, domain threaded, domain invalid, threaded.
+        /// The type: domain, domain threaded, domain invalid, threaded, from 0 on.
         Type = 2 "type",
         /// Is there a process in it or below? 1 or 0.
         Populated = 3 "populated",
