@@ -432,13 +432,13 @@ fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
         values: one.values,
         earlier: None,
     };
-    let mut all = list.found.into_iter().map(cgroup).collect();
+    let mut all: Vec<Cgroup> = list.found.into_iter().map(cgroup).collect();
     arrange(&mut all);
     all
 }
 
 /// Sorts cgroups into the order of a tree, and finds the level and the parent of each.
-fn arrange(list: &mut Vec<Cgroup>) {
+fn arrange(list: &mut [Cgroup]) {
     // For the order, a slash must come before every byte of a name. The byte 0 does, and is in no
     // name.
     let swap = |path: &mut Vec<u8>, from: u8, to: u8| {
