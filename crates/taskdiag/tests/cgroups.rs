@@ -13,7 +13,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use taskdiag::cgroups::{Bounds, Cgroup, Cgroups, Files, Known, Member, Session};
-use taskdiag::wire::{Done, StreamWriter};
+use taskdiag::wire::{CgroupList, CgroupMsg, Done, StreamWriter};
 use taskdiag::{Reason, Snapshot};
 use tempfile::TempDir;
 
@@ -862,4 +862,19 @@ fn a_part_of_the_cgroups_of_an_answer_is_that_of_a_session() {
     for bad in ["/b", "a/../a"] {
         assert!(only(&[bad]).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn an_answer_with_countless_cgroups_gives_as_many_as_a_listing_has() {
+    let mut w = StreamWriter::new();
+    w.info(&StreamWriter::blank_info());
+    w.cgroup_list(&CgroupList::default());
+    let most = Bounds::default().cgroups;
+    for n in 0..most + 3 {
+        w.cgroup(&CgroupMsg::default(), format!("/{n}").as_bytes(), &[]);
+    }
+    let answer = Snapshot::parse(w.finish(Done::default())).expect("it is whole");
+    let all = Cgroups::of(&answer).expect("it has some");
+    assert_eq!((all.list().len(), all.left_out().no_room), (most, 3));
+    assert_eq!(all.remarks().len(), 1, "{:?}", all.remarks());
 }

@@ -75,6 +75,8 @@ const COMMANDS: &[&[&str]] = &[
     &["tree", "--json", "-s", "1"],
     &["report", "--files"],
     &["ps", "--where", "rss > 1M and not comm ~ '^k' or args ~ 'java.*kafka' or tty missing"],
+    &["cgroups"],
+    &["cgroups", "--csv", "--sort", "-memory,path", "--where", "tasks known or memory < 1G"],
     &["maps", "--where", "deleted or task.rss > 1M and size < 1G"],
     &["files", "--json", "--where", "type == REG and size > 1 or ends ~ x"],
 ];
@@ -91,8 +93,14 @@ fn shows() -> Vec<Shows> {
         ["--json", "--csv", "--no-headers"]
             .map(|form| from(&[command, form, "-o", &names.join(",")]))
     };
-    use taskdiag::field::{FILES, MAPS, MEMORY, TASKS};
-    let sets = [("ps", &TASKS), ("files", &FILES), ("maps", &MAPS), ("memory", &MEMORY)];
+    use taskdiag::field::{CGROUPS, FILES, MAPS, MEMORY, TASKS};
+    let sets = [
+        ("ps", &TASKS),
+        ("files", &FILES),
+        ("maps", &MAPS),
+        ("memory", &MEMORY),
+        ("cgroups", &CGROUPS),
+    ];
     let columns = sets.into_iter().flat_map(|(command, set)| all_columns(command, set));
     COMMANDS.iter().map(|args| from(args)).chain(columns).collect()
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use taskdiag::service::{Ask, Reply};
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, CgroupList,
-    CgroupMsg, CgroupValue, Done, Fd,
-    Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy, StreamWriter, Vma, build,
-    encode_features_request, encode_request,
+    CgroupMsg, CgroupValue, Done, Fd, Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy,
+    StreamWriter, Vma, build, encode_features_request, encode_request,
 };
 
 /// The seeds of a target, as (name, bytes). Empty for an unknown target.

@@ -163,6 +163,9 @@ const CGROUP_FILES: Files = Files::TASK_COUNT
 const CGROUPS: usize = 2_000;
 /// The most bytes of their paths.
 const CGROUP_PATHS: usize = 1 << 20;
+/// The most files of cgroups that stay open. For each, the kernel keeps a page, and a recorder runs
+/// for months.
+const CGROUP_DESCRIPTORS: usize = 1024;
 /// The times at which cgroups were read are recorded as multiples of this part of the interval.
 const GRAIN: u32 = 1000;
 
@@ -178,10 +181,8 @@ impl Cgroups {
     fn new(args: &RecordArgs) -> Cgroups {
         let mut bounds = Bounds::default();
         (bounds.cgroups, bounds.path_bytes) = (CGROUPS, CGROUP_PATHS);
-        let open = || {
-            crate::commands::wait::allow_files(usize::MAX / 2);
-            cgroups::Session::new(CGROUP_FILES, bounds, cgroups::Session::descriptors())
-        };
+        let descriptors = cgroups::Session::descriptors().min(CGROUP_DESCRIPTORS);
+        let open = || cgroups::Session::new(CGROUP_FILES, bounds, descriptors);
         let session = args.cgroups.then(open).and_then(|session| {
             let lost = |e| say(format_args!("taskdiag: {e}: no cgroups are recorded"));
             session.map_err(lost).ok()

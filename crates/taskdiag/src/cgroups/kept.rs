@@ -19,14 +19,23 @@ use crate::error::Error;
 use crate::snapshot::Snapshot;
 
 impl Cgroups {
-    /// The cgroups that were kept with an answer. `None`: it has none.
+    /// The cgroups that were kept with an answer, at most as many as a listing has by default.
+    /// `None`: it has none.
     pub fn of(snapshot: &Snapshot) -> Option<Cgroups> {
         let stream = snapshot.stream();
         let head = stream.cgroup_list()?;
         let at = Duration::from_nanos(head.boottime_ns);
-        let mut list: Vec<Cgroup> = stream.cgroups().map(|view| cgroup(view, at)).collect();
+        // A cgroup takes more memory than its message, and an answer may be from anybody.
+        let most = Bounds::default().cgroups;
+        let more = stream.cgroups().len().saturating_sub(most) as u64;
+        let groups = stream.cgroups().take(most);
+        let mut list: Vec<Cgroup> = groups.map(|view| cgroup(view, at)).collect();
         arrange(&mut list);
-        let left = LeftOut { cgroups: head.left_out, deep: head.too_deep, no_room: head.no_room };
+        let left = LeftOut {
+            cgroups: head.left_out,
+            deep: head.too_deep,
+            no_room: head.no_room.saturating_add(more),
+        };
         let bounds = Bounds {
             cgroups: head.most as usize,
             levels: head.levels as usize,
