@@ -88,7 +88,7 @@ impl Groups {
         query.sort = self.sort.iter().cloned().collect();
         query
     }
-    /// Reads the cgroups again. For a recording, from the frame that is shown and the one before it.
+    /// Reads the cgroups again. For a recording, from the frame that is shown and the previous one.
     pub fn refresh(
         &mut self,
         frames: (Option<&Snapshot>, Option<&Snapshot>),
