@@ -56,6 +56,8 @@ enum task_diag_msg_type {
 	TASK_DIAG_MSG_FEATURES	= 20,	/* struct task_diag_features */
 	TASK_DIAG_MSG_CUT	= 21,	/* between tasks and NLMSG_DONE: struct task_diag_cut */
 	TASK_DIAG_MSG_CONTAINER	= 22,	/* between tasks and NLMSG_DONE: blobs TASK_DIAG_A_CONTAINER */
+	TASK_DIAG_MSG_CGROUP_LIST = 23,	/* between tasks and NLMSG_DONE: struct task_diag_cgroup_list */
+	TASK_DIAG_MSG_CGROUP	= 24,	/* after it: struct task_diag_cgroup_msg, then attributes */
 };
 
 /* dump_strategy */
@@ -132,6 +134,8 @@ enum task_diag_attr {
 					 * user namespace: first there, first in the reader's, how many */
 	TASK_DIAG_A_GID_MAP	= 77,	/* with PERSONA: the same for gids */
 	TASK_DIAG_A_CONTAINER	= 73,	/* in MSG_CONTAINER: blob, kind = enum task_diag_container */
+	TASK_DIAG_A_CGROUP_VALUE	= 78,	/* in MSG_CGROUP: array of struct task_diag_cgroup_value */
+	TASK_DIAG_A_CGROUP_NAME	= 79,	/* in MSG_CGROUP: blob, its path from the root, with a / first */
 };
 
 /*
@@ -243,6 +247,114 @@ enum task_diag_container {
 	TASK_DIAG_CT_IMAGE	= 3,
 	TASK_DIAG_CT_POD_NAME	= 4,
 	TASK_DIAG_CT_POD_NAMESPACE = 5,
+};
+
+/*
+ * The control groups of the machine when the stream was kept: one message for
+ * the list, then one for each group, of which all but the root's come after
+ * those of the groups above them. Only recorders write them.
+ */
+#define TASK_DIAG_CG_HAS_V1	0x1	/* in task_diag_cgroup_list: version 1 was read, too */
+#define TASK_DIAG_CG_IS_V2	0x1	/* in task_diag_cgroup_msg: version 2 has the group */
+#define TASK_DIAG_CG_UNLIMITED	0x1	/* in task_diag_cgroup_value: "max", there is no limit */
+
+struct task_diag_cgroup_list {
+	__u64 boottime_ns;	/* CLOCK_BOOTTIME when the first of them was read */
+	__u64 left_out;	/* groups that were seen and not read, for they are too many */
+	__u64 too_deep;	/* groups that were seen and not read, for they are too many levels deep */
+	__u64 no_room;	/* groups that a recorder took out of the stream, to keep room for others' data */
+	__u32 most;	/* groups that are read at most */
+	__u32 levels;	/* below the root that are read at most */
+	__u32 flags;	/* TASK_DIAG_CG_HAS_V1 */
+	__u32 reserved;
+};
+
+struct task_diag_cgroup_msg {
+	__u64 id;	/* inode number of its directory; 0: not known */
+	__u64 after_ns;	/* when its files were read, counted from boottime_ns of the list; a recorder
+			 * may round it down, so that what does not change stays the same */
+	__u32 flags;	/* TASK_DIAG_CG_IS_V2 */
+	__u32 reserved;
+};
+
+/* A value. One that was not asked for has no entry. */
+struct task_diag_cgroup_value {
+	__u64 value;
+	__u32 member;	/* enum task_diag_cgroup_member */
+	__u16 reason;	/* not 0: there is no value, enum task_diag_reason says why */
+	__u16 flags;	/* TASK_DIAG_CG_UNLIMITED */
+};
+
+/*
+ * Which value it is, with its file in version 2 and its unit if it is no
+ * count. Counts are those of the file. Numbers are never used again.
+ */
+enum task_diag_cgroup_member {
+	TASK_DIAG_CGM_PROCS		= 0,	/* cgroup.procs: in it, without those below */
+	TASK_DIAG_CGM_THREADS		= 1,	/* cgroup.threads: in it, without those below */
+	TASK_DIAG_CGM_TYPE		= 2,	/* cgroup.type: 0 domain, 1 domain threaded, 2 domain invalid, 3 threaded */
+	TASK_DIAG_CGM_POPULATED		= 3,	/* cgroup.events */
+	TASK_DIAG_CGM_FROZEN		= 4,
+	TASK_DIAG_CGM_FREEZE		= 5,	/* cgroup.freeze */
+	TASK_DIAG_CGM_DESCENDANTS	= 6,	/* cgroup.stat */
+	TASK_DIAG_CGM_DYING		= 7,
+	TASK_DIAG_CGM_CPU_USAGE		= 8,	/* cpu.stat: ns */
+	TASK_DIAG_CGM_CPU_USER		= 9,	/* ns */
+	TASK_DIAG_CGM_CPU_SYSTEM	= 10,	/* ns */
+	TASK_DIAG_CGM_PERIODS		= 11,
+	TASK_DIAG_CGM_THROTTLES		= 12,
+	TASK_DIAG_CGM_THROTTLED		= 13,	/* ns */
+	TASK_DIAG_CGM_CPU_QUOTA		= 14,	/* cpu.max: ns */
+	TASK_DIAG_CGM_CPU_PERIOD	= 15,	/* ns */
+	TASK_DIAG_CGM_CPU_WEIGHT	= 16,	/* cpu.weight */
+	TASK_DIAG_CGM_CPU_SHARES	= 17,	/* cpu.shares */
+	TASK_DIAG_CGM_MEMORY		= 18,	/* memory.current: bytes */
+	TASK_DIAG_CGM_MEMORY_PEAK	= 19,	/* memory.peak: bytes */
+	TASK_DIAG_CGM_MEMORY_MIN	= 20,	/* memory.min: bytes */
+	TASK_DIAG_CGM_MEMORY_LOW	= 21,	/* memory.low: bytes */
+	TASK_DIAG_CGM_MEMORY_HIGH	= 22,	/* memory.high: bytes */
+	TASK_DIAG_CGM_MEMORY_MAX	= 23,	/* memory.max: bytes */
+	TASK_DIAG_CGM_SWAP		= 24,	/* memory.swap.current: bytes */
+	TASK_DIAG_CGM_SWAP_MAX		= 25,	/* memory.swap.max: bytes */
+	TASK_DIAG_CGM_EVENTS_LOW	= 26,	/* memory.events */
+	TASK_DIAG_CGM_EVENTS_HIGH	= 27,
+	TASK_DIAG_CGM_EVENTS_MAX	= 28,
+	TASK_DIAG_CGM_EVENTS_OOM	= 29,
+	TASK_DIAG_CGM_OOM_KILLS		= 30,
+	TASK_DIAG_CGM_OOM_GROUP_KILLS	= 31,
+	TASK_DIAG_CGM_ANON		= 32,	/* memory.stat: bytes */
+	TASK_DIAG_CGM_FILE		= 33,	/* bytes */
+	TASK_DIAG_CGM_KERNEL		= 34,	/* bytes */
+	TASK_DIAG_CGM_SLAB		= 35,	/* bytes */
+	TASK_DIAG_CGM_SOCK		= 36,	/* bytes */
+	TASK_DIAG_CGM_SHMEM		= 37,	/* bytes */
+	TASK_DIAG_CGM_FILE_MAPPED	= 38,	/* bytes */
+	TASK_DIAG_CGM_FILE_DIRTY	= 39,	/* bytes */
+	TASK_DIAG_CGM_FILE_WRITEBACK	= 40,	/* bytes */
+	TASK_DIAG_CGM_FAULTS		= 41,
+	TASK_DIAG_CGM_MAJOR_FAULTS	= 42,
+	TASK_DIAG_CGM_PIDS		= 43,	/* pids.current */
+	TASK_DIAG_CGM_PIDS_PEAK		= 44,	/* pids.peak */
+	TASK_DIAG_CGM_PIDS_MAX		= 45,	/* pids.max */
+	TASK_DIAG_CGM_READ_BYTES	= 46,	/* io.stat: bytes */
+	TASK_DIAG_CGM_WRITE_BYTES	= 47,	/* bytes */
+	TASK_DIAG_CGM_READS		= 48,
+	TASK_DIAG_CGM_WRITES		= 49,
+	TASK_DIAG_CGM_DISCARD_BYTES	= 50,	/* bytes */
+	TASK_DIAG_CGM_CPU_SOME10	= 51,	/* cpu.pressure: hundredths of a percent */
+	TASK_DIAG_CGM_CPU_SOME		= 52,	/* ns */
+	TASK_DIAG_CGM_CPU_FULL10	= 53,	/* hundredths of a percent */
+	TASK_DIAG_CGM_CPU_FULL		= 54,	/* ns */
+	TASK_DIAG_CGM_MEMORY_SOME10	= 55,	/* memory.pressure: hundredths of a percent */
+	TASK_DIAG_CGM_MEMORY_SOME	= 56,	/* ns */
+	TASK_DIAG_CGM_MEMORY_FULL10	= 57,	/* hundredths of a percent */
+	TASK_DIAG_CGM_MEMORY_FULL	= 58,	/* ns */
+	TASK_DIAG_CGM_IO_SOME10		= 59,	/* io.pressure: hundredths of a percent */
+	TASK_DIAG_CGM_IO_SOME		= 60,	/* ns */
+	TASK_DIAG_CGM_IO_FULL10		= 61,	/* hundredths of a percent */
+	TASK_DIAG_CGM_IO_FULL		= 62,	/* ns */
+	TASK_DIAG_CGM_ALL_PROCS		= 63,	/* processes in it and below */
+	TASK_DIAG_CGM_ALL_TASKS		= 64,	/* threads in it and below */
 };
 
 /* Why a group that was asked for is not there. */

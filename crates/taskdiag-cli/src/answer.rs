@@ -91,6 +91,15 @@ impl Source {
         say_host(&snapshot.host(), &Host::here());
         Ok(snapshot)
     }
+    /// [`read`](Self::read), with the answer before it, if it is from a recording that has one.
+    pub fn read_with_earlier(&self, path: &Path) -> Result<(Snapshot, Option<Snapshot>), Exit> {
+        #[cfg(feature = "record")]
+        let (snapshot, earlier) = crate::recorded::read_with_earlier(path, self.at)?;
+        #[cfg(not(feature = "record"))]
+        let (snapshot, earlier) = (self.read(path)?, None);
+        say_host(&snapshot.host(), &Host::here());
+        Ok((snapshot, earlier))
+    }
     /// An answer of this machine to these requests. Shows progress if it takes long, and ends early
     /// at Ctrl-C.
     pub fn ask(&self, mut plan: Plan) -> Result<Snapshot, Exit> {

@@ -25,11 +25,6 @@ const HINTS: &[(&str, &str, &str)] = &[
     ),
     ("cgroups", "--tree", "a tree is what it prints, and --flat prints a list"),
     ("cgroups", "--engine", "cgroups are read from /sys/fs/cgroup, whatever the engine"),
-    (
-        "cgroups",
-        "--from",
-        "saved answers have no cgroups; 'taskdiag memory --from FILE --by unit' adds up its processes",
-    ),
     ("cgroups", "-p", "'taskdiag ps -p PID -o pid,cgroup_path' shows the cgroup of a process"),
     ("cgroups", "--pid", "'taskdiag ps -p PID -o pid,cgroup_path' shows the cgroup of a process"),
     ("cgroups", "-u", "--unit NAME selects a unit of systemd"),

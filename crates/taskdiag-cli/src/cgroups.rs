@@ -1,6 +1,8 @@
-//! `taskdiag cgroups`: what each cgroup uses and may use, as a tree or as a list.
+//! `taskdiag cgroups`: what each cgroup uses and may use, as a tree or as a list, now or in a
+//! recording.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Instant;
 
 use taskdiag::cgroups::{Bounds, Cgroups, Session};
@@ -11,7 +13,7 @@ use taskdiag::{Error, Reason};
 use crate::answer;
 use crate::args::cgroups::CgroupsArgs;
 use crate::columns::{self, Column};
-use crate::exit::{Asked, Exit, Lack, say};
+use crate::exit::{Asked, Exit, Lack, say, shown};
 use crate::forest::{LINES, PLAIN, Tree};
 use crate::interrupt;
 use crate::output::text;
@@ -24,15 +26,28 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
     let table = &args.table;
     let terminal = table.terminal();
     let is_tree = table.form == Form::Text && !args.flat;
-    let mut columns = columns(args, is_tree)?;
+    let kept = table.source.from.as_ref().map(|path| kept(args, path)).transpose()?;
+    let has_rates = kept.as_ref().map_or(args.delay.is_some(), |kept| kept.has_rates);
+    let mut columns = columns(args, is_tree, has_rates)?;
     let mut query = Query::new(&CGROUPS, columns.iter().map(|c| c.field));
     query.filter = table.filter.clone();
     query.sort = table.sort.clone();
-    let all = list(args, &query)?;
+    let filtered = query.filter.iter().flat_map(|filter| filter.fields());
+    let sorted = query.sort.iter().map(|key| key.field);
+    let mut fields = columns.iter().map(|c| c.field).chain(filtered).chain(sorted);
+    if kept.is_some() && !has_rates && fields.any(|f| f.name.ends_with("_now")) {
+        say(format_args!(
+            "taskdiag: the saved answer is the first one, so there are no rates (columns whose name ends in _now)"
+        ));
+    }
+    let all = match kept {
+        Some(kept) => kept.cgroups,
+        None => list(args, &query)?,
+    };
     let asked = Instant::now();
     let mut rows = CgroupRows::new(&query, &all)?;
     if table.columns.is_empty() {
-        drop_unknown(&mut columns, &rows);
+        drop_unknown(&mut columns, &rows, all.kept_with().is_some());
     }
     if table.form == Form::Text {
         let units = if table.units == Units::Auto { Units::Human } else { table.units };
@@ -46,14 +61,14 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
     });
     let mut tally = Tally::new(columns.len());
     let mut sink = Sink::stdout();
-    let shown = Table { cx: rows.cx(), columns: &columns, rows: &rows };
+    let all_rows = Table { cx: rows.cx(), columns: &columns, rows: &rows };
     let count = match table.form {
         Form::Text => {
             let options = text::Options::new(table.headers, terminal);
             text::header(&mut sink, &columns, &options);
-            text::rows(&mut sink, &shown, tree.as_ref(), &options, &mut tally, None)?
+            text::rows(&mut sink, &all_rows, tree.as_ref(), &options, &mut tally, None)?
         }
-        _ => output::rows(&mut sink, &table.form, &shown, table.headers, &mut tally)?,
+        _ => output::rows(&mut sink, &table.form, &all_rows, table.headers, &mut tally)?,
     };
     sink.finish()?;
     if let (0, Some((option, name))) = (count, &args.place) {
@@ -75,6 +90,37 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
         false => Asked::Named,
     };
     answer::verdict_of(rows.snapshot(), count == 0, lacks, asked)
+}
+
+/// Cgroups of a saved answer.
+struct Kept {
+    cgroups: Cgroups,
+    /// Is there an earlier answer to compare them with?
+    has_rates: bool,
+}
+
+/// The cgroups of the saved answer at this path.
+fn kept(args: &CgroupsArgs, path: &Path) -> Result<Kept, Exit> {
+    let (snapshot, earlier) = args.table.source.read_with_earlier(path)?;
+    let Some(mut cgroups) = Cgroups::of(&snapshot) else {
+        return Err(Exit::Failed(format!(
+            "{} has no cgroups: 'taskdiag record --cgroups DIR' records them, and 'taskdiag cgroups' without --from shows those of now",
+            shown(path)
+        )));
+    };
+    let earlier = earlier.as_ref().and_then(Cgroups::of);
+    if let Some(earlier) = &earlier {
+        cgroups.compare(earlier);
+    }
+    if !args.paths.is_empty() {
+        cgroups.only(args.paths.iter().map(Vec::as_slice)).map_err(|e| match e {
+            Error::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {
+                not_there(args, e)
+            }
+            e => Exit::Usage(e.to_string()),
+        })?;
+    }
+    Ok(Kept { cgroups, has_rates: earlier.is_some() })
 }
 
 /// The cgroups, after the delay if there is one.
@@ -120,22 +166,22 @@ fn not_there(args: &CgroupsArgs, e: Error) -> Exit {
     }
 }
 
-fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
+fn columns(args: &CgroupsArgs, is_tree: bool, has_rates: bool) -> Result<Vec<Column>, Exit> {
     if !args.table.columns.is_empty() {
         return Ok(args.table.columns.clone());
     }
     let text = args.table.form == Form::Text;
     // Most of the time is the kernel's for each file, so this view has one of PSI.
     let name = if is_tree { "branch" } else { "path" };
-    let view = match (text, args.delay.is_some()) {
+    let view = match (text, has_rates) {
         (true, false) => {
             format!("tasks,time,memory:7,memory_max,memory_some,throttled,oom_kills,{name}")
         }
         (true, true) => format!(
             "tasks,cpu_now,memory:7,memory_max,memory_some,throttled_now,read_now,write_now,oom_kills,{name}"
         ),
-        (false, delay) => {
-            let now = if delay { ",cpu_now,throttled_now,read_now,write_now" } else { "" };
+        (false, has_rates) => {
+            let now = if has_rates { ",cpu_now,throttled_now,read_now,write_now" } else { "" };
             format!(
                 "path,id,tasks,time,cpu_max,throttles,throttled,memory,memory_high,memory_max,swap,oom_kills,anon,file,kernel,\
                  read_bytes,write_bytes,cpu_some,memory_some,io_some{now}"
@@ -146,7 +192,7 @@ fn columns(args: &CgroupsArgs, is_tree: bool) -> Result<Vec<Column>, Exit> {
 }
 
 /// Leaves out the columns of a view that no cgroup of this machine has, with a message.
-fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
+fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>, is_kept: bool) {
     let unsupported = Some(Missing::Reason(Reason::Unsupported));
     let absent = Some(Missing::Reason(Reason::Absent));
     // A column that is absent in all rows is not left out, unless nothing more is known of it.
@@ -167,10 +213,11 @@ fn drop_unknown(columns: &mut Vec<Column>, rows: &CgroupRows<'_>) {
     if names.is_empty() {
         return;
     }
-    say(format_args!(
-        "taskdiag: {} left out: no mounted hierarchy of cgroups has it, or this kernel is too old",
-        names.join(", ")
-    ));
+    let why = match is_kept {
+        true => "the machine that was recorded does not have it",
+        false => "no mounted hierarchy of cgroups has it, or this kernel is too old",
+    };
+    say(format_args!("taskdiag: {} left out: {why}", names.join(", ")));
     let mut c = 0;
     columns.retain(|_| {
         c += 1;

@@ -18,20 +18,49 @@ const NAMED: usize = 3;
 /// The saved answer of a file, or an answer of a recording: the last one, or the last one up to a
 /// time.
 pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
+    Ok(find_answer(path, at)?.0)
+}
+
+/// [`read`], with the answer before it, if it is from a recording that has one of the same boot.
+pub fn read_with_earlier(
+    path: &Path,
+    at: Option<At>,
+) -> Result<(Snapshot, Option<Snapshot>), Exit> {
+    let (snapshot, place) = find_answer(path, at)?;
+    let Some((recording, number)) = place.filter(|(_, number)| *number > 0) else {
+        return Ok((snapshot, None));
+    };
+    let earlier = match recording.read(number - 1) {
+        Ok(frame) => Some(frame.snapshot),
+        Err(e) => {
+            say(format_args!("taskdiag: {e}, so nothing is known about the time since then"));
+            None
+        }
+    };
+    let is_same_boot = |e: &Snapshot| e.host().is_same_boot(&snapshot.host()) != Some(false);
+    let earlier = earlier.filter(is_same_boot);
+    Ok((snapshot, earlier))
+}
+
+/// The answer, with its recording and its number there if it is from one.
+fn find_answer(
+    path: &Path,
+    at: Option<At>,
+) -> Result<(Snapshot, Option<(Recording, usize)>), Exit> {
     if path.extension().is_some_and(|e| e == "tdr") {
-        return Ok(frame(path, at)?.snapshot);
+        return frame(path, at);
     }
     match saved::read(path) {
         // Another process has opened and read the path, so its file system answers.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::IsADirectory => {
-            Ok(frame(path, at)?.snapshot)
+            frame(path, at)
         }
         Err(e) => Err(saved::unread(path, &e)),
         Ok(_) if at.is_some() => Err(Exit::Usage(format!(
             "--at chooses from a recording, and {} is one answer: leave --at out, or name a directory of 'taskdiag record'",
             shown(path)
         ))),
-        Ok(snapshot) => Ok(snapshot),
+        Ok(snapshot) => Ok((snapshot, None)),
     }
 }
 
@@ -155,10 +184,11 @@ fn say_age(recording: &Recording) {
 }
 
 /// The frame for a time. If that frame is damaged, the last intact frame before it, with a message.
-fn frame(path: &Path, at: Option<At>) -> Result<Frame, Exit> {
-    let frame = whole(&open(path)?, at)?;
+fn frame(path: &Path, at: Option<At>) -> Result<(Snapshot, Option<(Recording, usize)>), Exit> {
+    let recording = open(path)?;
+    let frame = whole(&recording, at)?;
     interrupt::answered();
-    Ok(frame)
+    Ok((frame.snapshot, Some((recording, frame.number))))
 }
 
 /// The frame for a time, from an open recording.

@@ -18,6 +18,7 @@ use crate::*;
 
 pub(crate) const HDR: usize = size_of::<NlMsgHdr>();
 pub(crate) const TASK_HDR: usize = HDR + size_of::<TaskMsg>();
+pub(crate) const CGROUP_HDR: usize = HDR + size_of::<CgroupMsg>();
 
 /// Why bytes are not a request or a stream. Offsets are in bytes from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +137,9 @@ pub(crate) struct Index {
     cuts: Vec<Cut>,
     /// Where the attributes of each container begin and end.
     containers: Vec<(usize, usize)>,
+    cgroup_list: Option<CgroupList>,
+    /// Where the message of each control group begins and ends.
+    cgroups: Vec<(usize, usize)>,
     /// Offset of the attribute that has the name with this number.
     names: HashMap<u32, usize>,
     by_pid: OnceLock<HashMap<u32, usize>>,
@@ -187,6 +191,15 @@ impl<B: AsRef<[u8]>> Stream<B> {
     /// The containers whose names were kept with the stream. Empty for an answer of an engine.
     pub fn containers(&self) -> impl ExactSizeIterator<Item = ContainerView<'_>> {
         self.index.containers.iter().map(|(at, end)| ContainerView(&self.bytes()[*at..*end]))
+    }
+    /// The head of the list of control groups that was kept with the stream. `None`: the stream has
+    /// none, as that of an engine.
+    pub fn cgroup_list(&self) -> Option<&CgroupList> {
+        self.index.cgroup_list.as_ref()
+    }
+    /// The control groups that were kept with the stream.
+    pub fn cgroups(&self) -> impl ExactSizeIterator<Item = CgroupView<'_>> {
+        self.index.cgroups.iter().map(|(at, end)| CgroupView(&self.bytes()[*at..*end]))
     }
     /// The requested groups.
     pub fn asked(&self) -> Groups {
@@ -329,6 +342,8 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
     let mut names = HashMap::new();
     let mut cuts = Vec::new();
     let mut containers = Vec::new();
+    let mut cgroup_list = None;
+    let mut cgroups = Vec::new();
     // Where the last task and the filler after it end. The task may continue only there.
     let mut open_end = 0;
     let mut at = 0;
@@ -355,12 +370,30 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                 cuts.push(extended(m.payload, &Cut::C));
             }
             MSG_CONTAINER => {
-                let mut rest = m.payload;
-                while !rest.is_empty() {
-                    let nla = check_attr(rest, end - rest.len(), checked)?;
-                    rest = &rest[nla.len as usize..];
-                }
+                check_attrs(m.payload, end, checked, |_| ())?;
                 containers.push((at + HDR, end));
+            }
+            MSG_CGROUP_LIST => {
+                if !checked.admit(&CgroupList::C, m.payload.len()) {
+                    return Err(Error::Malformed(at, "CGROUP_LIST is too short"));
+                }
+                if cgroup_list.is_some() {
+                    return Err(Error::Malformed(at, "there are two lists of control groups"));
+                }
+                cgroup_list = Some(extended(m.payload, &CgroupList::C));
+            }
+            MSG_CGROUP => {
+                if cgroup_list.is_none() {
+                    return Err(Error::Malformed(at, "a control group is in no list"));
+                }
+                let attrs = m.payload.get(size_of::<CgroupMsg>()..);
+                let attrs = attrs.ok_or(Error::Malformed(at, "CGROUP is too short"))?;
+                let mut names = 0;
+                check_attrs(attrs, end, checked, |attr| names += u32::from(is_path(attr)))?;
+                if names != 1 {
+                    return Err(Error::Malformed(at, "a control group has no path, or two"));
+                }
+                cgroups.push((at, end));
             }
             NLMSG_NOOP if open_end == at => open_end = end,
             NLMSG_DONE => {
@@ -380,6 +413,8 @@ fn index(bytes: &[u8], checked: &mut Checked) -> Result<Index, Error> {
                     tasks,
                     cuts,
                     containers,
+                    cgroup_list,
+                    cgroups,
                     names,
                     by_pid: OnceLock::new(),
                 });
@@ -444,6 +479,28 @@ fn task_message(
         }
     } else {
         tasks.push(TaskAt { pid: task.pid, tgid: task.tgid, start: m.at, end });
+    }
+    Ok(())
+}
+
+/// Is this the whole path of a control group? The attribute was checked.
+fn is_path(attr: &[u8]) -> bool {
+    let hdr = BlobHdr::read_from_prefix(attr).map(|(hdr, _)| hdr);
+    hdr.is_some_and(|h| h.nla.kind == A_CGROUP_NAME && h.len == h.total && h.reason == 0)
+}
+
+/// Check attributes that end at `end`, and look at each.
+fn check_attrs(
+    mut rest: &[u8],
+    end: usize,
+    checked: &mut Checked,
+    mut see: impl FnMut(&[u8]),
+) -> Result<(), Error> {
+    while !rest.is_empty() {
+        let nla = check_attr(rest, end - rest.len(), checked)?;
+        let (attr, after) = rest.split_at(nla.len as usize);
+        see(attr);
+        rest = after;
     }
     Ok(())
 }

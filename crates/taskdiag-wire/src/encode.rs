@@ -177,20 +177,27 @@ impl StreamWriter {
         let mut rest = entries;
         loop {
             let (now, later) = rest.split_at(rest.len().min(most));
-            let len = size_of::<ArrayHdr>() + size_of_val(now);
-            self.room(len);
-            self.buf.push(&ArrayHdr {
-                nla: NlAttr { len: len as u16, kind: T::TYPE },
-                valid,
-                size: size_of::<T>() as u32,
-                count: now.len() as u32,
-            });
-            self.buf.extend_padded(T::slice_as_bytes(now));
+            self.room(size_of::<ArrayHdr>() + size_of_val(now));
+            self.push_list(valid, now);
             rest = later;
             if rest.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Add a list that fits into one attribute to the message that is being written.
+    fn push_list<T: ListEntry>(&mut self, valid: u32, entries: &[T]) {
+        self.buf.push(&ArrayHdr {
+            nla: NlAttr {
+                len: (size_of::<ArrayHdr>() + size_of_val(entries)) as u16,
+                kind: T::TYPE,
+            },
+            valid,
+            size: size_of::<T>() as u32,
+            count: entries.len() as u32,
+        });
+        self.buf.extend_padded(T::slice_as_bytes(entries));
     }
 
     /// Add a name that lists refer to by `number`. The number must not be 0, and no other name may
@@ -301,6 +308,27 @@ impl StreamWriter {
                 Err(why) => self.push_blob(BlobHdr { reason: *why as u16, ..hdr }, &[]),
             }
         }
+        self.close();
+    }
+
+    /// Writes the head of the list of control groups. It comes after all tasks.
+    pub fn cgroup_list(&mut self, list: &CgroupList) {
+        debug_assert!(self.task.is_none());
+        self.open(MSG_CGROUP_LIST);
+        self.buf.push(list);
+        self.close();
+    }
+
+    /// Writes a control group: its path, of at most [`BLOB_MAX`] bytes, and its values. It comes
+    /// after the head of the list, and after the groups above it.
+    pub fn cgroup(&mut self, head: &CgroupMsg, path: &[u8], values: &[CgroupValue]) {
+        debug_assert!(self.task.is_none() && path.len() <= BLOB_MAX);
+        self.open(MSG_CGROUP);
+        self.buf.push(head);
+        let nla = NlAttr { len: 0, kind: A_CGROUP_NAME };
+        let len = path.len() as u32;
+        self.push_blob(BlobHdr { nla, len, total: len, ..BlobHdr::default() }, path);
+        self.push_list(CgroupValue::ALL_VALID, values);
         self.close();
     }
 

@@ -5,7 +5,7 @@
 //! once for the whole stream, and only if one of its structs is short, so that all views stay plain
 //! casts.
 
-use crate::decode::{HDR, TASK_HDR};
+use crate::decode::{CGROUP_HDR, HDR, TASK_HDR};
 use crate::layout::*;
 use crate::registry::{Shape, shape};
 use crate::*;
@@ -36,6 +36,11 @@ pub(crate) fn grow(bytes: &[u8]) -> Option<AlignedBuf> {
             }
             MSG_INFO => fixed(message, &Info::C, &mut out),
             MSG_CUT => fixed(message, &Cut::C, &mut out),
+            MSG_CGROUP_LIST => fixed(message, &CgroupList::C, &mut out),
+            MSG_CGROUP => {
+                out.extend_padded(&message[..CGROUP_HDR]);
+                attributes(&message[CGROUP_HDR..], &mut out);
+            }
             NLMSG_DONE => fixed(message, &Done::C, &mut out),
             _ => out.extend_padded(message),
         }

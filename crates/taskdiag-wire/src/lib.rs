@@ -52,16 +52,16 @@ pub use decode::{Error, Stream, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use fixed::{BootId, Fixed};
 pub use layout::{
-    ArrayHdr, Attribute, BlobHdr, Cut, Done, Entry, Features, GroupRecord, Info, ListEntry,
-    MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Record, Req, TaskMsg,
+    ArrayHdr, Attribute, BlobHdr, CgroupList, CgroupMsg, Cut, Done, Entry, Features, GroupRecord,
+    Info, ListEntry, MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Record, Req, TaskMsg,
 };
 pub use names::{
-    ContainerPart, FdDetailKind, FdType, FileUse, Group, Groups, OwnerHow, PathKind, RanBy, Reason,
-    Strategy, VMA_FLAGS, VmaFlag, VmaKind, WaitKind,
+    CgroupMember, ContainerPart, FdDetailKind, FdType, FileUse, Group, Groups, OwnerHow, PathKind,
+    RanBy, Reason, Strategy, VMA_FLAGS, VmaFlag, VmaKind, WaitKind,
 };
 pub use plain::Plain;
 pub use registry::{A_MISSING, Shape, Struct};
-pub use view::{Blob, ContainerView, TaskView};
+pub use view::{Blob, CgroupView, ContainerView, TaskView};
 
 /// Makes a struct of the format from some of its members, like a struct expression with `..`.
 ///
@@ -132,6 +132,16 @@ pub const MSG_FEATURES: u16 = 20;
 pub const MSG_CUT: u16 = 21;
 /// Message type: the names of a container, as blobs of [`A_CONTAINER`].
 pub const MSG_CONTAINER: u16 = 22;
+/// Message type: the head of the list of control groups ([`CgroupList`]).
+pub const MSG_CGROUP_LIST: u16 = 23;
+/// Message type: a control group ([`CgroupMsg`], then attributes).
+pub const MSG_CGROUP: u16 = 24;
+/// In [`CgroupList`]: hierarchies of version 1 were read, too.
+pub const CG_HAS_V1: u32 = 1;
+/// In [`CgroupMsg`]: version 2 has the group.
+pub const CG_IS_V2: u32 = 1;
+/// In [`CgroupValue`]: there is no limit.
+pub const CG_UNLIMITED: u16 = 1;
 /// The uid in a [`Cut`] for users that are not named, or for data of several users.
 pub const CUT_OTHERS: u32 = u32::MAX;
 

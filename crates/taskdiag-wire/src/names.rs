@@ -157,6 +157,145 @@ named! {
 }
 
 named! {
+    /// Which value of a control group an entry of MSG_CGROUP has. Counts include the groups below
+    /// it, as the kernel counts, unless the comment of a value names others.
+    #[non_exhaustive]
+    CgroupMember: u32 {
+        /// Processes in the cgroup itself.
+        Procs = 0 "procs",
+        /// Threads in the cgroup itself.
+        Threads = 1 "threads",
+        /// The type: domain, domain threaded, domain invalid, threaded, from 0 on.
+        Type = 2 "type",
+        /// Is there a process in it or below? 1 or 0.
+        Populated = 3 "populated",
+        /// Is everything in it frozen by now? 1 or 0.
+        Frozen = 4 "frozen",
+        /// Is it to be frozen? 1 or 0.
+        Freeze = 5 "freeze",
+        /// Cgroups below it.
+        Descendants = 6 "descendants",
+        /// Removed cgroups below it that are still in use by something, such as pages in the cache.
+        Dying = 7 "dying",
+        /// CPU time, ns.
+        CpuUsage = 8 "cpu_usage",
+        /// CPU time in user mode, ns.
+        CpuUser = 9 "cpu_user",
+        /// CPU time in the kernel, ns.
+        CpuSystem = 10 "cpu_system",
+        /// Periods of the CPU limit in which something ran.
+        Periods = 11 "periods",
+        /// Periods in which the CPU time of the limit was used up.
+        Throttles = 12 "throttles",
+        /// The time for which its tasks had to wait then, summed over CPUs, ns.
+        Throttled = 13 "throttled",
+        /// CPU time that may be used in each period, ns.
+        CpuQuota = 14 "cpu_quota",
+        /// The period, ns.
+        CpuPeriod = 15 "cpu_period",
+        /// Share of CPU time in relation to siblings, 1 to 10,000.
+        CpuWeight = 16 "cpu_weight",
+        /// The weight for CPU time in version 1, where 1024 is usual.
+        CpuShares = 17 "cpu_shares",
+        /// Memory in use, bytes.
+        Memory = 18 "memory",
+        /// The most memory that was ever in use, bytes.
+        MemoryPeak = 19 "memory_peak",
+        /// Memory that is never taken away, bytes.
+        MemoryMin = 20 "memory_min",
+        /// Memory that is taken away only if no other is left, bytes.
+        MemoryLow = 21 "memory_low",
+        /// Memory from which on its tasks are slowed down, bytes.
+        MemoryHigh = 22 "memory_high",
+        /// The limit of memory, bytes.
+        MemoryMax = 23 "memory_max",
+        /// Swap in use, bytes.
+        Swap = 24 "swap",
+        /// The limit of swap, bytes.
+        SwapMax = 25 "swap_max",
+        /// How often memory below the low mark was taken away.
+        EventsLow = 26 "events_low",
+        /// How often its tasks were slowed down.
+        EventsHigh = 27 "events_high",
+        /// How often it would have exceeded its limit.
+        EventsMax = 28 "events_max",
+        /// How often there was no memory left.
+        EventsOom = 29 "events_oom",
+        /// Processes that were killed because no memory was left.
+        OomKills = 30 "oom_kills",
+        /// How often all processes of the cgroup were killed because no memory was left.
+        OomGroupKills = 31 "oom_group_kills",
+        /// Anonymous memory, bytes.
+        Anon = 32 "anon",
+        /// Memory of files in the page cache, with shared memory, bytes.
+        File = 33 "file",
+        /// Memory of the kernel, bytes.
+        Kernel = 34 "kernel",
+        /// Memory of the kernel for its objects, bytes.
+        Slab = 35 "slab",
+        /// Memory for the network, bytes.
+        Sock = 36 "sock",
+        /// Shared memory and tmpfs, bytes.
+        Shmem = 37 "shmem",
+        /// Pages of files that are mapped, bytes.
+        FileMapped = 38 "file_mapped",
+        /// Pages of files that must be written yet, bytes.
+        FileDirty = 39 "file_dirty",
+        /// Pages of files that are being written, bytes.
+        FileWriteback = 40 "file_writeback",
+        /// Page faults.
+        Faults = 41 "faults",
+        /// Page faults that had to wait for storage.
+        MajorFaults = 42 "major_faults",
+        /// Tasks in it and below.
+        Pids = 43 "pids",
+        /// The most tasks that were ever in it and below.
+        PidsPeak = 44 "pids_peak",
+        /// The limit of tasks.
+        PidsMax = 45 "pids_max",
+        /// Bytes read, of all devices.
+        ReadBytes = 46 "read_bytes",
+        /// Bytes written.
+        WriteBytes = 47 "write_bytes",
+        /// Reads.
+        Reads = 48 "reads",
+        /// Writes.
+        Writes = 49 "writes",
+        /// Bytes discarded.
+        DiscardBytes = 50 "discard_bytes",
+        /// Share of the last ten seconds in which some task waited for a CPU, in hundredths of a
+        /// percent.
+        CpuSome10 = 51 "cpu_some10",
+        /// Time in which some task waited for a CPU, ns.
+        CpuSome = 52 "cpu_some",
+        /// As `CpuSome10`, but for the time in which all tasks that were not idle waited.
+        CpuFull10 = 53 "cpu_full10",
+        /// Time in which all of them waited for a CPU, ns.
+        CpuFull = 54 "cpu_full",
+        /// As `CpuSome10`, for memory.
+        MemorySome10 = 55 "memory_some10",
+        /// As `CpuSome`, for memory.
+        MemorySome = 56 "memory_some",
+        /// As `CpuFull10`, for memory.
+        MemoryFull10 = 57 "memory_full10",
+        /// As `CpuFull`, for memory.
+        MemoryFull = 58 "memory_full",
+        /// As `CpuSome10`, for I/O.
+        IoSome10 = 59 "io_some10",
+        /// As `CpuSome`, for I/O.
+        IoSome = 60 "io_some",
+        /// As `CpuFull10`, for I/O.
+        IoFull10 = 61 "io_full10",
+        /// As `CpuFull`, for I/O.
+        IoFull = 62 "io_full",
+        /// Processes in it and below, summed up over `Procs`.
+        AllProcs = 63 "all_procs",
+        /// Tasks in it and below: `Pids`, or summed up over `Threads`.
+        AllTasks = 64 "all_tasks",
+    }
+}
+
+named! {
     /// How a task uses a file of FILE_STAT.
     #[non_exhaustive]
     FileUse: u32 {

@@ -238,6 +238,8 @@ macro_rules! registry {
                 Socket = 70 A_SOCKET [Fd],
                 /// Attribute type of the list of details of descriptors.
                 FdDetail = 71 A_FD_DETAIL [Fd],
+                /// Attribute type of the list of values of a control group.
+                CgroupValue = 78 A_CGROUP_VALUE [],
             }
             attribute_blobs {
                 /// Attribute type of the supplementary gids.
@@ -260,6 +262,8 @@ macro_rules! registry {
                 76 A_UID_MAP [Persona],
                 /// Attribute type of the map of gids of its user namespace.
                 77 A_GID_MAP [Persona],
+                /// Attribute type of the path of a control group in MSG_CGROUP.
+                79 A_CGROUP_NAME [],
             }
         }
     };

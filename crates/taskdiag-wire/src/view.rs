@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::decode::{Index, TASK_HDR, comm, is_blob, reason};
+use crate::decode::{CGROUP_HDR, Index, TASK_HDR, comm, is_blob, reason};
 use crate::layout::*;
-use crate::names::{ContainerPart, Group, Groups, PathKind, Reason};
+use crate::names::{CgroupMember, ContainerPart, Group, Groups, PathKind, Reason};
 use crate::*;
 
 /// One task of a checked stream.
@@ -72,13 +72,7 @@ impl<'a> TaskView<'a> {
     pub fn list<T: ListEntry>(&self) -> Option<impl Iterator<Item = Entry<'a, T>> + use<'a, T>> {
         let attrs = self.attrs().filter(|a| a.0 == T::TYPE);
         attrs.clone().next()?;
-        Some(attrs.flat_map(|(_, attr)| {
-            let (hdr, rest) = ArrayHdr::read_from_prefix(attr).expect("checked by parse");
-            let entries = rest.chunks_exact(hdr.size as usize).take(hdr.count as usize);
-            entries.filter_map(move |e| {
-                Some(Entry { valid: hdr.valid, raw: T::ref_from_prefix(e)?.0 })
-            })
-        }))
+        Some(attrs.flat_map(|(_, attr)| entries(attr)))
     }
     /// The name that entries of lists refer to by this number.
     pub fn name(&self, number: u32) -> Option<Blob<'a>> {
@@ -213,23 +207,59 @@ pub struct ContainerView<'a>(pub(crate) &'a [u8]);
 impl<'a> ContainerView<'a> {
     /// A value of the container, or the reason why there is none. `None`: the stream has neither.
     pub fn part(self, part: ContainerPart) -> Option<Result<&'a [u8], Reason>> {
-        let mut rest = self.0;
-        while let Some((nla, _)) = NlAttr::read_from_prefix(rest) {
-            let (attr, after) = rest.split_at(nla.len as usize);
-            rest = after;
-            if nla.kind != A_CONTAINER {
-                continue;
-            }
-            let Some((hdr, data)) = BlobHdr::ref_from_prefix(attr) else { continue };
-            if hdr.kind == part as u32 {
-                return Some(match reason(hdr) {
-                    Some(why) => Err(why),
-                    None => Ok(&data[..hdr.len as usize]),
-                });
-            }
-        }
-        None
+        let all = attrs_of(self.0).filter(|(kind, _)| *kind == A_CONTAINER);
+        let mut blobs = all.filter_map(|(_, attr)| BlobHdr::ref_from_prefix(attr));
+        let (hdr, data) = blobs.find(|(hdr, _)| hdr.kind == part as u32)?;
+        Some(match reason(hdr) {
+            Some(why) => Err(why),
+            None => Ok(&data[..hdr.len as usize]),
+        })
     }
+    /// All values that the stream has of it, as [`StreamWriter::container`] takes them.
+    pub fn parts(self) -> Vec<(ContainerPart, Result<&'a [u8], Reason>)> {
+        ContainerPart::ALL.iter().filter_map(|part| Some((*part, self.part(*part)?))).collect()
+    }
+}
+
+/// A control group that was kept with a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct CgroupView<'a>(pub(crate) &'a [u8]);
+
+impl<'a> CgroupView<'a> {
+    /// The whole message, as it is in the stream.
+    pub fn message(self) -> &'a [u8] {
+        self.0
+    }
+    /// Its id, and when it was read.
+    pub fn head(self) -> CgroupMsg {
+        let head = CgroupMsg::read_from_prefix(&self.0[CGROUP_HDR - size_of::<CgroupMsg>()..]);
+        head.expect("checked by parse").0
+    }
+    /// Its path from the root, with a slash at its start. It may have any bytes.
+    pub fn path(self) -> &'a [u8] {
+        let path = attrs_of(&self.0[CGROUP_HDR..]).find(|(kind, _)| *kind == A_CGROUP_NAME);
+        let blob = path.and_then(|(_, attr)| BlobHdr::ref_from_prefix(attr));
+        blob.map_or(&[], |(hdr, data)| &data[..hdr.len as usize])
+    }
+    /// Its values. Members that this version does not know are left out.
+    pub fn values(self) -> impl Iterator<Item = (CgroupMember, Entry<'a, CgroupValue>)> {
+        attrs_of(&self.0[CGROUP_HDR..])
+            .filter(|(kind, _)| *kind == A_CGROUP_VALUE)
+            .flat_map(|(_, attr)| entries::<CgroupValue>(attr))
+            .filter_map(|entry| Some((CgroupMember::from_number(entry.member()?)?, entry)))
+    }
+}
+
+/// The attributes in these bytes, which were checked.
+fn attrs_of(attrs: &[u8]) -> Attrs<'_> {
+    Attrs { messages: &[], attrs }
+}
+
+/// The entries of a list attribute, which was checked.
+fn entries<'a, T: ListEntry>(attr: &'a [u8]) -> impl Iterator<Item = Entry<'a, T>> + use<'a, T> {
+    let (hdr, rest) = ArrayHdr::read_from_prefix(attr).expect("checked by parse");
+    let entries = rest.chunks_exact(hdr.size as usize).take(hdr.count as usize);
+    entries.filter_map(move |e| Some(Entry { valid: hdr.valid, raw: T::ref_from_prefix(e)?.0 }))
 }
 
 /// A value of variable length.

@@ -569,3 +569,75 @@ fn names_of_containers_are_read_back() {
     bad[at - 16..at - 12].copy_from_slice(&4096u32.to_ne_bytes());
     malformed(&bad, "data is longer than its attribute");
 }
+
+#[test]
+fn control_groups_are_read_back() {
+    let mut w = StreamWriter::new();
+    w.info(&StreamWriter::blank_info());
+    w.begin_task(7, 7);
+    w.end_task();
+    w.cgroup_list(&build!(CgroupList { boottime_ns: 5, left_out: 3, most: 9 }));
+    let value = |member: u32, value| build!(CgroupValue { value, member });
+    let head = CgroupMsg { id: 1, after_ns: 2, flags: CG_IS_V2, reserved: 0 };
+    let all = [
+        value(CgroupMember::Memory as u32, 4096),
+        build!(CgroupValue { member: CgroupMember::PidsMax as u32, flags: CG_UNLIMITED }),
+        build!(CgroupValue {
+            member: CgroupMember::CpuUsage as u32,
+            reason: Reason::Denied as u16
+        }),
+        // A member of a newer version.
+        value(60_000, 8),
+    ];
+    w.cgroup(&head, b"/", &all);
+    w.cgroup(&CgroupMsg { id: 2, ..head }, b"/a\xff/b", &[]);
+    w.cut(&build!(Cut { uid: 9 }));
+    let bytes = w.finish(Done::default());
+    let s = Stream::parse(bytes.as_bytes()).expect("it is whole");
+    assert_eq!((s.len(), s.cuts().len(), s.cgroups().len()), (1, 1, 2));
+    let list = s.cgroup_list().expect("there is one");
+    assert_eq!((list.boottime_ns, list.left_out, list.most), (5, 3, 9));
+    let found: Vec<_> = s.cgroups().collect();
+    assert_eq!((found[0].path(), found[1].path()), (&b"/"[..], &b"/a\xff/b"[..]));
+    assert_eq!((found[0].head(), found[1].head().id), (head, 2));
+    let read: Vec<_> = found[0].values().map(|(m, e)| (m, *e.raw)).collect();
+    let want = [CgroupMember::Memory, CgroupMember::PidsMax, CgroupMember::CpuUsage];
+    assert_eq!(read, want.into_iter().zip(all).collect::<Vec<_>>());
+    assert_eq!(found[1].values().count(), 0);
+    // A stream without them is not one of a machine that has none.
+    assert!(Stream::parse(sample()).is_ok_and(|s| s.cgroup_list().is_none()));
+}
+
+#[test]
+fn damaged_control_groups_are_refused() {
+    let list = || msg(MSG_CGROUP_LIST, CgroupList::default().as_bytes());
+    let group = |attrs: &[u8]| msg(MSG_CGROUP, &[CgroupMsg::default().as_bytes(), attrs].concat());
+    let path = blob_attr(A_CGROUP_NAME, 0, b"/a");
+    let malformed_all = |messages: &[Vec<u8>], why| malformed(&stream(messages, 0), why);
+    assert!(parse(&stream(&[list(), group(&path)], 0)).is_ok());
+    malformed_all(&[msg(MSG_CGROUP_LIST, &[0; 40])], "CGROUP_LIST is too short");
+    malformed_all(&[list(), list()], "there are two lists of control groups");
+    malformed_all(&[group(&path)], "a control group is in no list");
+    malformed_all(&[list(), msg(MSG_CGROUP, &[0; 16])], "CGROUP is too short");
+    malformed_all(&[list(), group(&[])], "a control group has no path, or two");
+    malformed_all(
+        &[list(), group(&[&path[..], &path].concat())],
+        "a control group has no path, or two",
+    );
+    malformed_all(&[list(), group(&[0; 8])], "attribute length is wrong");
+    // A path that is only the beginning of one would be that of another group.
+    let mut cut = path.clone();
+    cut[16..20].copy_from_slice(&9u32.to_ne_bytes());
+    malformed_all(&[list(), group(&cut)], "a control group has no path, or two");
+    let values = |hdr: ArrayHdr, len| {
+        let mut attr = attr(A_CGROUP_VALUE, &[&hdr.as_bytes()[4..], &vec![0; len]].concat());
+        attr.extend_from_slice(&path);
+        group(&attr)
+    };
+    let hdr = ArrayHdr { valid: 15, size: 16, count: 2, ..ArrayHdr::default() };
+    assert!(parse(&stream(&[list(), values(hdr, 32)], 0)).is_ok());
+    malformed_all(&[list(), values(hdr, 24)], "a list counts more than it has");
+    let size = |size| ArrayHdr { size, count: 1, ..hdr };
+    malformed_all(&[list(), values(size(8), 8)], "the size of a list's entries is wrong");
+    assert!(parse(&stream(&[list(), values(size(24), 24)], 0)).is_ok());
+}

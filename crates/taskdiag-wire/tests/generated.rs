@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use taskdiag_wire::registry::STRUCTS;
+use taskdiag_wire::registry::{STRUCTS, Struct, group_of};
 use taskdiag_wire::{Group, Groups};
 
 fn members() -> String {
@@ -21,7 +21,7 @@ fn members() -> String {
          #ifndef TASKDIAG_MEMBERS_H\n\
          #define TASKDIAG_MEMBERS_H\n",
     );
-    for s in STRUCTS.iter().filter(|s| !s.table.valid.is_empty()) {
+    for s in of_tasks().filter(|s| !s.table.valid.is_empty()) {
         let prefix = s.table.name.trim_start_matches("task_diag_").to_uppercase();
         let mut line = String::new();
         writeln!(h, "\nenum {{").unwrap();
@@ -85,7 +85,7 @@ fn go_layout() -> String {
         writeln!(go, "\t{name} Groups = {:#x}", all.bits()).unwrap();
     }
     go.push_str(")\n");
-    for s in STRUCTS {
+    for s in of_tasks() {
         let c = s.table;
         writeln!(
             go,
@@ -143,15 +143,20 @@ fn go_layout() -> String {
     // One length for each struct, by the type of its attribute: the least that it may have.
     go.push_str("\nvar least = map[uint16]int{\n");
     let width = |n: u16| if n < 10 { 1 } else { 2 };
-    for s in STRUCTS.iter().filter(|s| !s.is_list) {
+    for s in of_tasks().filter(|s| !s.is_list) {
         writeln!(go, "\t{}:{} {},", s.kind, " ".repeat(2 - width(s.kind)), s.table.least).unwrap();
     }
     go.push_str("}\n\nvar leastEntry = map[uint16]int{\n");
-    for s in STRUCTS.iter().filter(|s| s.is_list) {
+    for s in of_tasks().filter(|s| s.is_list) {
         writeln!(go, "\t{}:{} {},", s.kind, " ".repeat(2 - width(s.kind)), s.table.least).unwrap();
     }
     go.push_str("}\n");
     go
+}
+
+/// The structs that a task may have. The list of values of a control group is in recordings alone.
+fn of_tasks() -> impl Iterator<Item = &'static Struct> {
+    STRUCTS.iter().filter(|s| !s.is_list || group_of(s.kind).is_some())
 }
 
 /// Checks that the file is what the registry gives, or writes it.

@@ -155,6 +155,11 @@ fn constants() -> Vec<(String, i64)> {
         ("MSG_FEATURES", MSG_FEATURES as i64),
         ("MSG_CUT", MSG_CUT as i64),
         ("MSG_CONTAINER", MSG_CONTAINER as i64),
+        ("MSG_CGROUP_LIST", MSG_CGROUP_LIST as i64),
+        ("MSG_CGROUP", MSG_CGROUP as i64),
+        ("CG_HAS_V1", CG_HAS_V1 as i64),
+        ("CG_IS_V2", CG_IS_V2 as i64),
+        ("CG_UNLIMITED", CG_UNLIMITED as i64),
         ("CUT_OTHERS", i64::from(CUT_OTHERS)),
         ("VMA_READ", VMA_READ as i64),
         ("VMA_WRITE", VMA_WRITE as i64),
@@ -188,7 +193,7 @@ fn constants() -> Vec<(String, i64)> {
             $of::ALL.iter().map(|v| (format!("TASK_DIAG_{}_{}", $prefix, upper(v.name())), *v as i64)),
         );)* };
     }
-    named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD", FileUse "USE", ContainerPart "CT");
+    named!(VmaKind "VMA", FdType "FD", FdDetailKind "FDD", FileUse "USE", ContainerPart "CT", CgroupMember "CGM");
     named!(WaitKind "WAIT", RanBy "RAN", OwnerHow "OWNER");
     t.extend(VMA_FLAGS.iter().map(|f| (format!("TASK_DIAG_VMAF_{}", upper(f.name)), f.bit as i64)));
     t.push(("__TASK_DIAG_GROUP_MAX".into(), Group::ALL.len() as i64));

@@ -174,6 +174,7 @@ impl Snapshot {
         let mut seen = HashSet::new();
         let paths = self.tasks().flat_map(|task| task.cgroups());
         let paths = paths.filter_map(|(_, entry)| cgroup::path_of(entry));
+        let paths = paths.chain(self.stream.cgroups().map(|group| group.path()));
         let new = paths.filter(|path| containers::is_contained(path) && seen.insert(*path));
         let new = by_turns(new.collect(), KEPT).into_iter();
         let all: Vec<_> = new.filter_map(|path| Some((path, containers::of_host(path)?))).collect();

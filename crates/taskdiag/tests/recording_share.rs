@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use taskdiag::cgroups::Cgroups;
 use taskdiag::recording::{Options, Recording, Writer, Written};
 use taskdiag::wire::{
-    CUT_OTHERS, ContainerPart, Cred, Cut, Done, Fd, FdCount, Info, Stat, StreamWriter, build,
+    CUT_OTHERS, CgroupList, CgroupMember, CgroupMsg, CgroupValue, ContainerPart, Cred, Cut, Done,
+    Fd, FdCount, Info, Stat, StreamWriter, build,
 };
 use taskdiag::{Base, Error, Group, Groups, Reason, Snapshot};
 
@@ -47,6 +49,8 @@ struct Hostile {
     files: u32,
     /// Do they end and start again, with other names?
     are_new: bool,
+    /// Control groups of the user, with random names and values.
+    cgroups: u32,
 }
 
 fn arguments_of(pid: u32) -> Vec<u8> {
@@ -111,8 +115,26 @@ fn frame(n: u64, hostile: Hostile, random: &mut Random) -> Snapshot {
     }
     let name = (ContainerPart::Name, Ok(&b"web"[..]));
     w.container(&[(ContainerPart::Path, Ok(b"/docker/a")), name]);
+    w.cgroup_list(&CgroupList::default());
+    let mut group = |id: u64, path: &str, random: Option<&mut Random>| {
+        let mut random = random;
+        let value = |member: &CgroupMember| {
+            let value = random.as_mut().map_or(4096, |random| random.next());
+            build!(CgroupValue { value, member: *member as u32 })
+        };
+        let values: Vec<_> = CgroupMember::ALL.iter().map(value).collect();
+        w.cgroup(&CgroupMsg { id, ..CgroupMsg::default() }, path.as_bytes(), &values);
+    };
+    OTHERS.iter().for_each(|path| group(1, path, None));
+    for i in 0..hostile.cgroups {
+        let path = format!("/user.slice/user-1000.slice/run-{:x}-{i}", random.next());
+        group(random.next(), &path, Some(random));
+    }
     Snapshot::parse(w.finish(Done::default())).expect("it is whole")
 }
+
+/// Control groups of others.
+const OTHERS: [&str; 4] = ["/", "/system.slice", "/system.slice/web.service", "/user.slice"];
 
 fn size(dir: &Path) -> u64 {
     let sizes = std::fs::read_dir(dir)
@@ -237,8 +259,27 @@ fn thousands_of_new_processes_of_one_user_leave_the_history_of_others() {
 }
 
 #[test]
+fn thousands_of_control_groups_of_one_user_leave_the_history_of_others() {
+    let hostile = Hostile { cgroups: 2000, ..Hostile::default() };
+    let mut run = Run::new(4 << 20, Some(FLOOR));
+    run.frames(6 * HOUR, Hostile::default());
+    run.frames(HOUR, hostile);
+    assert_eq!((run.left_out(), run.whole(6 * HOUR)), (0, 6 * HOUR));
+    let last = run.last();
+    let all = Cgroups::of(&last).expect("there are some");
+    let paths: Vec<_> = all.list().iter().map(|c| String::from_utf8_lossy(c.path())).collect();
+    assert!(OTHERS.iter().all(|path| paths.contains(&(*path).into())), "{paths:?}");
+    let left = all.left_out().no_room;
+    assert!(left > 1900 && left as usize + paths.len() == 2004, "{left} and {}", paths.len());
+    let remarks = all.remarks();
+    assert!(remarks.iter().any(|r| r.starts_with(&format!("{left} cgroups"))), "{remarks:?}");
+    // The tasks of others lost nothing.
+    assert_eq!(last.stream().cuts(), []);
+}
+
+#[test]
 fn names_of_open_files_are_left_out_before_tasks() {
-    let hostile = Hostile { processes: 20, arguments: 40, files: 40, are_new: false };
+    let hostile = Hostile { processes: 20, arguments: 40, files: 40, ..Hostile::default() };
     let mut run = Run::new(4 << 20, Some(FLOOR));
     run.frames(HOUR, Hostile::default());
     run.frames(60, hostile);

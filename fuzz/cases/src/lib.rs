@@ -6,6 +6,7 @@ use std::hint::black_box;
 
 use taskdiag::Snapshot;
 use taskdiag::cgroup;
+use taskdiag::cgroups::Cgroups;
 use taskdiag::engine::procfs::parse;
 use taskdiag::field::{Context, OpenRow, Part, Row};
 use taskdiag::files::Files;
@@ -37,7 +38,9 @@ pub const TARGETS: &[(&str, Case)] = &[
 /// Takes untrusted bytes as a stream. It must be refused, or every view must work and its totals
 /// must be right.
 pub fn stream(data: &[u8]) {
-    let _ = black_box(Snapshot::read_from(data));
+    if let Ok(snapshot) = Snapshot::read_from(data) {
+        black_box(Cgroups::of(&snapshot));
+    }
     let whole = AlignedBuf::copy_of(&data[..data.len() / 8 * 8]);
     let Ok(stream) = Stream::parse(whole.as_bytes()) else { return };
     assert_eq!(stream.len() as u64, stream.done().tasks);
@@ -47,6 +50,9 @@ pub fn stream(data: &[u8]) {
         assert_eq!(stream.get(i).map(|t| t.pid()), Some(task.pid()));
     }
     assert!(stream.get(stream.len()).is_none());
+    for group in stream.cgroups() {
+        black_box((group.head(), group.path(), group.values().count()));
+    }
     // Only DONE ends a stream, so no cut stream may pass.
     let cut = AlignedBuf::copy_of(&data[..whole.len() - 8]);
     assert!(Stream::parse(cut.as_bytes()).is_err());
@@ -69,6 +75,8 @@ const COMMANDS: &[&[&str]] = &[
     &["tree", "--json", "-s", "1"],
     &["report", "--files"],
     &["ps", "--where", "rss > 1M and not comm ~ '^k' or args ~ 'java.*kafka' or tty missing"],
+    &["cgroups"],
+    &["cgroups", "--csv", "--sort", "-memory,path", "--where", "tasks known or memory < 1G"],
     &["maps", "--where", "deleted or task.rss > 1M and size < 1G"],
     &["files", "--json", "--where", "type == REG and size > 1 or ends ~ x"],
 ];
@@ -85,8 +93,14 @@ fn shows() -> Vec<Shows> {
         ["--json", "--csv", "--no-headers"]
             .map(|form| from(&[command, form, "-o", &names.join(",")]))
     };
-    use taskdiag::field::{FILES, MAPS, MEMORY, TASKS};
-    let sets = [("ps", &TASKS), ("files", &FILES), ("maps", &MAPS), ("memory", &MEMORY)];
+    use taskdiag::field::{CGROUPS, FILES, MAPS, MEMORY, TASKS};
+    let sets = [
+        ("ps", &TASKS),
+        ("files", &FILES),
+        ("maps", &MAPS),
+        ("memory", &MEMORY),
+        ("cgroups", &CGROUPS),
+    ];
     let columns = sets.into_iter().flat_map(|(command, set)| all_columns(command, set));
     COMMANDS.iter().map(|args| from(args)).chain(columns).collect()
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use taskdiag::service::{Ask, Reply};
 use taskdiag_wire::{
-    A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, Done, Fd,
-    Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy, StreamWriter, Vma, build,
-    encode_features_request, encode_request,
+    A_CGROUP_PATH, A_GROUPS, A_NSPID, BLOB_DELETED, BLOB_MAX, BLOB_REWRITTEN, Base, CgroupList,
+    CgroupMsg, CgroupValue, Done, Fd, Group, Groups, Info, PathKind, Reason, Req, Stat, Strategy,
+    StreamWriter, Vma, build, encode_features_request, encode_request,
 };
 
 /// The seeds of a target, as (name, bytes). Empty for an unknown target.
@@ -107,6 +107,15 @@ fn streams() -> Vec<(String, Vec<u8>)> {
     head.put(&Stat::new());
     head.end_task();
     out.push(("continued".to_owned(), done(head)));
+
+    // A recording with control groups, one of whose values only a newer version knows.
+    let mut w = writer(Groups::NONE, Strategy::All);
+    w.cgroup_list(&build!(CgroupList { most: 2, left_out: 1 }));
+    let value = |member| build!(CgroupValue { value: 7, member });
+    let all: Vec<_> = (0..70).map(value).collect();
+    w.cgroup(&CgroupMsg::default(), b"/", &all);
+    w.cgroup(&CgroupMsg::default(), b"/docker/a\xff", &all[..3]);
+    out.push(("cgroups".to_owned(), done(w)));
 
     // These are possible and impossible reasons for the end of a walk.
     for error in [-4, -12, 5, -5000, i32::MIN] {

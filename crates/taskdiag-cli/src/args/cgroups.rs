@@ -85,12 +85,17 @@ pub fn command() -> Command {
     .arg(table::flag("flat", "Print a list with paths, and no tree"))
     .next_help_heading("Output")
     .arg(
-        table::delay().help(
+        table::delay().conflicts_with("from").help(
                 "Look twice, this time apart, such as 1s or 500ms, and show what happened in between: cpu_now, read_now, \
                  write_now and other columns whose name ends in _now",
             ),
     )
     .arg(table::strict())
+    .next_help_heading("Source")
+    .arg(table::from().help(
+        "Show the cgroups that 'taskdiag record' recorded in DIR last, with rates since the previous answer",
+    ))
+    .args(table::at())
     .arg(table::flag("stats", "Say on standard error what the answer cost"))
     .after_help(format!("{WHERE}\n\n{}", exit::examples(EXAMPLES)))
 }
@@ -100,7 +105,7 @@ impl CgroupsArgs {
     pub fn from_matches(m: &ArgMatches) -> Result<CgroupsArgs, Exit> {
         let mut table = table::TableArgs::rows(m, &CGROUPS)?;
         table.stats = m.get_flag("stats");
-        table.source.strict = m.get_flag("strict");
+        table.source = table::saved(m);
         let given = m.get_many::<OsString>("paths").into_iter().flatten();
         let paths: Vec<Vec<u8>> = given.map(|path| path_of(path.as_bytes()).to_vec()).collect();
         if paths.iter().any(Vec::is_empty) {

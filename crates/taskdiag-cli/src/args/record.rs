@@ -31,6 +31,8 @@ pub struct RecordArgs {
     pub show: bool,
     /// Threads rather than processes?
     pub threads: bool,
+    /// Record cgroups, too?
+    pub cgroups: bool,
     /// The groups.
     pub groups: Groups,
     /// End after this many answers.
@@ -46,7 +48,7 @@ const KEEP_AT_LEAST: u32 = 7;
 
 /// Explains what a recording contains, and its cost.
 const INTRO: &str = "\
-ps, tree, memory, files, maps and report show what was recorded with --from DIR --at TIME, and top with --replay DIR.
+ps, tree, memory, files, maps, cgroups and report show what was recorded with --from DIR --at TIME, and top with --replay DIR.
 
 DIR gets a file for each day. An answer is compressed with an earlier one as a dictionary, so what did not change takes \
 nearly no room. A crash loses at most the answer that was being written. The oldest files are removed as --keep and \
@@ -59,6 +61,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("sudo taskdiag record /var/lib/taskdiag", "keep the last 7 days"),
     ("sudo taskdiag ps --from /var/lib/taskdiag --at 03:10", "show the processes of that time"),
     ("taskdiag record --every 1s --keep 1d recording", "record every second"),
+    ("sudo taskdiag record --cgroups /var/lib/taskdiag", "keep what each cgroup used, too"),
     ("sudo taskdiag record --show /var/lib/taskdiag", "from when to when is it, and with what?"),
 ];
 
@@ -110,6 +113,10 @@ pub fn command() -> Command {
                      instead [default: a seventh of --keep]",
                 ),
         )
+        .arg(table::flag(
+            "cgroups",
+            "Record what each cgroup uses and may use, too, for 'taskdiag cgroups --from DIR'",
+        ))
         .arg(table::flag("threads", "Record threads instead of processes, which takes more room"))
         .arg(
             Arg::new("groups")
@@ -136,7 +143,7 @@ pub fn command() -> Command {
         )
         .arg(
             table::flag("show", "Print what DIR holds, from when to when and with which gaps, and record nothing")
-                .conflicts_with_all(["threads", "groups", "format", "count"]),
+                .conflicts_with_all(["threads", "cgroups", "groups", "format", "count"]),
         )
         .arg(engine())
         .args(PageLimits::options())
@@ -191,6 +198,7 @@ impl RecordArgs {
             max_size: m.get_one::<NonZeroU64>("max-size").copied().expect("it has a default"),
             show: m.get_flag("show"),
             threads: m.get_flag("threads"),
+            cgroups: m.get_flag("cgroups"),
             groups,
             count: m.get_one::<u32>("count").copied(),
             engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),

@@ -198,15 +198,19 @@ pub fn strict() -> Arg {
 
 /// Where the answer comes from.
 pub fn source(m: &ArgMatches, limits: PageLimits) -> Source {
+    let engine = m.get_one::<Choice>("engine").copied().unwrap_or_default();
+    Source { engine, limits, ..saved(m) }
+}
+
+/// The part of the source that is about saved answers.
+pub fn saved(m: &ArgMatches) -> Source {
     Source {
         from: m.get_one::<PathBuf>("from").cloned(),
         #[cfg(feature = "record")]
         at: m.get_one::<crate::moment::At>("at").copied(),
-        engine: m.get_one::<Choice>("engine").copied().unwrap_or_default(),
-        limits,
-        quiet: false,
         // Some commands lack this option.
         strict: m.try_get_one::<bool>("strict").ok().flatten().is_some_and(|is| *is),
+        ..Source::default()
     }
 }
 

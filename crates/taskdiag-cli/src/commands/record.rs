@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use taskdiag::cgroups::{self, Bounds, Files};
 use taskdiag::recording::{Options, Writer, Written};
-use taskdiag::{Error, Session, Watch};
+use taskdiag::{Error, Session, Snapshot, Watch};
 
 use crate::args::record::RecordArgs;
 use crate::exit::{Exit, say};
@@ -40,11 +41,12 @@ pub fn run(args: &RecordArgs) -> Result<(), Exit> {
     let watch = Arc::new(Watch::new());
     let end = End::catch(&watch)?;
     let mut session = Session::open(args.request().with_watch(watch.clone()), args.engine)?;
+    let mut cgroups = Cgroups::new(args);
     let mut trouble = Trouble::default();
     let mut less = Less::default();
     let mut written = 0;
     loop {
-        match frame(&mut session, &mut writer, &watch) {
+        match frame(&mut session, &mut cgroups, &mut writer, &watch) {
             Ok(Frame::Stopped) => return Ok(()),
             Ok(Frame::Written(told)) => {
                 if written == 0 {
@@ -101,6 +103,8 @@ fn show(args: &RecordArgs) -> Result<(), Exit> {
     if !groups.is_empty() {
         line("groups", groups.join(" "));
     }
+    let cgroups = stream.filter(|s| s.cgroup_list().is_some()).map(|s| s.cgroups().len());
+    line("cgroups", cgroups.map_or_else(|| String::from("none"), |n| n.to_string()));
     match gaps.is_empty() {
         true => line("gaps", String::from("none")),
         false => line("gaps", gaps.len().to_string()),
@@ -126,12 +130,82 @@ enum Frame {
     Stopped,
 }
 
-fn frame(session: &mut Session, writer: &mut Writer, watch: &Watch) -> Result<Frame, Error> {
+fn frame(
+    session: &mut Session,
+    cgroups: &mut Cgroups,
+    writer: &mut Writer,
+    watch: &Watch,
+) -> Result<Frame, Error> {
     let snapshot = session.refresh()?;
     if watch.is_stopped() {
         return Ok(Frame::Stopped);
     }
-    Ok(Frame::Written(writer.append(snapshot)?))
+    let with_cgroups = cgroups.add_to(snapshot);
+    Ok(Frame::Written(writer.append(with_cgroups.as_ref().unwrap_or(snapshot))?))
+}
+
+/// The files of cgroups that are recorded: those of the columns that `taskdiag cgroups` shows.
+const CGROUP_FILES: Files = Files::TASK_COUNT
+    .union(Files::CPU_STAT)
+    .union(Files::CPU_MAX)
+    .union(Files::MEMORY_CURRENT)
+    .union(Files::MEMORY_HIGH)
+    .union(Files::MEMORY_MAX)
+    .union(Files::SWAP_CURRENT)
+    .union(Files::MEMORY_EVENTS)
+    .union(Files::MEMORY_STAT)
+    .union(Files::IO_STAT)
+    .union(Files::CPU_PRESSURE)
+    .union(Files::MEMORY_PRESSURE)
+    .union(Files::IO_PRESSURE);
+
+/// The most cgroups in an answer. Any user may make more below their own.
+const CGROUPS: usize = 2_000;
+/// The most bytes of their paths.
+const CGROUP_PATHS: usize = 1 << 20;
+/// The most files of cgroups that stay open. For each, the kernel keeps a page, and a recorder runs
+/// for months.
+const CGROUP_DESCRIPTORS: usize = 1024;
+/// The times at which cgroups were read are recorded as multiples of this part of the interval.
+const GRAIN: u32 = 1000;
+
+/// The cgroups that are recorded.
+struct Cgroups {
+    /// `None`: they are not recorded.
+    session: Option<cgroups::Session>,
+    grain: Duration,
+    is_lost: bool,
+}
+
+impl Cgroups {
+    fn new(args: &RecordArgs) -> Cgroups {
+        let mut bounds = Bounds::default();
+        (bounds.cgroups, bounds.path_bytes) = (CGROUPS, CGROUP_PATHS);
+        let descriptors = cgroups::Session::descriptors().min(CGROUP_DESCRIPTORS);
+        let open = || cgroups::Session::new(CGROUP_FILES, bounds, descriptors);
+        let session = args.cgroups.then(open).and_then(|session| {
+            let lost = |e| say(format_args!("taskdiag: {e}: no cgroups are recorded"));
+            session.map_err(lost).ok()
+        });
+        Cgroups { session, grain: args.every / GRAIN, is_lost: false }
+    }
+    /// The answer with its cgroups. `None`: there are none to add.
+    fn add_to(&mut self, snapshot: &Snapshot) -> Option<Snapshot> {
+        match self.session.as_mut()?.list() {
+            Ok(all) => {
+                self.is_lost = false;
+                snapshot.with_cgroups(&all, self.grain)
+            }
+            Err(e) => {
+                if !std::mem::replace(&mut self.is_lost, true) {
+                    say(format_args!(
+                        "taskdiag: {e}: answers are without cgroups until this is fixed"
+                    ));
+                }
+                None
+            }
+        }
+    }
 }
 
 /// Prints a description of the recording that starts.

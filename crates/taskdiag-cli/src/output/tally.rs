@@ -221,6 +221,12 @@ fn sentence(
                 "{of} {is} not known, because processes that were not read may share with it: without -p, all are read"
             ),
         ),
+        0 if who.cgroups => (
+            Asked::All,
+            format!(
+                "{names} of cgroups {is} not recorded: 'taskdiag cgroups' shows the present values"
+            ),
+        ),
         0 => {
             let how = saved::how_to_make(groups | saved.unwrap_or_default());
             (Asked::All, format!("the saved answer does not hold {names}: make it with {how}"))
@@ -238,12 +244,11 @@ fn sentence(
         // The owner of a process can cause this, so it is a failure only for a caller who named the
         // process.
         2 => (Asked::Pids, format!("reading {of} would have blocked: try again later")),
-        3 if who.cgroups => (
-            Asked::Pids,
-            format!(
-                "{of} {is} not known, because there are more cgroups than are read: name those to show"
-            ),
-        ),
+        3 if who.cgroups => {
+            let how =
+                if saved.is_some() { "were recorded" } else { "are read: name those to show" };
+            (Asked::Pids, format!("{of} {is} not known, because there are more cgroups than {how}"))
+        }
         3 if saved.is_none() && groups.intersects(Groups::TEXTS) => (
             Asked::Pids,
             format!(
@@ -258,7 +263,7 @@ fn sentence(
             ),
         ),
         6 => (Asked::Pids, format!("{of} {was} not read: it was stopped before")),
-        _ if who.cgroups => (
+        _ if who.cgroups && saved.is_none() => (
             Asked::Named,
             format!(
                 "{of} {is} not known: no mounted hierarchy of cgroups has it, or this kernel is too old"

@@ -9,6 +9,7 @@ use taskdiag::view::Filter;
 
 use super::act::{Action, Target};
 use super::detail::Detail;
+use super::groups::Groups;
 use super::list::List;
 use super::machine::Machine;
 use super::prompt::Prompt;
@@ -40,6 +41,8 @@ pub enum Mode {
     Confirm(Target, Action),
     /// The details of one task.
     Detail(Detail),
+    /// The tree of cgroups.
+    Groups(Box<Groups>),
 }
 
 /// Go on, or end?
@@ -282,7 +285,16 @@ impl App {
         }
         self.before = std::mem::replace(&mut self.machine, machine);
         self.choose();
+        self.look_at_groups();
         Ok(())
+    }
+    /// Reads the cgroups again, if they are shown. Their time counts as a part of the scan.
+    pub(super) fn look_at_groups(&mut self) {
+        let Mode::Groups(groups) = &mut self.mode else { return };
+        let frames = self.scanner.frames();
+        groups.refresh(frames, self.args.units, self.lines);
+        groups.scroll(self.page);
+        self.scanner.took += groups.took;
     }
     /// Choose the rows again, without a request.
     pub(super) fn choose(&mut self) {

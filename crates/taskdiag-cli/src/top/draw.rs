@@ -89,7 +89,10 @@ pub fn draw(app: &mut App, frame: &mut Frame<'_>) {
             }
             let above = (lines.len() as u16).min(body.height);
             let table = Rect { y: above, height: body.height - above, ..area };
-            draw_table(app, frame.buffer_mut(), table, &looks);
+            match app.mode {
+                Mode::Groups(_) => draw_groups(app, frame.buffer_mut(), table, &looks),
+                _ => draw_table(app, frame.buffer_mut(), table, &looks),
+            }
             over(app, frame.buffer_mut(), table, &looks)
         }
     };
@@ -246,6 +249,49 @@ fn draw_table(app: &mut App, buf: &mut Buffer, area: Rect, looks: &Looks) {
     app.headers = (area.y, headers);
 }
 
+/// Draws the tree of cgroups.
+fn draw_groups(app: &mut App, buf: &mut Buffer, area: Rect, looks: &Looks) {
+    let page = app.page;
+    let Mode::Groups(groups) = &mut app.mode else { return };
+    groups.scroll(page);
+    let room = usize::from(area.height.saturating_sub(1));
+    let rows = &groups.rows[groups.offset.min(groups.rows.len())..];
+    let rows = &rows[..rows.len().min(room)];
+    let widths: Vec<usize> = (0..groups.columns.len())
+        .map(|c| {
+            let column = &groups.columns[c];
+            let least = column.width.max(column.header.width());
+            rows.iter().map(|row| row.cells[c].width()).fold(least, usize::max)
+        })
+        .collect();
+    let line = |buf: &mut Buffer, y: u16, text: &dyn Fn(usize) -> (String, Style)| {
+        let mut x = 0;
+        for (c, column) in groups.columns.iter().enumerate() {
+            let width = widths[c].min(usize::from(area.width.saturating_sub(x)));
+            let (text, style) = text(c);
+            set_cell(buf, area.x + x, y, &text, width, column.is_left(), style);
+            x = x.saturating_add(width as u16).saturating_add(1);
+        }
+    };
+    buf.set_style(Rect { height: 1, ..area }, looks.header());
+    line(buf, area.y, &|c| {
+        let column = &groups.columns[c];
+        let style = if groups.is_sorted_by(column) { looks.sorted() } else { looks.header() };
+        (column.header.clone(), style)
+    });
+    for (n, row) in rows.iter().enumerate() {
+        let y = area.y + 1 + n as u16;
+        let is_chosen = groups.offset + n == groups.cursor;
+        let style = if is_chosen { looks.cursor() } else { Style::new() };
+        buf.set_style(Rect { y, height: 1, ..area }, style);
+        line(buf, y, &|c| (row.cells[c].clone(), style));
+    }
+    let left = room.saturating_sub(rows.len());
+    if let Some(remark) = groups.remark.as_ref().filter(|_| left > 0) {
+        put(buf, area, area.height - 1, remark, looks.key());
+    }
+}
+
 /// Makes columns of numbers as wide as their values. No column becomes narrower.
 fn fit(app: &mut App, lines: &[Line]) {
     app.widths.resize(app.shape.columns.len(), 0);
@@ -320,7 +366,7 @@ fn over(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) -> Option<Positi
             let x = inner.x + 2 + prompt.text.width() as u16;
             Some(Position { x: x.min(inner.right().saturating_sub(1)), y: inner.y })
         }
-        Mode::Table | Mode::Detail(_) => None,
+        Mode::Table | Mode::Detail(_) | Mode::Groups(_) => None,
     }
 }
 
@@ -390,6 +436,9 @@ fn last_line(app: &App, buf: &mut Buffer, area: Rect, looks: &Looks) {
     let keys: &[(&str, &str)] = match app.mode {
         Mode::Detail(_) => {
             &[("q", "back"), ("Tab", "next page"), ("1-6", "page"), ("r", "read again")]
+        }
+        Mode::Groups(_) => {
+            &[("q", "back"), ("Enter", "tasks"), ("P", "CPU"), ("M", "memory"), ("N", "name")]
         }
         Mode::Table => FOOTER,
         _ => &[("Esc", "back")],

@@ -9,6 +9,7 @@ use taskdiag::field::{self, Value};
 use super::act::{self, Action, SIGNALS, Target};
 use super::app::{App, Mode, Next};
 use super::detail::{Detail, PAGES};
+use super::groups::{self, Groups};
 use super::head;
 use super::help::HELP;
 use super::list::{Kind, List};
@@ -210,6 +211,7 @@ impl App {
                 d.top = d.top.saturating_add_signed(by).min(d.lines.len().saturating_sub(1))
             }
             Mode::List(list) => list.step(by),
+            Mode::Groups(groups) => groups.step(by, self.page),
             _ => {}
         }
         Next::Draw
@@ -280,6 +282,7 @@ impl App {
                 Next::Draw
             }
             Mode::Detail(detail) => self.on_detail(detail, code),
+            Mode::Groups(groups) => self.on_groups(groups, code),
         }
     }
     /// A letter with Ctrl edits text as in a shell, and does not type the letter.
@@ -414,6 +417,7 @@ impl App {
                 self.message = Some(String::from("No task is marked."));
             }
             KeyCode::Char('F') => self.toggle_follow(),
+            KeyCode::Char('G') => return self.open_groups(),
             KeyCode::Char('p') => {
                 self.next_command();
                 return Next::Scan;
@@ -451,6 +455,71 @@ impl App {
     fn open_page(&mut self, name: &str) -> Next {
         let page = PAGES.iter().position(|p| p.name == name).unwrap_or(0);
         self.on_target(|app, t| Mode::Detail(Detail::new(t, page, app.args.engine)))
+    }
+    /// Shows the tree of cgroups in the place of the table.
+    fn open_groups(&mut self) -> Next {
+        match Groups::new(self.scanner.is_replay()) {
+            Ok(groups) => {
+                self.mode = Mode::Groups(Box::new(groups));
+                self.look_at_groups();
+            }
+            Err(why) => self.message = Some(why.to_string()),
+        }
+        Next::Draw
+    }
+    fn on_groups(&mut self, mut groups: Box<Groups>, key: KeyCode) -> Next {
+        let is_replay = self.scanner.is_replay();
+        match key {
+            KeyCode::Esc | KeyCode::Char('q' | 'G') => return Next::Draw,
+            KeyCode::Enter => return self.open_group(groups),
+            KeyCode::Char('P') => groups.sort_by(Some("cpu_now")),
+            KeyCode::Char('M') => groups.sort_by(Some("memory")),
+            KeyCode::Char('N') => groups.sort_by(None),
+            KeyCode::Char('Z') => self.paused = !self.paused,
+            KeyCode::Char('[' | ']' | '{' | '}' | ' ') if is_replay => {
+                let next = self.on_replay(key);
+                self.mode = Mode::Groups(groups);
+                return next.unwrap_or(Next::Draw);
+            }
+            KeyCode::Char(' ') => {
+                self.mode = Mode::Groups(groups);
+                return Next::Scan;
+            }
+            key => {
+                if let Some(by) = moved(key, self.page) {
+                    groups.step(by, self.page);
+                }
+                self.mode = Mode::Groups(groups);
+                return Next::Draw;
+            }
+        }
+        self.mode = Mode::Groups(groups);
+        self.look_at_groups();
+        Next::Draw
+    }
+    /// Shows the tasks in the cgroup under the cursor and below it, within the conditions.
+    fn open_group(&mut self, groups: Box<Groups>) -> Next {
+        let Some(row) = groups.chosen() else { return Next::Draw };
+        let wrong = match groups::condition(row) {
+            Ok(None) => return Next::Draw,
+            Err(why) => Some(why.to_owned()),
+            Ok(Some(condition)) => {
+                let condition = match &self.filter {
+                    Some(before) => format!("({before}) and {condition}"),
+                    None => condition,
+                };
+                let user = self.user.clone();
+                self.condition(Some(condition), user).err()
+            }
+        };
+        match wrong {
+            None => Next::Scan,
+            Some(why) => {
+                self.message = why.lines().next().map(str::to_owned);
+                self.mode = Mode::Groups(groups);
+                Next::Draw
+            }
+        }
     }
     /// Show all rows again.
     fn clear(&mut self) -> Next {

@@ -2,7 +2,7 @@
 //!
 //! `scan` asks, `rows` chooses and sorts, `app` has the state, `keys` handles keys, and `draw`
 //! draws the screen. `search` finds rows, `subtree` adds up branches of the tree, and `settings`
-//! keeps what was chosen. `once` prints instead.
+//! keeps what was chosen. `groups` is the tree of cgroups. `once` prints instead.
 //!
 //! A frame does little for tasks that are not on the screen. For all tasks, top requests the values
 //! by which rows are sorted, filtered and added up, and groups that cost little. A second request
@@ -18,6 +18,7 @@ mod act;
 mod app;
 mod detail;
 mod draw;
+mod groups;
 mod head;
 mod help;
 mod keys;

@@ -204,6 +204,14 @@ impl Scanner {
         }
         self.session.as_ref()?.snapshot()
     }
+    /// The frame of a recording that is shown, and the one before it.
+    pub fn frames(&self) -> (Option<&Snapshot>, Option<&Snapshot>) {
+        #[cfg(feature = "record")]
+        if let Some(replay) = &self.replay {
+            return (replay.now(), replay.before());
+        }
+        (None, None)
+    }
     fn request(&self, shape: &Shape) -> Request {
         let columns = shape.columns.iter().filter(|c| is_of_all(shape, c.field, self.lean));
         let mut query = Query::new(SET, columns.map(|c| c.field));

@@ -205,7 +205,6 @@ fn names_of_other_tools_and_options_of_other_commands_lead_to_the_right_command(
         (&["iotop"], "taskdiag top"),
         (&["cgroups", "-p", "1"], "taskdiag ps -p PID -o pid,cgroup_path"),
         (&["cgroups", "--tree"], "--flat prints a list"),
-        (&["cgroups", "--from", "x"], "saved answers have no cgroups"),
     ] {
         fails(args, 2, &[hint]);
     }

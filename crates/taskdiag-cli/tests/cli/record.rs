@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use taskdiag::recording::{Options, Recording, Writer};
-use taskdiag::wire::{AlignedBuf, CUT_OTHERS, Cut, Done, StreamWriter, build};
-use taskdiag::{Snapshot, Strategy};
+use taskdiag::wire::{
+    AlignedBuf, CG_IS_V2, CG_UNLIMITED, CUT_OTHERS, CgroupList, CgroupMember, CgroupMsg,
+    CgroupValue, ContainerPart, Cut, Done, StreamWriter, build,
+};
+use taskdiag::{Reason, Snapshot, Strategy};
 
 use crate::common::{NOW_S, Saved, Task, parts, run, stream, taskdiag};
 
@@ -122,10 +125,11 @@ const BACK: &str = "AAA0BBB,J200/0,J1/13:30";
 const FORWARD: &str = "AAA0BBB,J1/12:30,J200/0";
 
 /// Commands that take a time of a recording: the words before the path.
-const WITH_A_TIME: [&[&str]; 4] = [
+const WITH_A_TIME: [&[&str]; 5] = [
     &["ps", "-o", "pid", "--no-headers", "--from"],
     &["tree", "--from"],
     &["report", "-o", "/dev/null", "--from"],
+    &["cgroups", "--from"],
     #[cfg(feature = "top")]
     &["top", "--once", "--replay"],
 ];
@@ -377,6 +381,133 @@ fn frames(dir: &Path) -> Recording {
         frame.expect("it is whole");
     }
     recording
+}
+
+/// The answer of this second with cgroups. That of the container has used half of a CPU so far, and
+/// as many megabytes as seconds have passed.
+fn answer_with_cgroups(second: u32) -> Snapshot {
+    let old = answer(second);
+    let (mut w, done) =
+        StreamWriter::reopen(AlignedBuf::copy_of(old.stream().bytes())).expect("it is whole");
+    w.container(&[
+        (ContainerPart::Path, Ok(CONTAINER.as_bytes())),
+        (ContainerPart::Name, Ok(b"web".as_slice())),
+    ]);
+    let boottime_ns = (100_000 + u64::from(second)) * 1_000_000_000;
+    w.cgroup_list(&build!(CgroupList { boottime_ns, most: 2000, levels: 100, left_out: 7 }));
+    let value = |member: CgroupMember, value| build!(CgroupValue { value, member: member as u32 });
+    let unlimited =
+        build!(CgroupValue { member: CgroupMember::MemoryMax as u32, flags: CG_UNLIMITED });
+    let denied = build!(CgroupValue {
+        member: CgroupMember::OomKills as u32,
+        reason: Reason::Denied as u16
+    });
+    // A member of a newer version.
+    let newer = build!(CgroupValue { member: 60_000, value: 1 });
+    let values = [
+        value(CgroupMember::CpuUsage, u64::from(second) * 500_000_000),
+        value(CgroupMember::Memory, u64::from(second) << 20),
+        value(CgroupMember::AllTasks, 3),
+        unlimited,
+        denied,
+        newer,
+    ];
+    let head = |id| CgroupMsg { id, flags: CG_IS_V2, ..CgroupMsg::default() };
+    w.cgroup(&head(1), b"/", &values[..3]);
+    w.cgroup(&head(2), b"/docker", &values);
+    w.cgroup(&head(3), CONTAINER.as_bytes(), &values);
+    // A new one with this path each time.
+    w.cgroup(&head(1000 + u64::from(second)), b"/new", &values[..1]);
+    Snapshot::parse(w.finish(done)).expect("it is whole")
+}
+
+const CONTAINER: &str = "/docker/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+#[test]
+fn cgroups_of_a_recording_are_those_of_a_time_with_rates_since_the_answer_before() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let options = Options::new(Duration::from_secs(10));
+    let mut writer = Writer::open(dir.path().join("r"), options).expect("it opens");
+    for second in [0, 10, 20] {
+        writer.append(&answer_with_cgroups(second)).expect("it is written");
+    }
+    writer.append(&answer(30)).expect("it is written");
+    let path = dir.path().join("r");
+    let path = path.to_str().expect("a path of ours");
+    let cgroups = |args: &[&str]| parts(&run(&[&["cgroups", "--from", path], args].concat()));
+    let columns = "path,id,version,cpu_now,memory,memory_max,oom_kills,tasks,container_name";
+    let rows = |args: &[&str]| {
+        let (_, out, err) = cgroups(&[&["--json", "-o", columns], args].concat());
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&out).expect("JSON");
+        (rows, err)
+    };
+    let (all, err) = rows(&["--at", "12:00:10"]);
+    let paths: Vec<_> = all.iter().map(|row| row["path"].as_str().expect("a path")).collect();
+    assert_eq!(paths, ["/", "/docker", CONTAINER, "/new"]);
+    let of = &all[2];
+    assert_eq!((&of["id"], &of["version"], &of["tasks"]), (&3.into(), &2.into(), &3.into()));
+    assert_eq!((&of["cpu_now"], &of["memory"]), (&50.0.into(), &(10 << 20).into()));
+    assert_eq!((&of["memory_max"], &of["container_name"]), (&"unlimited".into(), &"web".into()));
+    assert!(of["oom_kills"].is_null(), "{of}");
+    assert!(err.contains("oom_kills of 2 cgroups were not shown to the user who"), "{err}");
+    assert!(err.contains("7 cgroups or more are not in this recorded answer"), "{err}");
+    // Another cgroup with the same path has no rate yet.
+    assert!(all[3].get("cpu_now").is_none_or(serde_json::Value::is_null), "{}", all[3]);
+    let (later, _) = rows(&["--at", "12:00:29", "/docker"]);
+    assert_eq!((later.len(), &later[1]["memory"]), (2, &(20 << 20).into()));
+    // The first answer has no rates, and its view has none.
+    let (first, err) = rows(&["--at", "12:00:00"]);
+    assert!(first[2]["cpu_now"].is_null() && err.contains("there are no rates"), "{err}");
+    let (_, out, err) = cgroups(&["--at", "12:00:00"]);
+    assert!(out.contains(" TIME ") && !err.contains("no rates"), "{out}{err}");
+    let (_, out, _) = cgroups(&["--at", "12:00:20", "--where", "memory > 1M", "--no-headers"]);
+    assert!(out.contains("50.0") && out.contains("docker") && !out.contains("new"), "{out}");
+    // What is not in the recording.
+    for (args, want) in [
+        (&["--at", "12:00:30"][..], "has no cgroups: 'taskdiag record --cgroups DIR' records them"),
+        (&["--at", "12:00:10", "/nowhere"], "looking for the cgroup /nowhere"),
+        (&["--at", "12:00:10", "a//b"], "is not the path of a cgroup"),
+        (&["--at", "12:00:10", "-d", "1s"], "--from does not go with --delay"),
+        (&["--at", "12:00:10", "-o", "path,pids_max"], "pids_max of cgroups is not recorded"),
+    ] {
+        let (code, _, err) = cgroups(args);
+        assert!(code != 0 && err.contains(want), "{args:?}: {code} {err}");
+    }
+    let (_, out, _) = parts(&run(&["record", "--show", path]));
+    assert!(out.contains("cgroups  none"), "{out}");
+    // The answer of 'dump' has none.
+    let saved = Saved::tasks(&[Task::new(1, 0, "init")]);
+    let path = saved.path();
+    let (code, _, err) = parts(&run(&["cgroups", "--from", path.to_str().expect("a path")]));
+    assert!(code == 4 && err.contains("has no cgroups"), "{code} {err}");
+}
+
+#[test]
+fn record_keeps_the_cgroups_of_this_machine_and_none_without_the_option() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().join("r");
+    let name = path.to_str().expect("a path of ours");
+    let columns = "path,id,version,cpu_max,memory_high,memory_max,oom_kills";
+    let live = parts(&run(&["cgroups", "--csv", "-o", columns]));
+    let record = |more: &[&str]| {
+        let args = [&["record", "--every", "100ms", "-n", "2", name], more].concat();
+        let (code, _, err) = parts(&run(&args));
+        assert_eq!(code, 0, "{err}");
+    };
+    record(&[]);
+    let (code, _, err) = parts(&run(&["cgroups", "--from", name]));
+    assert!(code == 4 && err.contains("has no cgroups"), "{code} {err}");
+    record(&["--cgroups"]);
+    let kept = parts(&run(&["cgroups", "--csv", "-o", columns, "--from", name]));
+    // Other tests make and remove cgroups meanwhile.
+    let others = |csv: &str| {
+        let lines = csv.lines().filter(|l| !l.contains("taskdiag"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(others(&kept.1).len() > 1, "{}", kept.2);
+    assert_eq!(others(&kept.1), others(&live.1), "{}", kept.2);
+    let (_, out, err) = parts(&run(&["cgroups", "--from", name]));
+    assert!(out.contains("%CPU") && out.lines().count() > 1, "{out}{err}");
 }
 
 #[test]

@@ -6,11 +6,13 @@
 //! `frame.rs` has the structs around the values, and `task.rs`, `memory.rs` and `files.rs` those of
 //! the groups.
 
+mod cgroups;
 mod files;
 mod frame;
 mod memory;
 mod task;
 
+pub use self::cgroups::*;
 pub use self::files::*;
 pub use self::frame::*;
 pub use self::memory::*;
@@ -27,6 +29,8 @@ pub const FRAMES: &[&CStruct] = &[
     &TaskMsg::C,
     &Done::C,
     &Cut::C,
+    &CgroupList::C,
+    &CgroupMsg::C,
     &MissingHdr::C,
     &MissingEntry::C,
     &BlobHdr::C,

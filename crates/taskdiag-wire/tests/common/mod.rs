@@ -176,5 +176,8 @@ pub fn walk<B: AsRef<[u8]>>(s: &Stream<B>) -> usize {
         n += t.cgroups().map(|(_, d)| d.len()).sum::<usize>();
         n += format!("{t:?}{}", t.is_leader()).len();
     }
+    for group in s.cgroups() {
+        n += group.path().len() + group.values().count() + group.head().id as usize % 2;
+    }
     n
 }

@@ -3,6 +3,8 @@
 
 use std::ffi::CStr;
 
+pub use taskdiag_wire::CgroupMember as Member;
+
 /// A set of files to read. A file of version 2 stands for the files of version 1 with the same
 /// values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,155 +94,73 @@ impl Files {
     }
 }
 
-macro_rules! members {
-    ($($(#[$m:meta])* $name:ident $file:ident,)*) => {
-        /// A value of a cgroup.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Member {
-            $($(#[$m])* $name,)*
-        }
-        impl Member {
-            /// All of them.
-            pub const ALL: &'static [Member] = &[$(Member::$name,)*];
-            /// The file that has it.
-            pub const fn file(self) -> Files {
-                match self {
-                    $(Member::$name => Files::$file,)*
-                }
+impl Files {
+    /// The file that has a value.
+    pub const fn of(member: Member) -> Files {
+        match member {
+            Member::Procs | Member::AllProcs => Files::PROCS,
+            Member::Threads => Files::THREADS,
+            Member::Type => Files::TYPE,
+            Member::Populated | Member::Frozen => Files::EVENTS,
+            Member::Freeze => Files::FREEZE,
+            Member::Descendants | Member::Dying => Files::STAT,
+            Member::CpuUsage
+            | Member::CpuUser
+            | Member::CpuSystem
+            | Member::Periods
+            | Member::Throttles
+            | Member::Throttled => Files::CPU_STAT,
+            Member::CpuQuota | Member::CpuPeriod => Files::CPU_MAX,
+            Member::CpuWeight => Files::CPU_WEIGHT,
+            Member::CpuShares => Files::CPU_SHARES,
+            Member::Memory => Files::MEMORY_CURRENT,
+            Member::MemoryPeak => Files::MEMORY_PEAK,
+            Member::MemoryMin => Files::MEMORY_MIN,
+            Member::MemoryLow => Files::MEMORY_LOW,
+            Member::MemoryHigh => Files::MEMORY_HIGH,
+            Member::MemoryMax => Files::MEMORY_MAX,
+            Member::Swap => Files::SWAP_CURRENT,
+            Member::SwapMax => Files::SWAP_MAX,
+            Member::EventsLow
+            | Member::EventsHigh
+            | Member::EventsMax
+            | Member::EventsOom
+            | Member::OomKills
+            | Member::OomGroupKills => Files::MEMORY_EVENTS,
+            Member::Anon
+            | Member::File
+            | Member::Kernel
+            | Member::Slab
+            | Member::Sock
+            | Member::Shmem
+            | Member::FileMapped
+            | Member::FileDirty
+            | Member::FileWriteback
+            | Member::Faults
+            | Member::MajorFaults => Files::MEMORY_STAT,
+            Member::Pids => Files::PIDS_CURRENT,
+            Member::PidsPeak => Files::PIDS_PEAK,
+            Member::PidsMax => Files::PIDS_MAX,
+            Member::ReadBytes
+            | Member::WriteBytes
+            | Member::Reads
+            | Member::Writes
+            | Member::DiscardBytes => Files::IO_STAT,
+            Member::CpuSome10 | Member::CpuSome | Member::CpuFull10 | Member::CpuFull => {
+                Files::CPU_PRESSURE
             }
+            Member::MemorySome10
+            | Member::MemorySome
+            | Member::MemoryFull10
+            | Member::MemoryFull => Files::MEMORY_PRESSURE,
+            Member::IoSome10 | Member::IoSome | Member::IoFull10 | Member::IoFull => {
+                Files::IO_PRESSURE
+            }
+            Member::AllTasks => Files::TASK_COUNT,
+            // A member of a later version of the format.
+            _ => Files::NONE,
         }
-    };
-}
-
-members! {
-    /// Processes in the cgroup itself.
-    Procs PROCS,
-    /// Threads in the cgroup itself.
-    Threads THREADS,
-    /// The type, as an index of [`TYPES`].
-    Type TYPE,
-    /// Is there a process in it or below? 1 or 0.
-    Populated EVENTS,
-    /// Is everything in it frozen by now? 1 or 0.
-    Frozen EVENTS,
-    /// Is it to be frozen? 1 or 0.
-    Freeze FREEZE,
-    /// Cgroups below it.
-    Descendants STAT,
-    /// Removed cgroups below it that are still in use by something, such as pages in the cache.
-    Dying STAT,
-    /// CPU time, ns.
-    CpuUsage CPU_STAT,
-    /// CPU time in user mode, ns.
-    CpuUser CPU_STAT,
-    /// CPU time in the kernel, ns.
-    CpuSystem CPU_STAT,
-    /// Periods of the CPU limit in which something ran.
-    Periods CPU_STAT,
-    /// Periods in which the CPU time of the limit was used up.
-    Throttles CPU_STAT,
-    /// The time for which its tasks had to wait then, summed over CPUs, ns.
-    Throttled CPU_STAT,
-    /// CPU time that may be used in each period, ns.
-    CpuQuota CPU_MAX,
-    /// The period, ns.
-    CpuPeriod CPU_MAX,
-    /// Share of CPU time in relation to siblings, 1 to 10,000.
-    CpuWeight CPU_WEIGHT,
-    /// The weight for CPU time in version 1, where 1024 is usual.
-    CpuShares CPU_SHARES,
-    /// Memory in use, bytes.
-    Memory MEMORY_CURRENT,
-    /// The most memory that was ever in use, bytes.
-    MemoryPeak MEMORY_PEAK,
-    /// Memory that is never taken away, bytes.
-    MemoryMin MEMORY_MIN,
-    /// Memory that is taken away only if no other is left, bytes.
-    MemoryLow MEMORY_LOW,
-    /// Memory from which on its tasks are slowed down, bytes.
-    MemoryHigh MEMORY_HIGH,
-    /// The limit of memory, bytes.
-    MemoryMax MEMORY_MAX,
-    /// Swap in use, bytes.
-    Swap SWAP_CURRENT,
-    /// The limit of swap, bytes.
-    SwapMax SWAP_MAX,
-    /// How often memory below the low mark was taken away.
-    EventsLow MEMORY_EVENTS,
-    /// How often its tasks were slowed down.
-    EventsHigh MEMORY_EVENTS,
-    /// How often it would have exceeded its limit.
-    EventsMax MEMORY_EVENTS,
-    /// How often there was no memory left.
-    EventsOom MEMORY_EVENTS,
-    /// Processes that were killed because no memory was left.
-    OomKills MEMORY_EVENTS,
-    /// How often all processes of the cgroup were killed because no memory was left.
-    OomGroupKills MEMORY_EVENTS,
-    /// Anonymous memory, bytes.
-    Anon MEMORY_STAT,
-    /// Memory of files in the page cache, with shared memory, bytes.
-    File MEMORY_STAT,
-    /// Memory of the kernel, bytes.
-    Kernel MEMORY_STAT,
-    /// Memory of the kernel for its objects, bytes.
-    Slab MEMORY_STAT,
-    /// Memory for the network, bytes.
-    Sock MEMORY_STAT,
-    /// Shared memory and tmpfs, bytes.
-    Shmem MEMORY_STAT,
-    /// Pages of files that are mapped, bytes.
-    FileMapped MEMORY_STAT,
-    /// Pages of files that must be written yet, bytes.
-    FileDirty MEMORY_STAT,
-    /// Pages of files that are being written, bytes.
-    FileWriteback MEMORY_STAT,
-    /// Page faults.
-    Faults MEMORY_STAT,
-    /// Page faults that had to wait for storage.
-    MajorFaults MEMORY_STAT,
-    /// Tasks in it and below.
-    Pids PIDS_CURRENT,
-    /// The most tasks that were ever in it and below.
-    PidsPeak PIDS_PEAK,
-    /// The limit of tasks.
-    PidsMax PIDS_MAX,
-    /// Bytes read, of all devices.
-    ReadBytes IO_STAT,
-    /// Bytes written.
-    WriteBytes IO_STAT,
-    /// Reads.
-    Reads IO_STAT,
-    /// Writes.
-    Writes IO_STAT,
-    /// Bytes discarded.
-    DiscardBytes IO_STAT,
-    /// Share of the last ten seconds in which some task waited for a CPU, in hundredths of a
-    /// percent.
-    CpuSome10 CPU_PRESSURE,
-    /// Time in which some task waited for a CPU, ns.
-    CpuSome CPU_PRESSURE,
-    /// As `CpuSome10`, but for the time in which all tasks that were not idle waited.
-    CpuFull10 CPU_PRESSURE,
-    /// Time in which all of them waited for a CPU, ns.
-    CpuFull CPU_PRESSURE,
-    /// As [`CpuSome10`](Member::CpuSome10), for memory.
-    MemorySome10 MEMORY_PRESSURE,
-    /// As [`CpuSome`](Member::CpuSome), for memory.
-    MemorySome MEMORY_PRESSURE,
-    /// As [`CpuFull10`](Member::CpuFull10), for memory.
-    MemoryFull10 MEMORY_PRESSURE,
-    /// As [`CpuFull`](Member::CpuFull), for memory.
-    MemoryFull MEMORY_PRESSURE,
-    /// As [`CpuSome10`](Member::CpuSome10), for I/O.
-    IoSome10 IO_PRESSURE,
-    /// As [`CpuSome`](Member::CpuSome), for I/O.
-    IoSome IO_PRESSURE,
-    /// As [`CpuFull10`](Member::CpuFull10), for I/O.
-    IoFull10 IO_PRESSURE,
-    /// As [`CpuFull`](Member::CpuFull), for I/O.
-    IoFull IO_PRESSURE,
+    }
 }
 
 /// The types of `cgroup.type`.
@@ -409,3 +329,16 @@ pub(super) static V1: &[Source] = sources! {
     c"freezer.self_freezing" FREEZE "freezer" Form::Number(Member::Freeze, 1),
     c"freezer.state" EVENTS "freezer" Form::Word(Member::Frozen, &["THAWED", "FROZEN", "FREEZING"]),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_of_the_format_has_a_file_and_its_number_is_its_place() {
+        for (place, member) in Member::ALL.iter().enumerate() {
+            assert!(!Files::of(*member).is_empty(), "{member} has no file");
+            assert_eq!(*member as usize, place, "{member}");
+        }
+    }
+}

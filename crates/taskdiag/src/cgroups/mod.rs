@@ -7,6 +7,7 @@
 //! - `members` has the values, and the file of each;
 //! - `parse` turns the text of files into values;
 //! - `hierarchy` finds the mounted hierarchies;
+//! - `kept` puts a listing into a stream, for a recording, and takes it out again;
 //! - `walk` goes through the directories, and `read` reads one of them.
 //!
 //! The module [`cgroup`](crate::cgroup) is about the meaning of a path. Which cgroup a task is in
@@ -25,6 +26,7 @@
 //! ```
 
 mod hierarchy;
+mod kept;
 mod members;
 mod parse;
 mod read;
@@ -46,8 +48,9 @@ use taskdiag_wire::Reason;
 use self::hierarchy::Hierarchy;
 use self::read::Reader;
 use self::value::Values;
-use self::walk::{Kept, List, Walk, bit, is_about_us};
+use self::walk::{Kept, List, Walk, bit, is_about_us, since_boot};
 use crate::error::Error;
+use crate::snapshot::Snapshot;
 
 /// A cgroup.
 #[derive(Clone, Debug)]
@@ -59,10 +62,9 @@ pub struct Cgroup {
     is_v2: bool,
     level: usize,
     parent: Option<usize>,
-    at: Instant,
+    /// When its files were read, since boot.
+    at: Duration,
     values: Arc<Values>,
-    processes: Known,
-    tasks: Known,
     earlier: Option<(Duration, Arc<Values>)>,
 }
 
@@ -102,12 +104,15 @@ impl Cgroup {
     }
     /// Processes in it and below; needs [`Files::PROCS`].
     pub fn processes(&self) -> Known {
-        self.processes
+        self.get(Member::AllProcs)
     }
     /// Tasks, which are threads, in it and below; needs [`Files::TASK_COUNT`]. Where the controller
     /// `pids` does not count them, they are counted in `cgroup.threads`.
     pub fn tasks(&self) -> Known {
-        self.tasks
+        self.get(Member::AllTasks)
+    }
+    fn set(&mut self, member: Member, known: Known) {
+        Arc::make_mut(&mut self.values).set(member, known);
     }
     /// The growth of a counter since the previous listing of the session, and the time between
     /// both. `None`: this is the first listing that has it, or a value is not known.
@@ -128,6 +133,10 @@ pub struct Cgroups {
     syscalls: u64,
     took: Duration,
     has_v1: bool,
+    /// When the first cgroup was read, since boot.
+    at: Duration,
+    /// For cgroups that were kept with an answer: its head and the names of its containers.
+    kept_with: Option<Snapshot>,
 }
 
 impl Cgroups {
@@ -150,6 +159,9 @@ impl Cgroups {
     pub fn remarks(&self) -> Vec<String> {
         let (left, bounds) = (self.left, self.bounds);
         let mut remarks = Vec::new();
+        if self.kept_with.is_some() {
+            return self.remarks_of_kept();
+        }
         if left.cgroups > 0 {
             remarks.push(format!(
                 "{} cgroups or more are not shown, because only {} are read: name those to show",
@@ -172,6 +184,11 @@ impl Cgroups {
     pub fn took(&self) -> Duration {
         self.took
     }
+    /// For cgroups that were [kept with an answer](Self::of): this answer without its tasks. It has
+    /// the time, the machine, and the names of containers.
+    pub fn kept_with(&self) -> Option<&Snapshot> {
+        self.kept_with.as_ref()
+    }
     /// Were hierarchies of version 1 read?
     pub fn has_version_1(&self) -> bool {
         self.has_v1
@@ -193,7 +210,7 @@ pub struct Session {
 }
 
 /// The values of cgroups by path, each with the id of the cgroup and when they were read.
-type Earlier = HashMap<Vec<u8>, (u64, Instant, Arc<Values>)>;
+type Earlier = HashMap<Vec<u8>, (u64, Duration, Arc<Values>)>;
 
 /// The most descriptors that a session should use. The kernel keeps a page for the text of each
 /// open file.
@@ -264,29 +281,7 @@ impl Session {
         mut self,
         paths: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<Session, Error> {
-        let mut below: Vec<Vec<u8>> = Vec::new();
-        for path in paths {
-            let path = path.strip_suffix(b"/").unwrap_or(path);
-            let path = path.strip_prefix(b"/").unwrap_or(path);
-            let is_bad = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
-            let bad = path.contains(&0) || path.split(|b| *b == b'/').any(is_bad);
-            if bad && !path.is_empty() {
-                let text = String::from_utf8_lossy(path);
-                return Err(Error::io(
-                    format!(
-                        "{text} is not the path of a cgroup, because a part of it is empty, . or .."
-                    ),
-                    Errno::INVAL,
-                ));
-            }
-            below.push([b"/", path].concat());
-        }
-        below.sort();
-        below.dedup();
-        let all = below.clone();
-        // A path below another one is listed with it.
-        below.retain(|path| !all.iter().any(|other| other != path && is_below(path, other)));
-        self.below = below;
+        self.below = checked_paths(paths)?;
         Ok(self)
     }
     /// Descriptors that are open.
@@ -311,7 +306,7 @@ impl Session {
         }
     }
     fn list_once(&mut self) -> Result<Cgroups, Error> {
-        let at = Instant::now();
+        let (begin, at) = (Instant::now(), since_boot());
         let before = self.reader.syscalls;
         self.kept.begin();
         let files = self.files.expanded();
@@ -332,8 +327,7 @@ impl Session {
                 is_there |= walk.run(path).map_err(failed)?;
             }
             if !is_there {
-                let name = String::from_utf8_lossy(path);
-                return Err(Error::io(format!("looking for the cgroup {name}"), Errno::NOENT));
+                return Err(no_cgroup(path));
             }
         }
         self.kept.end();
@@ -344,7 +338,8 @@ impl Session {
         self.compare(&mut list);
         let has_v1 = self.hierarchies.iter().any(|h| h.version == 1);
         let syscalls = self.reader.syscalls - before;
-        Ok(Cgroups { list, left, bounds: self.bounds, syscalls, took: at.elapsed(), has_v1 })
+        let (bounds, took) = (self.bounds, begin.elapsed());
+        Ok(Cgroups { list, left, bounds, syscalls, took, has_v1, at, kept_with: None })
     }
     /// Gives each cgroup its values of the previous listing, and remembers the new ones.
     fn compare(&mut self, list: &mut [Cgroup]) {
@@ -352,15 +347,59 @@ impl Session {
         if self.is_single {
             return;
         }
-        for cgroup in list.iter_mut() {
-            // A new cgroup may have the path of one that was removed.
-            let old = self.earlier.remove(&cgroup.path).filter(|(id, ..)| *id == cgroup.id);
-            // The first listing opens the files and is slower, so each has a time of its own.
-            cgroup.earlier = old.map(|(_, then, values)| (cgroup.at - then, values));
-        }
-        let new = list.iter().map(|c| (c.path.clone(), (c.id, c.at, c.values.clone())));
-        self.earlier = new.collect();
+        compare_with(list, std::mem::take(&mut self.earlier));
+        self.earlier = by_path(list);
     }
+}
+
+/// The values of these cgroups, for a later listing.
+fn by_path(list: &[Cgroup]) -> Earlier {
+    list.iter().map(|c| (c.path.clone(), (c.id, c.at, c.values.clone()))).collect()
+}
+
+/// Gives each cgroup its earlier values.
+fn compare_with(list: &mut [Cgroup], mut earlier: Earlier) {
+    for cgroup in list.iter_mut() {
+        // A new cgroup may have the path of one that was removed.
+        let old = earlier.remove(&cgroup.path).filter(|(id, ..)| *id == cgroup.id);
+        // The first listing opens the files and is slower, so each has a time of its own.
+        cgroup.earlier =
+            old.and_then(|(_, then, values)| Some((cgroup.at.checked_sub(then)?, values)));
+    }
+}
+
+/// Paths of cgroups that a user has named, in the form that listings have, without those below
+/// others of them.
+fn checked_paths<'a>(paths: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, Error> {
+    let mut below: Vec<Vec<u8>> = Vec::new();
+    for path in paths {
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        let is_bad = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
+        let bad = path.contains(&0) || path.split(|b| *b == b'/').any(is_bad);
+        if bad && !path.is_empty() {
+            let text = String::from_utf8_lossy(path);
+            return Err(Error::io(
+                format!(
+                    "{text} is not the path of a cgroup, because a part of it is empty, . or .."
+                ),
+                Errno::INVAL,
+            ));
+        }
+        below.push([b"/", path].concat());
+    }
+    below.sort();
+    below.dedup();
+    let all = below.clone();
+    // A path below another one is listed with it.
+    below.retain(|path| !all.iter().any(|other| other != path && is_below(path, other)));
+    Ok(below)
+}
+
+/// The error for a named cgroup that is not there.
+fn no_cgroup(path: &[u8]) -> Error {
+    let name = String::from_utf8_lossy(path);
+    Error::io(format!("looking for the cgroup {name}"), Errno::NOENT)
 }
 
 /// The path of a cgroup that a user has named by it, or by its directory below `/sys/fs/cgroup`.
@@ -380,43 +419,47 @@ fn is_below(path: &[u8], other: &[u8]) -> bool {
     other == b"/" || path.strip_prefix(other).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// The cgroups in the order of a tree, each with its parent. `v2`: the bit of version 2.
+/// The cgroups that were found, in the order of a tree. `v2`: the bit of version 2.
 fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
-    let mut found = list.found;
+    let cgroup = |one: walk::Found| Cgroup {
+        path: one.path,
+        id: one.id,
+        hierarchies: one.hierarchies,
+        is_v2: one.hierarchies & v2 != 0,
+        level: 0,
+        parent: None,
+        at: one.at,
+        values: one.values,
+        earlier: None,
+    };
+    let mut all: Vec<Cgroup> = list.found.into_iter().map(cgroup).collect();
+    arrange(&mut all);
+    all
+}
+
+/// Sorts cgroups into the order of a tree, and finds the level and the parent of each.
+fn arrange(list: &mut [Cgroup]) {
     // For the order, a slash must come before every byte of a name. The byte 0 does, and is in no
     // name.
     let swap = |path: &mut Vec<u8>, from: u8, to: u8| {
         path.iter_mut().filter(|b| **b == from).for_each(|b| *b = to);
     };
-    found.iter_mut().for_each(|one| swap(&mut one.path, b'/', 0));
-    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    found.iter_mut().for_each(|one| swap(&mut one.path, 0, b'/'));
-    let mut out: Vec<Cgroup> = Vec::with_capacity(found.len());
+    list.iter_mut().for_each(|one| swap(&mut one.path, b'/', 0));
+    list.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    list.iter_mut().for_each(|one| swap(&mut one.path, 0, b'/'));
     let mut line: Vec<usize> = Vec::new();
-    for one in found {
-        while line.last().is_some_and(|at| !is_below(&one.path, &out[*at].path)) {
+    for at in 0..list.len() {
+        let path = &list[at].path;
+        while line.last().is_some_and(|above| !is_below(path, &list[*above].path)) {
             line.pop();
         }
-        let level = one.path.iter().filter(|b| **b == b'/').count();
-        let level = if one.path == b"/" { 0 } else { level };
+        let level = path.iter().filter(|b| **b == b'/').count();
+        let level = if path == b"/" { 0 } else { level };
         // A parent that vanished, or that was left out, is not in the list.
-        let parent = line.last().copied().filter(|at| out[*at].level + 1 == level);
-        line.push(out.len());
-        out.push(Cgroup {
-            path: one.path,
-            id: one.id,
-            hierarchies: one.hierarchies,
-            is_v2: one.hierarchies & v2 != 0,
-            level,
-            parent,
-            at: one.at,
-            values: one.values,
-            processes: Known::NotAsked,
-            tasks: Known::NotAsked,
-            earlier: None,
-        });
+        let parent = line.last().copied().filter(|above| list[*above].level + 1 == level);
+        line.push(at);
+        (list[at].level, list[at].parent) = (level, parent);
     }
-    out
 }
 
 /// Adds up the processes and tasks below each cgroup.
@@ -430,39 +473,40 @@ fn sum_up(list: &mut [Cgroup], files: Files, left: LeftOut) {
         (Known::Missing(Reason::Vanished | Reason::Absent), b) => b,
         (missing @ Known::Missing(_), _) | (_, missing) => missing,
     };
-    if files.has(Files::PROCS) {
-        list.iter_mut().for_each(|c| c.processes = c.get(Member::Procs));
-    }
-    let counts_tasks = files.has(Files::TASK_COUNT);
-    if counts_tasks {
-        list.iter_mut().for_each(|c| c.tasks = c.get(Member::Threads));
+    // What is summed up, and what it is of a cgroup without those below it.
+    let sums = [
+        (Member::AllProcs, Member::Procs, Files::PROCS),
+        (Member::AllTasks, Member::Threads, Files::TASK_COUNT),
+    ];
+    let sums = || sums.into_iter().filter(|(.., file)| files.has(*file));
+    for cgroup in list.iter_mut() {
+        sums().for_each(|(sum, own, _)| cgroup.set(sum, cgroup.get(own)));
     }
     for at in (0..list.len()).rev() {
-        if counts_tasks && list[at].get(Member::Pids).is_known() {
-            list[at].tasks = list[at].get(Member::Pids);
+        let pids = list[at].get(Member::Pids);
+        if files.has(Files::TASK_COUNT) && pids.is_known() {
+            list[at].set(Member::AllTasks, pids);
         }
-        if let Some(parent) = list[at].parent {
-            let (processes, tasks) = (list[at].processes, list[at].tasks);
-            let is_in = list[at].hierarchies;
-            let parent = &mut list[parent];
+        if let Some(above) = list[at].parent {
             // A task may have a different path in each hierarchy. The processes of a cgroup are
             // counted in the first hierarchy that has it.
-            if is_in & bit(parent.hierarchies.trailing_zeros() as usize) == 0 {
+            if list[at].hierarchies & bit(list[above].hierarchies.trailing_zeros() as usize) == 0 {
                 continue;
             }
-            (parent.processes, parent.tasks) =
-                (plus(parent.processes, processes), plus(parent.tasks, tasks));
+            for (sum, ..) in sums() {
+                let all = plus(list[above].get(sum), list[at].get(sum));
+                list[above].set(sum, all);
+            }
         }
     }
     if is_cut {
         // A sum of only a part would be too low, so none is shown.
-        let cut = Known::Missing(Reason::Truncated);
         for cgroup in list.iter_mut() {
-            if cgroup.processes.is_known() {
-                cgroup.processes = cut;
-            }
-            if cgroup.tasks.is_known() && !cgroup.get(Member::Pids).is_known() {
-                cgroup.tasks = cut;
+            let counted = cgroup.get(Member::Pids).is_known();
+            for (sum, ..) in sums().filter(|(sum, ..)| !counted || *sum != Member::AllTasks) {
+                if cgroup.get(sum).is_known() {
+                    cgroup.set(sum, Known::Missing(Reason::Truncated));
+                }
             }
         }
     }

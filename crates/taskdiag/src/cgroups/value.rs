@@ -40,8 +40,8 @@ impl Values {
     /// Values of these files, all of them missing for these reasons.
     pub fn missing(asked: Files, why: impl Fn(Files) -> Reason) -> Values {
         let mut values = Values([Known::NotAsked; Member::ALL.len()]);
-        for member in Member::ALL.iter().filter(|m| asked.has(m.file())) {
-            values.0[*member as usize] = Known::Missing(why(member.file()));
+        for member in Member::ALL.iter().filter(|m| asked.has(Files::of(**m))) {
+            values.0[*member as usize] = Known::Missing(why(Files::of(*member)));
         }
         values
     }
@@ -54,6 +54,10 @@ impl Values {
         if !slot.is_known() {
             *slot = known;
         }
+    }
+    /// Puts a value in the place of what was there.
+    pub fn set(&mut self, member: Member, known: Known) {
+        self.0[member as usize] = known;
     }
     /// Adds a number to a value.
     pub fn add(&mut self, member: Member, n: u64) {

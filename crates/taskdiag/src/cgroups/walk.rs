@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
@@ -49,6 +49,8 @@ pub struct LeftOut {
     /// Cgroups that were seen and not read, because they are too many levels below the root, or
     /// their path is longer than the kernel takes.
     pub deep: u64,
+    /// Cgroups that a recorder left out of its answer, to keep room for the data of others.
+    pub no_room: u64,
 }
 
 /// The longest path that the kernel takes in one call.
@@ -62,8 +64,8 @@ pub(super) struct Found {
     pub id: u64,
     /// The hierarchies that have it, by number, as bits.
     pub hierarchies: u64,
-    /// When its files were begun to be read.
-    pub at: Instant,
+    /// When its files were begun to be read, since boot.
+    pub at: Duration,
     /// By themselves, because they are large and the list is sorted.
     pub values: Arc<Values>,
 }
@@ -113,10 +115,16 @@ impl List {
             by.insert(path.clone(), self.found.len());
         }
         let values = Arc::new(self.blank.clone());
-        let (hierarchies, at) = (bit(number), Instant::now());
+        let (hierarchies, at) = (bit(number), since_boot());
         self.found.push(Found { path, id, hierarchies, at, values });
         Some(self.found.len() - 1)
     }
+}
+
+/// The time since boot, with suspended time. It is read in user space.
+pub(super) fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(now).unwrap_or_default()
 }
 
 /// The bit of a hierarchy. There are not more than 64 that matter: one of version 2, six of

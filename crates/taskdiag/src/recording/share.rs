@@ -6,6 +6,8 @@
 //! names, then text. Short lists and texts stay complete, and long ones are cut to one length.
 //! Values that are already in the key frame take no room, so they stay.
 //!
+//! Cgroups of all users together get at most an eighth of the room: those nearest to the root stay.
+//!
 //! The size of a value is its compressed size, which is estimated from a sample for each user and
 //! class. Nothing here does I/O.
 
@@ -14,8 +16,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use taskdiag_wire::registry::{Shape, group_of, shape};
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_MISSING, A_NAME, A_SHARED, AlignedBuf, BLOB_CUT, BlobHdr,
-    CUT_OTHERS, Cgroup, ContainerPart, Cred, Cut, Done, Fd, Group, MissingEntry, MissingHdr,
-    Plain as _, Reason, Shared, Socket, Stream, StreamWriter, TaskView, Vma, build,
+    CUT_OTHERS, Cgroup, CgroupList, CgroupView, Cred, Cut, Done, Fd, Group, MissingEntry,
+    MissingHdr, Plain as _, Reason, Shared, Socket, Stream, StreamWriter, TaskView, Vma, build,
 };
 
 use super::codec;
@@ -191,7 +193,9 @@ pub fn share<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     answers: u64,
     is_raw: bool,
 ) -> Share {
-    let work = Work { full, key, room_for_names: room / 8 };
+    let cgroups = CgroupsKept::within(full, key, room / 8, is_raw);
+    let work = Work { full, key, room_for_names: room / 8, cgroups };
+    let room = room - work.cgroups.bytes;
     let [mut rows, lists, texts] = work.needs(&|_, _| true);
     let mut costs = HashMap::<u32, u64>::new();
     for needs in [&rows, &lists, &texts] {
@@ -219,6 +223,7 @@ struct Work<'s, A: AsRef<[u8]>, B: AsRef<[u8]>> {
     key: Option<&'s Stream<B>>,
     /// The most bytes of names of containers.
     room_for_names: u64,
+    cgroups: CgroupsKept<'s>,
 }
 
 impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
@@ -348,6 +353,7 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         // Tasks that ended before anything about them was known have no message.
         done.vanished += full.done().vanished.saturating_sub(lacking_before.vanished);
         keep_names(&mut w, full, self.room_for_names);
+        self.cgroups.write(&mut w);
         note(&mut w, full.cuts(), taken, answers);
         w.finish(done)
     }
@@ -472,9 +478,60 @@ fn keep_names<B: AsRef<[u8]>>(w: &mut StreamWriter, full: &Stream<B>, most: u64)
         if w.len() as u64 - begin > most {
             break;
         }
-        let parts: Vec<_> =
-            ContainerPart::ALL.iter().filter_map(|part| Some((*part, view.part(*part)?))).collect();
-        w.container(&parts);
+        w.container(&view.parts());
+    }
+}
+
+/// The cgroups of an answer that stay.
+#[derive(Default)]
+struct CgroupsKept<'a> {
+    head: Option<CgroupList>,
+    /// Their messages, with their places in the answer.
+    messages: Vec<(usize, &'a [u8])>,
+    /// Bytes that they take in the frame.
+    bytes: u64,
+}
+
+impl<'a> CgroupsKept<'a> {
+    /// As many as fit into these bytes, those nearest to the root first.
+    fn within<A: AsRef<[u8]>, B: AsRef<[u8]>>(
+        full: &'a Stream<A>,
+        key: Option<&Stream<B>>,
+        most: u64,
+        is_raw: bool,
+    ) -> CgroupsKept<'a> {
+        let Some(mut head) = full.cgroup_list().copied() else { return CgroupsKept::default() };
+        let old: Vec<u8> =
+            key.iter().flat_map(|k| k.cgroups()).flat_map(|c| c.message()).copied().collect();
+        let level = |group: &CgroupView<'_>| group.path().iter().filter(|b| **b == b'/').count();
+        let mut nearest: Vec<_> = full.cgroups().enumerate().collect();
+        nearest.sort_by_key(|(_, group)| level(group));
+        let mut messages: Vec<_> = nearest.into_iter().map(|(at, c)| (at, c.message())).collect();
+        let mut packed = Vec::new();
+        loop {
+            let mut in_order = messages.clone();
+            in_order.sort_unstable_by_key(|(at, _)| *at);
+            let all: Vec<u8> = in_order.iter().flat_map(|(_, m)| *m).copied().collect();
+            let bytes = match codec::compress(&all, &old, &mut packed) {
+                Ok(()) if !is_raw => packed.len() as u64,
+                _ => all.len() as u64,
+            };
+            if messages.is_empty() || bytes <= most {
+                let bytes = if messages.is_empty() { 0 } else { bytes };
+                return CgroupsKept { head: Some(head), messages: in_order, bytes };
+            }
+            // They are not all of the same size, so a little less than their number says.
+            let before = messages.len();
+            let fit = (before as f64 * 0.9 * most as f64 / bytes as f64) as usize;
+            messages.truncate(fit.min(before - 1));
+            head.no_room += (before - messages.len()) as u64;
+        }
+    }
+    fn write(&self, w: &mut StreamWriter) {
+        if let Some(head) = &self.head {
+            w.cgroup_list(head);
+            self.messages.iter().for_each(|(_, message)| w.raw(message));
+        }
     }
 }
 

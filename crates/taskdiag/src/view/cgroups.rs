@@ -121,15 +121,21 @@ fn all<'s>(snapshot: &'s Snapshot, cgroups: &'s Cgroups) -> impl Iterator<Item =
     (0..).zip(rows.map(row))
 }
 
-/// An answer with a task for each cgroup.
+/// An answer with a task for each cgroup. For cgroups that were kept with an answer, it is a saved
+/// one of the same time and machine.
 fn stand_ins(cgroups: &Cgroups) -> Result<Snapshot, Error> {
     let mut w = StreamWriter::with_capacity(cgroups.list().len() * 128 + 1024);
-    w.info(&info(&Request::all(Groups::BASE)));
+    let kept = cgroups.kept_with().map(Snapshot::stream);
+    w.info(&kept.map_or_else(|| info(&Request::all(Groups::BASE)), |kept| *kept.info()));
     for (at, cgroup) in (1_u32..).zip(cgroups.list()) {
         let ppid = cgroup.parent().map_or(0, |parent| parent as u32 + 1);
         w.begin_task(at, at);
         w.put(&build!(Base { valid: Base::ALL_VALID, ppid, ..Base::new() }));
         w.end_task();
+    }
+    if let Some(kept) = kept {
+        kept.containers().for_each(|names| w.container(&names.parts()));
+        return Snapshot::parse(w.finish(Done::default()));
     }
     let wall = cgroups.took();
     let cost = Cost { syscalls: cgroups.syscalls(), wall, ..Cost::default() };

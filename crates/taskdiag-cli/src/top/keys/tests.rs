@@ -357,3 +357,39 @@ fn no_terminal_is_a_dash_and_not_unknown() {
     let line = detail.lines.iter().find(|l| l.starts_with("tty ")).expect("a line");
     assert_eq!(line.split_whitespace().nth(1), Some("-"), "{line}");
 }
+
+#[test]
+fn the_tree_of_cgroups_leads_to_the_tasks_of_one() {
+    let sleepers = Sleepers::new(1);
+    let mut app = top(&["--where", &sleepers.condition()]);
+    app.page = 1000;
+    press(&mut app, &[KeyCode::Char('G')]);
+    let Mode::Groups(groups) = &app.mode else { panic!("{:?} {:?}", app.mode, app.message) };
+    let paths: Vec<&[u8]> = groups.rows.iter().map(|row| &row.path[..]).collect();
+    assert_eq!(paths.first(), Some(&&b"/"[..]));
+    let own = std::fs::read_to_string("/proc/self/cgroup").expect("it is there");
+    let own = own.lines().find_map(|l| l.strip_prefix("0::")).expect("there is version 2");
+    let at = paths.iter().position(|p| *p == own.as_bytes()).expect("it is in the tree");
+    // A scan refreshes the tree, and the cursor stays on its cgroup.
+    press(&mut app, &vec![KeyCode::Down; at]);
+    app.scan().expect("/proc is there");
+    let Mode::Groups(groups) = &app.mode else { panic!("{:?}", app.mode) };
+    assert_eq!(groups.chosen().map(|row| &row.path[..]), Some(own.as_bytes()));
+    let cpu = groups.columns.iter().position(|c| c.field.name == "cpu_now").expect("there");
+    assert_ne!(groups.rows[0].cells[cpu], "-", "the second listing has rates");
+    for key in ['M', 'N', 'P'] {
+        press(&mut app, &[KeyCode::Char(key)]);
+        let Mode::Groups(groups) = &app.mode else { panic!("{:?}", app.mode) };
+        assert_eq!(groups.chosen().map(|row| &row.path[..]), Some(own.as_bytes()), "{key}");
+    }
+    press(&mut app, &[KeyCode::Enter]);
+    assert!(matches!(app.mode, Mode::Table), "{:?}", app.mode);
+    app.scan().expect("/proc is there");
+    drawn(&mut app);
+    assert_eq!(at_cursor(&mut app), Some(sleepers.pid(0)));
+    let is_root = own == "/";
+    assert_eq!(app.filter.as_ref().is_some_and(|f| f.contains("cgroup_path")), !is_root);
+    // A cgroup that no task is in.
+    press(&mut app, &[KeyCode::Char('G'), KeyCode::Esc]);
+    assert!(matches!(app.mode, Mode::Table));
+}

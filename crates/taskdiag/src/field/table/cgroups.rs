@@ -132,7 +132,7 @@ macro_rules! value {
     ($name:literal $header:literal $width:literal $kind:ident $unit:ident $text:ident $member:ident $wrap:expr,
      $source:literal $help:literal {$($alias:literal $ah:literal),*}) => {
         Field {
-            cgroup_files: Member::$member.file(),
+            cgroup_files: Files::of(Member::$member),
             ..row!($name $header $width Right [] $kind $unit $text, $source, $help, {$($alias $ah),*},
                 |_, row| member(row, Member::$member, $wrap))
         }
@@ -172,7 +172,7 @@ macro_rules! avg10 {
 macro_rules! share {
     ($name:literal $header:literal $member:ident $source:literal $help:literal) => {
         Field {
-            cgroup_files: Member::$member.file(),
+            cgroup_files: Files::of(Member::$member),
             ..row!($name $header 5 Right [] Number Percent Share, $source, $help, {},
                 |_, row| growth(row, Member::$member, share_of))
         }
@@ -181,7 +181,7 @@ macro_rules! share {
 macro_rules! rate {
     ($name:literal $header:literal $unit:ident $member:ident $source:literal $help:literal) => {
         Field {
-            cgroup_files: Member::$member.file(),
+            cgroup_files: Files::of(Member::$member),
             ..row!($name $header 6 Right [] Integer $unit Plain, $source, $help, {},
                 |_, row| growth(row, Member::$member, per_second))
         }
