@@ -21,7 +21,7 @@ import pathlib
 import re
 import statistics
 
-from . import common, kernels, runs, suites
+from . import common, kernels, runs, sent, suites
 
 HOME = common.VM / "bench"
 # A machine that counts instructions runs this many times longer.
@@ -117,9 +117,15 @@ def compiled(source):
     files = sorted(source.glob("*.c")) if source.is_dir() else [source]
     home = source if source.is_dir() else source.parent
     headers = [*sorted(home.glob("*.h")), *sorted((common.ROOT / "uapi").glob("*.h"))]
+    # Headers that patches of kernel/send add.
+    added = []
+    if patches := not source.is_dir() and setting(source, "send", ""):
+        uapi = sent.after(patches)[1] / sent.UAPI
+        added = ["-idirafter", uapi]
+        headers += sorted(uapi.glob("**/*.h"))
     program = common.cache("programs", f"{source.stem}-{common.digest(*files, *headers)}")
     if not program.exists():
-        flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-I", common.ROOT / "uapi"]
+        flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-I", common.ROOT / "uapi", *added]
         common.run("gcc", *flags, "-o", program, *files)
     return program
 

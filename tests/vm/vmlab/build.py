@@ -95,7 +95,7 @@ SMALL = "small-7.3"
 UML = "uml-"
 for name, which in ((SMALL, None), *((f"send-{p.parent.name}", p.parent.name) for p in sorted(SENT.glob("*/series")))):
     FLAVOURS[name] = Flavour(which, ("small.config", "small-pc.config"), V7_3)
-    FLAVOURS[UML + name] = Flavour(which, ("small.config", "um.config"), V7_3, "um")
+    FLAVOURS[UML + name] = Flavour(which, ("small.config", "um.config", "um-7.3.config"), V7_3, "um")
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
