@@ -88,8 +88,8 @@ FLAVOURS.update(
     }
 )
 FLAVOURS.update({f"uml-{name}": Flavour(which, ("small.config", "um.config"), arch="um") for name, which in (("base", None), ("ours", ALL))})
-# What can be sent: kernel/send/NAME/series lists the patches. Each has a small kernel, which is also
-# there for User-Mode Linux, and SMALL is without any.
+# What can be sent: kernel/send/NAME/series lists the patches. Each has a small kernel, also for
+# User-Mode Linux, and SMALL is without any.
 SENT = KERNEL / "send"
 SMALL = "small-7.3"
 UML = "uml-"
