@@ -31,12 +31,15 @@ DEARER = 1.1
 
 
 def programs(names, only=""):
-    """The named programs, or all of them, or those that have a line `lab: ONLY ARGUMENTS`. A program is a C source or a shell script."""
+    """The named programs, or all of them but those for a kernel of kernel/send, or those that have a line `lab: ONLY ARGUMENTS`. A program is
+    a C source or a shell script."""
     found = {p.stem: p for p in sorted(HOME.iterdir()) if p.suffix in (".c", ".sh")}
     for n in names:
         if n not in found:
             common.die(f"no program {n} in tests/vm/bench; there are {', '.join(found) or 'none'}")
-    return [found[n] for n in names] if names else [p for p in found.values() if not only or setting(p, only, "none") != "none"]
+    if names:
+        return [found[n] for n in names]
+    return [p for p in found.values() if setting(p, "send", "none") == "none" and (not only or setting(p, only, "none") != "none")]
 
 
 def setting(program, key, default):
