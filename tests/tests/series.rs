@@ -304,15 +304,15 @@ fn a_change_of_an_older_patch_reaches_the_newer_one_or_is_a_conflict() {
     assert!(said.contains("conflict markers"), "{said}");
 }
 
-/// A fix that can be sent has the name and the sign-off of the person that sends it, counts its own
-/// patches, names what it corrects, and is a patch that git understands.
-#[test]
-fn a_fix_goes_out_in_the_name_of_its_sender() {
+/// Writes what can be sent, and checks that it has the name and the sign-off of the person that
+/// sends it, counts its own patches, and is a patch that git understands. Returns the texts of the
+/// patches.
+fn written_to_be_sent(name: &str, patches: usize, cover: bool) -> Vec<String> {
     let (me, dir) = ("A Person <a@person.example>", tempfile::tempdir().expect("a directory"));
     let to = dir.path().join("patches");
     let config = [("user.name", "A Person"), ("user.email", "a@person.example")];
     let mut mail = Command::new(root().join("kernel/send/mail"));
-    mail.args(["smaps-swap", "--write"]).arg(&to).env("GIT_CONFIG_COUNT", "2");
+    mail.args([name, "--write"]).arg(&to).env("GIT_CONFIG_COUNT", "2");
     for (at, (key, value)) in config.into_iter().enumerate() {
         mail.env(format!("GIT_CONFIG_KEY_{at}"), key);
         mail.env(format!("GIT_CONFIG_VALUE_{at}"), value);
@@ -321,12 +321,20 @@ fn a_fix_goes_out_in_the_name_of_its_sender() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let written = String::from_utf8(done.stdout).expect("paths");
     let paths: Vec<_> = written.lines().collect();
-    assert_eq!(paths.len(), 2, "{written}");
-    for (at, path) in paths.iter().enumerate() {
-        let text = fs::read_to_string(path).expect("a patch");
+    assert_eq!(paths.len(), patches + usize::from(cover), "{written}");
+    let mut texts: Vec<_> =
+        paths.iter().map(|path| fs::read_to_string(path).expect("a patch")).collect();
+    if cover {
+        let text = texts.remove(0);
+        assert!(text.contains(&format!("\nFrom: {me}\n")), "{text}");
+        assert!(text.contains(&format!("PATCH 0/{patches}] ")), "{text}");
+        assert!(!text.contains("Signed-off-by") && !text.contains("taskdiag ("), "{text}");
+    }
+    for (at, text) in texts.iter().enumerate() {
+        let path = paths[at + usize::from(cover)];
         let (message, _) = text.split_once("\n---\n").expect("a message");
         assert!(message.contains(&format!("\nFrom: {me}\n")), "{path}: {message}");
-        assert!(message.contains(&format!("\nSubject: [PATCH {}/2] ", at + 1)), "{path}");
+        assert!(message.contains(&format!("PATCH {}/{patches}] ", at + 1)), "{path}");
         assert!(message.ends_with(&format!("\nSigned-off-by: {me}")), "{path}: {message}");
         assert!(!message.contains("taskdiag"), "{path}: {message}");
         // Not in a directory of a repository, where git would look for the files below it.
@@ -335,6 +343,18 @@ fn a_fix_goes_out_in_the_name_of_its_sender() {
         let read = read.output().expect("git");
         assert!(read.status.success() && !read.stdout.is_empty(), "{path}: git reads no patch");
     }
-    let fix = fs::read_to_string(paths[0]).expect("the fix");
+    texts
+}
+
+#[test]
+fn a_fix_goes_out_in_the_name_of_its_sender() {
+    let texts = written_to_be_sent("smaps-swap", 2, false);
+    let fix = &texts[0];
     assert!(fix.contains("\nFixes: ") && fix.contains("\nCc: stable@vger.kernel.org\n"), "{fix}");
+}
+
+#[test]
+fn a_new_interface_goes_out_with_its_cover_letter() {
+    let texts = written_to_be_sent("task-ioctl", 6, true);
+    assert!(texts.iter().any(|t| t.contains("+++ b/include/uapi/linux/proc_tasks.h")));
 }

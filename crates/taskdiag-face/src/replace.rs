@@ -44,6 +44,7 @@ pub fn replace(
 ///
 /// # Errors
 /// As [`replace`], and if the directory is not there or its file system does not answer.
+#[cfg(feature = "program")]
 pub fn check(path: &Path) -> io::Result<()> {
     crate::aside::answers(path)?;
     let path = target(path)?;

@@ -3,10 +3,16 @@
 #ifndef BENCH_H
 #define BENCH_H
 
+#include <err.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static inline uint64_t now_ns(void)
 {
@@ -51,6 +57,68 @@ static inline long start_thread(void)
 			   [pause] "i"(SYS_pause)
 			 : "rcx", "r11", "memory");
 	return ret;
+}
+
+struct load {
+	pid_t parent;
+	int end;	/* closed to end it */
+};
+
+/*
+ * Processes of `threads` threads each, and their parent. It ends them one by one: each one that
+ * ends with threads left searches all processes under tasklist_lock (mm_update_next_owner()), and
+ * many at once take minutes.
+ */
+static inline struct load start(long processes, int threads)
+{
+	int ready[2], end[2];
+	pid_t parent;
+	char c = 0;
+
+	if (pipe(ready) || pipe(end))
+		err(1, "pipe");
+	parent = fork();
+	if (parent < 0)
+		err(1, "fork");
+	if (!parent) {
+		pid_t *pids = calloc(processes, sizeof(*pids));
+
+		close(end[1]);
+		for (long i = 0; i < processes; i++) {
+			pid_t pid = pids[i] = fork();
+
+			if (pid < 0)
+				err(1, "process %ld (raise kernel.pid_max and ulimit -u)", i);
+			if (!pid) {
+				prctl(PR_SET_PDEATHSIG, SIGKILL);
+				for (int t = 1; t < threads; t++)
+					if (start_thread() < 0)
+						_exit(1);
+				for (;;)
+					pause();
+			}
+		}
+		sleep(2);
+		if (write(ready[1], &c, 1) != 1 || read(end[0], &c, 1))
+			_exit(1);
+		for (long i = 0; i < processes; i++) {
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+		}
+		_exit(0);
+	}
+	close(ready[1]);
+	close(end[0]);
+	if (read(ready[0], &c, 1) != 1)
+		errx(1, "no processes, no measurement");
+	close(ready[0]);
+	return (struct load){ parent, end[1] };
+}
+
+static inline void stop(struct load load)
+{
+	close(load.end);
+	waitpid(load.parent, NULL, 0);
 }
 #endif
 

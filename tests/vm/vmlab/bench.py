@@ -22,7 +22,7 @@ import pathlib
 import re
 import statistics
 
-from . import common, kernels, runs, suites
+from . import common, kernels, runs, sent, suites
 
 HOME = common.VM / "bench"
 # A machine that counts instructions runs this many times longer.
@@ -32,12 +32,15 @@ DEARER = 1.1
 
 
 def programs(names, only=""):
-    """The named programs, or all of them, or those that have a line `lab: ONLY ARGUMENTS`. A program is a C source or a shell script."""
+    """The named programs, or all of them but those for a kernel of kernel/send, or those that have a line `lab: ONLY ARGUMENTS`. A program is
+    a C source or a shell script."""
     found = {p.stem: p for p in sorted(HOME.iterdir()) if p.suffix in (".c", ".sh")}
     for n in names:
         if n not in found:
             common.die(f"no program {n} in tests/vm/bench; there are {', '.join(found) or 'none'}")
-    return [found[n] for n in names] if names else [p for p in found.values() if not only or setting(p, only, "none") != "none"]
+    if names:
+        return [found[n] for n in names]
+    return [p for p in found.values() if setting(p, "send", "none") == "none" and (not only or setting(p, only, "none") != "none")]
 
 
 def setting(program, key, default):
@@ -117,9 +120,15 @@ def compiled(source):
     files = sorted(source.glob("*.c")) if source.is_dir() else [source]
     home = source if source.is_dir() else source.parent
     headers = [*sorted(home.glob("*.h")), *sorted((common.ROOT / "uapi").glob("*.h"))]
+    # Headers that patches of kernel/send add.
+    added = []
+    if patches := not source.is_dir() and setting(source, "send", ""):
+        uapi = sent.after(patches)[1] / sent.UAPI
+        added = ["-idirafter", uapi]
+        headers += sorted(uapi.glob("**/*.h"))
     program = common.cache("programs", f"{source.stem}-{common.digest(*files, *headers)}")
     if not program.exists():
-        flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-I", common.ROOT / "uapi"]
+        flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-I", common.ROOT / "uapi", *added]
         common.run("gcc", *flags, "-o", program, *files)
     return program
 

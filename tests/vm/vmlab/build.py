@@ -88,16 +88,14 @@ FLAVOURS.update(
     }
 )
 FLAVOURS.update({f"uml-{name}": Flavour(which, ("small.config", "um.config"), arch="um") for name, which in (("base", None), ("ours", ALL))})
-# Fixes that can be sent: kernel/send/NAME/series lists their patches. Each has a small kernel, and
-# SMALL has none of them.
+# What can be sent: kernel/send/NAME/series lists the patches. Each has a small kernel, also for
+# User-Mode Linux, and SMALL is without any.
 SENT = KERNEL / "send"
 SMALL = "small-7.3"
-FLAVOURS.update(
-    {
-        name: Flavour(which, ("small.config", "small-pc.config"), V7_3)
-        for name, which in ((SMALL, None), *((f"send-{p.parent.name}", p.parent.name) for p in sorted(SENT.glob("*/series"))))
-    }
-)
+UML = "uml-"
+for name, which in ((SMALL, None), *((f"send-{p.parent.name}", p.parent.name) for p in sorted(SENT.glob("*/series")))):
+    FLAVOURS[name] = Flavour(which, ("small.config", "small-pc.config"), V7_3)
+    FLAVOURS[UML + name] = Flavour(which, ("small.config", "um.config", "um-7.3.config"), V7_3, "um")
 NEEDED = ("gcc", "make", "flex", "bison", "bc", "patch", "xz", "tar", "pahole")
 
 
@@ -148,10 +146,10 @@ def options(patches):
 
 
 def tree_of(flavour):
-    """The name of the build tree of a flavour. A part uses the tree of its series, and a fix uses
-    the tree of the kernel without it, so that little is built again."""
-    if flavour.startswith("send-"):
-        return SMALL
+    """The name of the build tree of a flavour. A part uses the tree of its series, and what can be
+    sent uses the tree of the kernel without it, so that little is built again."""
+    if flavour.removeprefix(UML).startswith("send-"):
+        return (UML if flavour.startswith(UML) else "") + SMALL
     plain = flavour.removesuffix(NEWER)
     return PARTS.get(plain, (plain, None))[0] + flavour.removeprefix(plain)
 
@@ -244,6 +242,18 @@ def touched(patches):
     return found
 
 
+def patched(source, patches, to):
+    """Makes a directory of the files that patches touch, as they are after them."""
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    for name in touched(patches):
+        if (source / name).exists():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / name, to / name)
+    for p in patches:
+        common.run("patch", "-p1", "-F0", "-s", "--no-backup-if-mismatch", "-d", to, "-i", p)
+
+
 class Tree:
     """A build tree of a flavour. It is brought to a state of the series with as few changes as possible."""
 
@@ -272,15 +282,8 @@ class Tree:
         """Makes the tree equal to the source with these patches. A patch that fits only with fuzz
         has failed."""
         scratch = self.dir.with_name(f"{self.dir.name}.patching")
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
         new = touched(patches)
-        for name in new:
-            if (self.source / name).exists():
-                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(self.source / name, scratch / name)
-        for p in patches:
-            common.run("patch", "-p1", "-F0", "-s", "--no-backup-if-mismatch", "-d", scratch, "-i", p)
+        patched(self.source, patches, scratch)
         old = set(self.applied.read_text().split())
         # The change is recorded before it is made, so that an interrupted change is made again.
         self.applied.write_text("\n".join(sorted(old | new)))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Shows a fix of kernel/send: its selftests must fail on the newest kernel without it, and pass with it.
+"""Shows what kernel/send has for Linux itself: its selftests must not pass on the newest kernel without it, and pass with it.
 
 Both kernels are small ones (kernel/config/small.config), and the second is built in the tree of the first. The tests are the programs
-that the patches add to tools/testing/selftests.
+that the patches add to tools/testing/selftests. A fix has tests that fail without it. If the patches add an interface (a header of
+include/uapi), its tests may be skipped without it.
 """
 
 import re
@@ -11,18 +12,36 @@ from . import build, common, kernels, runs, suites
 
 # Rounds and seed, for tests that make random states.
 ARGUMENTS = "60 1"
+TESTS, UAPI = "tools/testing/selftests", "include/uapi"
 
 
-def programs(patches):
-    """Compiles the selftests that patches add. Returns name → program."""
+def after(name):
+    """(the source, a directory of the files that the patches of kernel/send/NAME touch, as they are after them)."""
+    flavour = f"send-{name}"
+    patches = build.patches_of(flavour)
+    version, tarball = build.source(build.FLAVOURS[flavour].base)
+    source = build.pristine(version, tarball)
+    home = common.cache("sent", f"{name}-{common.digest(version, *patches)}")
+    with common.locked(f"sent-{name}"):
+        if not home.exists():
+            part = home.with_name(f"{home.name}.part")
+            build.patched(source, patches, part)
+            part.rename(home)
+    return source, home
+
+
+def programs(name):
+    """Compiles the selftests that the patches add. Returns name → program."""
     made = {}
-    for patch in patches:
-        for name, body in re.findall(r"^--- /dev/null\n\+\+\+ b/tools/testing/selftests/\S+/(\S+)\.c\n@@ .*\n((?:\+.*\n)+)", patch.read_text(), re.M):
-            text = re.sub("^[+]", "", body, flags=re.M)
-            source = common.cache("programs", f"{name}-{common.digest(text)}.c")
-            source.write_text(text)
-            made[name] = source.with_suffix("")
-            common.run("gcc", "-O2", "-Wall", "-static", "-o", made[name], source)
+    source, home = after(name)
+    for test in sorted(home.glob(f"{TESTS}/**/*.c")):
+        where = test.relative_to(home)
+        if (source / where).exists():
+            continue
+        made[test.stem] = test.with_suffix("")
+        # Headers of the kernel come after those of this machine, which it has, too.
+        command = ["gcc", "-O2", "-Wall", "-static", "-pthread", "-I", source / where.parent, "-idirafter", home / UAPI]
+        common.run(*command, "-o", made[test.stem], test)
     return made
 
 
@@ -49,25 +68,27 @@ class Tests(suites.Suite):
         return suites.Result()
 
 
-def show(name):
+def show(name, uml=False):
     """Boots both kernels. Returns the exit code."""
-    flavour = f"send-{name}"
-    if flavour not in build.FLAVOURS:
-        common.die(f"no fix {name}; there are {', '.join(f.removeprefix('send-') for f in build.FLAVOURS if f.startswith('send-'))}")
-    made = programs(build.patches_of(flavour))
+    prefix = build.UML if uml else ""
+    known = [f.removeprefix("send-") for f in build.FLAVOURS if f.startswith("send-")]
+    if name not in known:
+        common.die(f"kernel/send has no {name}; there are {', '.join(known)}")
+    made = programs(name)
+    adds = any(f.startswith(UAPI) for f in build.touched(build.patches_of(f"send-{name}")))
     result = suites.Result()
-    for kernel, due in ((build.SMALL, False), (flavour, True)):
-        k, tests = kernels.named(kernel), Tests(made)
+    # 4 is a skip, which shows nothing of a fix.
+    for kernel, due in ((build.SMALL, (1, 4) if adds else (1,)), (f"send-{name}", (0,))):
+        k, tests = kernels.named(prefix + kernel), Tests(made)
         run, results = runs.go(k, [tests], "sent")
         result.failed += [f for r in results.values() for f in r.failed]
         for test in made:
             code = tests.codes.get(test, -1)
-            common.say(f"{kernel}: {test}: exit code {code}; {tests.said.get(test, 'it did not run')}")
-            # 4 is a skip, which shows nothing.
-            if (code == 0) == due and code in (0, 1):
+            common.say(f"{k.name}: {test}: exit code {code}; {tests.said.get(test, 'it did not run')}")
+            if code in due:
                 result.passed += 1
             else:
-                result.failed.append(f"{test}: exit code {code} on {kernel}")
+                result.failed.append(f"{test}: exit code {code} on {k.name}")
     if not made:
         result.failed.append(f"the patches of {name} add no selftest")
     return bool(runs.report(k, run, {"sent": result}))
