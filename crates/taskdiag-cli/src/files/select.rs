@@ -106,8 +106,9 @@ pub struct FileSelection {
 #[derive(Debug, Default)]
 pub struct Words {
     all: Vec<Vec<u8>>,
-    /// This process, which has the words in its own arguments, and is left out.
-    except: Option<u32>,
+    /// This process and those that run it, which have the words in their own arguments, and are left
+    /// out.
+    except: Vec<u32>,
     /// The task that was checked last, and in the lowest bit whether it has a word. A task has many
     /// files, and its arguments may be long.
     last: AtomicU64,
@@ -115,13 +116,13 @@ pub struct Words {
 
 impl Clone for Words {
     fn clone(&self) -> Words {
-        Words::new(self.all.clone(), self.except)
+        Words::new(self.all.clone(), self.except.clone())
     }
 }
 
 impl Words {
-    /// A search for these words that never finds process `except`.
-    pub fn new(all: Vec<Vec<u8>>, except: Option<u32>) -> Words {
+    /// A search for these words that never finds the processes `except`.
+    pub fn new(all: Vec<Vec<u8>>, except: Vec<u32>) -> Words {
         Words { all, except, last: AtomicU64::new(0) }
     }
     /// Is this one of them?
@@ -130,7 +131,7 @@ impl Words {
     }
     /// Has the task one of them in its name or arguments?
     fn are_in(&self, row: &Row<'_>) -> bool {
-        if self.all.is_empty() || self.except == Some(row.view.tgid()) {
+        if self.all.is_empty() || self.except.contains(&row.view.tgid()) {
             return false;
         }
         let task = u64::from(row.view.pid()) << 1;

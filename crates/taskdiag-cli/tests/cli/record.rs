@@ -128,7 +128,7 @@ const FORWARD: &str = "AAA0BBB,J1/12:30,J200/0";
 const WITH_A_TIME: [&[&str]; 5] = [
     &["ps", "-o", "pid", "--no-headers", "--from"],
     &["tree", "--from"],
-    &["report", "-o", "/dev/null", "--from"],
+    &["report", "--from"],
     &["cgroups", "--from"],
     #[cfg(feature = "top")]
     &["top", "--once", "--replay"],

@@ -303,7 +303,6 @@ fn invalid_combinations_of_options_are_refused() {
         (&["-o", "pid"], "--json"),
         (&["no.such.user", "1"], "one user, or words"),
         (&["1", "root"], "one user"),
-        (&["-A", "-U"], "does not go with"),
     ] {
         let (code, _, err) = parts(&run(&[&["tree"], args].concat()));
         assert!(code == 2 && err.contains(word), "{args:?} {err}");

@@ -223,6 +223,7 @@ fn a_word_finds_processes_by_name_or_argument_in_each_command() {
         format!("{program} ps -o args= {word}; exit $?"),
         format!("timeout 60 {program} ps -o args= --where 'args ~ \"{word}\"'; exit $?"),
         format!("{program} ps -o 'args=' \"{word}\" | cat; exit 1"),
+        format!("{program} files --no-headers {word} 2> /dev/null; exit 1"),
     ] {
         let (code, out, err) = parts(&super::common::output("sh", &["-c", &script]));
         assert_eq!((code, out.as_str()), (1, ""), "{script}: {err}");

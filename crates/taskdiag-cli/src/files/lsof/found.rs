@@ -1,10 +1,13 @@
 //! Whether all requested files were found. If not, lsof ends with 1, and with `-V` prints what it
 //! did not find.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
-use taskdiag::field::Context;
+use taskdiag::Snapshot;
+use taskdiag::field::{Context, Field, Row, TASKS};
 use taskdiag::files::OpenFile;
+use taskdiag::view::Query;
 
 use super::Layout;
 use super::cell::Cells;
@@ -15,6 +18,37 @@ use crate::files::Shown;
 use crate::files::request::FilesArgs;
 use crate::files::select::CommandName;
 use crate::output::sink;
+
+/// Processes that were not read, because with `-a` only those are read that all conditions select. A
+/// process id, process group or user of one condition counts as found if any process has it.
+struct Others<'a> {
+    args: &'a FilesArgs,
+    all: OnceCell<Option<Snapshot>>,
+}
+
+impl<'a> Others<'a> {
+    fn new(args: &'a FilesArgs) -> Others<'a> {
+        Others { args, all: OnceCell::new() }
+    }
+    fn any(&self, is: impl Fn(&Row<'_>) -> bool) -> bool {
+        let (select, source) = (&self.args.select, &self.args.table.source);
+        let kinds = [&select.pids.only, &select.pgids.only, &select.uids.only];
+        let is_narrow = select.and && kinds.iter().filter(|only| !only.is_empty()).count() > 1;
+        if !is_narrow || source.from.is_some() {
+            return false;
+        }
+        let ask = || source.ask(Query::new(&TASKS, FIELDS.iter().filter_map(field)).plan()).ok();
+        let all = self.all.get_or_init(ask).as_ref();
+        all.is_some_and(|all| all.tasks().any(|task| is(&Row::new(task))))
+    }
+}
+
+/// The columns that [`Others`] looks at.
+const FIELDS: &[&str] = &["pgid", "uid"];
+
+fn field(name: &&str) -> Option<&'static Field> {
+    TASKS.find(name).map(|named| named.field)
+}
 
 /// Reports what was not found, and returns whether everything was found.
 pub(in crate::files) fn say_what_was_not_found(
@@ -86,8 +120,10 @@ pub(in crate::files) fn say_what_was_not_found(
             (false, false) => miss("no Internet files located", b""),
         }
     }
+    let others = Others::new(args);
     for pid in &select.pids.only {
-        if !owners().any(|r| r.view.tgid() == *pid) {
+        let is = |r: &Row<'_>| r.view.tgid() == *pid;
+        if !owners().any(is) && !others.any(is) {
             miss("process ID not located: ", pid.to_string().as_bytes());
         }
     }
@@ -102,12 +138,14 @@ pub(in crate::files) fn say_what_was_not_found(
         }
     }
     for id in &select.pgids.only {
-        if !owners().any(|r| r.base.and_then(|b| b.pgid()) == Some(*id)) {
+        let is = |r: &Row<'_>| r.base.and_then(|b| b.pgid()) == Some(*id);
+        if !owners().any(is) && !others.any(is) {
             miss("process group ID not located: ", id.to_string().as_bytes());
         }
     }
     for uid in &select.uids.only {
-        if !owners().any(|r| r.cred.and_then(|c| c.euid()) == Some(*uid)) {
+        let is = |r: &Row<'_>| r.cred.and_then(|c| c.euid()) == Some(*uid);
+        if !owners().any(is) && !others.any(is) {
             miss("user ID not located: ", uid.to_string().as_bytes());
         }
     }
