@@ -35,9 +35,9 @@ func sleeper(t *testing.T) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	// Until exec(2), it has this program's arguments.
+	// Until exec(2), it has this program's arguments, and while it starts, it takes more memory.
 	for i := 0; i < 500; i++ {
-		if line, _ := os.ReadFile("/proc/" + strconv.Itoa(c.Process.Pid) + "/cmdline"); bytes.HasPrefix(line, []byte("a tail")) {
+		if line, _ := os.ReadFile("/proc/" + strconv.Itoa(c.Process.Pid) + "/cmdline"); bytes.HasPrefix(line, []byte("a tail")) && status(t, c.Process.Pid, "State")[0] == "S" {
 			return c
 		}
 		time.Sleep(10 * time.Millisecond)
