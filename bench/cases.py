@@ -264,7 +264,6 @@ import top_cases  # noqa: E402, F401
 import record_cases  # noqa: E402, F401
 import service_cases  # noqa: E402, F401
 import wait_cases  # noqa: E402, F401
-import cgroup_cases  # noqa: E402, F401
 import python_cases  # noqa: E402, F401
 import procps_cases  # noqa: E402, F401
 import export_cases  # noqa: E402, F401
