@@ -338,8 +338,8 @@ fn one_process_with_50_000_mappings() {
         inside.map(|v| (v.raw.start, v.raw.end, v.raw.perms)).collect::<Vec<_>>()
     };
     let req = Request::one(me, Groups::VMA);
-    // An answer stops in a list of mappings that other threads of this program are changing, and says
-    // so.
+    // An answer stops in a list of mappings that other threads of this program are changing, and
+    // says so.
     let asked = |req: &Request| {
         let ask = || taskdiag::query(req).expect("an answer");
         let is_whole = |a: &Snapshot| {

@@ -106,8 +106,8 @@ pub struct FileSelection {
 #[derive(Debug, Default)]
 pub struct Words {
     all: Vec<Vec<u8>>,
-    /// This process and those that run it, which have the words in their own arguments, and are left
-    /// out.
+    /// This process and those that run it. They have the words in their own arguments, and are
+    /// left out.
     except: Vec<u32>,
     /// The task that was checked last, and in the lowest bit whether it has a word. A task has many
     /// files, and its arguments may be long.
