@@ -339,7 +339,7 @@ fn one_process_with_50_000_mappings() {
     };
     let req = Request::one(me, Groups::VMA);
     // An answer stops in a list of mappings that other threads of this program are changing, and
-    // says so.
+    // reports that.
     let asked = |req: &Request| {
         let ask = || taskdiag::query(req).expect("an answer");
         let is_whole = |a: &Snapshot| {

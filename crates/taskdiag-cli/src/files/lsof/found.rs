@@ -19,8 +19,8 @@ use crate::files::request::FilesArgs;
 use crate::files::select::CommandName;
 use crate::output::sink;
 
-/// Processes that were not read, because with `-a` only those are read that all conditions select. A
-/// process id, process group or user of one condition counts as found if any process has it.
+/// Processes that were not read, because with `-a` only those are read that fulfil all conditions.
+/// A process id, process group or user of one condition counts as found if any process has it.
 struct Others<'a> {
     args: &'a FilesArgs,
     all: OnceCell<Option<Snapshot>>,
