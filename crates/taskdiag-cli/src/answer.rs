@@ -91,7 +91,7 @@ impl Source {
         say_host(&snapshot.host(), &Host::here());
         Ok(snapshot)
     }
-    /// [`read`](Self::read), with the answer before it, if it is from a recording that has one.
+    /// As [`read`](Self::read). A recording also gives the previous answer, if it has one.
     pub fn read_with_earlier(&self, path: &Path) -> Result<(Snapshot, Option<Snapshot>), Exit> {
         #[cfg(feature = "record")]
         let (snapshot, earlier) = crate::recorded::read_with_earlier(path, self.at)?;

@@ -21,7 +21,7 @@ pub fn read(path: &Path, at: Option<At>) -> Result<Snapshot, Exit> {
     Ok(find_answer(path, at)?.0)
 }
 
-/// [`read`], with the answer before it, if it is from a recording that has one of the same boot.
+/// As [`read`]. A recording also gives the previous answer, if it has one of the same boot.
 pub fn read_with_earlier(
     path: &Path,
     at: Option<At>,

@@ -1,6 +1,7 @@
 //! The options that all commands with a table share: tasks, columns, order, form and source. `ps`
 //! has separate options for these, because users know those of procps.
 
+use std::cell::LazyCell;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
@@ -103,7 +104,8 @@ pub fn filter_from(
     // In a saved answer, another process may have our pid. Not every command has these options.
     let is_given = |id: &&str| matches!(m.try_get_one::<PathBuf>(id), Ok(Some(_)));
     let is_saved = ["from", "replay"].iter().any(is_given);
-    let own = if is_saved { Vec::new() } else { this_program::pids() };
+    // Most commands search for nothing, and do not look for who runs them.
+    let own = LazyCell::new(|| if is_saved { Vec::new() } else { this_program::pids() });
     let expressions = m.get_many::<String>("where").into_iter().flatten();
     let filters = expressions.map(|text| {
         let filter = Filter::parse(set, text)?;

@@ -55,7 +55,7 @@ impl Values {
             *slot = known;
         }
     }
-    /// Puts a value in the place of what was there.
+    /// Replaces a value.
     pub fn set(&mut self, member: Member, known: Known) {
         self.0[member as usize] = known;
     }

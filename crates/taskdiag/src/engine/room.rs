@@ -138,7 +138,7 @@ impl Several {
         let all_list_bytes = limits.all_list_bytes.min(self.lists_left);
         ByteLimits { text_bytes, all_text_bytes, all_list_bytes }
     }
-    /// Accounts for an answer, of which this many bytes are kept.
+    /// Accounts for an answer that keeps this many bytes.
     pub(crate) fn spend(&mut self, stream: &Stream<impl AsRef<[u8]>>, bytes: usize) {
         let text = bytes_of_text(stream);
         self.left = self.left.saturating_sub(text);

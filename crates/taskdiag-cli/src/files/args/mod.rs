@@ -410,8 +410,10 @@ impl FilesArgs {
             !as_lsof && is_nowhere && table::is_word(&text) && !text.contains('/')
         };
         let to_find = paths("file").filter(is_word).map(|p| p.as_os_str().as_bytes().to_vec());
-        let except = if look { crate::this_program::pids() } else { Vec::new() };
-        let to_find = Words::new(to_find.collect(), except);
+        let to_find: Vec<Vec<u8>> = to_find.collect();
+        let searches = look && !to_find.is_empty();
+        let except = if searches { crate::this_program::pids() } else { Vec::new() };
+        let to_find = Words::new(to_find, except);
         let mut inodes = PidfdInodes::default();
         let select = FileSelection {
             pids: among(items("pid"), |s| {
