@@ -37,7 +37,7 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
     let mut fields = columns.iter().map(|c| c.field).chain(filtered).chain(sorted);
     if kept.is_some() && !has_rates && fields.any(|f| f.name.ends_with("_now")) {
         say(format_args!(
-            "taskdiag: the saved answer is the first one, so there are no rates (columns whose name ends in _now)"
+            "taskdiag: no earlier answer of the same boot has cgroups, so there are no rates (columns whose name ends in _now)"
         ));
     }
     let all = match kept {

@@ -198,9 +198,6 @@ fn of_frames((now, before): (Option<&Snapshot>, Option<&Snapshot>)) -> Result<Cg
     Ok(all)
 }
 
-/// Characters that mean something in a regular expression.
-const SPECIAL: &str = r"\.+*?()|[]{}^$#&-~";
-
 /// The condition for tasks in a cgroup or below it. `None`: all tasks are. The error is a message:
 /// no expression can have this path.
 pub fn condition(row: &GroupRow) -> Result<Option<String>, &'static str> {
@@ -213,13 +210,7 @@ pub fn condition(row: &GroupRow) -> Result<Option<String>, &'static str> {
     let text = std::str::from_utf8(&row.path).ok();
     let text = text.filter(|t| !t.contains(field::is_odd) && !t.contains('"'));
     let text = text.ok_or("No expression can have this path.")?;
-    let mut pattern = String::new();
-    for c in text.chars() {
-        if SPECIAL.contains(c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
+    let pattern = regex::escape(text);
     Ok(Some(format!("cgroup_path ~ \"^{pattern}(/|$)\"")))
 }
 
