@@ -331,6 +331,9 @@ GROUP_FN put_wait(u32 frames)
 			a->last_ran_ns = st.begin + st.ns_boottime_ns;
 			a->ran_by = TASK_DIAG_RAN_NOW;
 			a->valid |= KNOWN(LAST_RAN_NS) | KNOWN(RAN_ERROR_NS) | KNOWN(RAN_BY);
+		} else {
+			a->switches = st.wait_switches;
+			a->valid |= KNOWN(SWITCHES);
 		}
 	}
 	PUT(a, TASK_DIAG_WAIT);

@@ -1080,6 +1080,7 @@ struct task_diag_wait {
 	__u64 user_sp;		/* stack and program of user space; 0: it has none */
 	__u64 user_pc;
 	char  function[40];	/* as WCHAN, at most 39 bytes and filled with NULs */
+	__u64 switches;		/* how often it has left a CPU, if it sleeps; same number: same wait */
 };
 
 /*

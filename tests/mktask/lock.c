@@ -441,39 +441,6 @@ static void no_memory(int argc, char **argv)
 	hold();
 }
 
-/* Two groups of threads. Each group has a mutex whose owner changes all the time. */
-static pthread_mutex_t contended[2];
-static atomic_int members[2][4];
-
-static void *contend(void *arg)
-{
-	long n = (long)arg;
-	unsigned int seed = (unsigned int)n;
-
-	atomic_store(&members[n % 2][n / 2], gettid());
-	for (;;) {
-		pthread_mutex_lock(&contended[n % 2]);
-		for (volatile int i = 0; i < (int)(rand_r(&seed) % 20000); i++)
-			;
-		if (rand_r(&seed) % 4 == 0)
-			usleep(rand_r(&seed) % 2000);
-		pthread_mutex_unlock(&contended[n % 2]);
-	}
-	return NULL;
-}
-
-static void churn(int argc, char **argv)
-{
-	(void)argc, (void)argv;
-	for (long n = 0; n < 8; n++)
-		thread(contend, (void *)n);
-	fact("pid", "%d", getpid());
-	for (int g = 0; g < 2; g++)
-		for (int i = 0; i < 4; i++)
-			fact_item(g ? "right" : "left", i == 0, tid_of(&members[g][i]));
-	hold();
-}
-
 const struct state lock_states[] = {
 	{ "lock-abba", abba, "two threads wait for each other's mutex" },
 	{ "lock-across", across, "three threads of two processes wait for each other in a ring" },
@@ -483,6 +450,5 @@ const struct state lock_states[] = {
 	{ "lock-ends", ends, "a full pipe, an empty pipe, and a child that is waited for" },
 	{ "lock-crowd", crowd, "[NUMBER]: this many threads wait for one mutex" },
 	{ "lock-no-memory", no_memory, "a mutex in memory that does not come" },
-	{ "lock-churn", churn, "mutexes whose owners change all the time" },
 	{ NULL, NULL, NULL },
 };

@@ -40,7 +40,6 @@ fn every_state_is_reached_and_ends() {
         ("lock-ends", 'S'),
         ("lock-crowd", 'S'),
         ("lock-no-memory", 'S'),
-        ("lock-churn", 'S'),
         ("rare-waits", 'S'),
         ("zombie", 'Z'),
         ("leader-gone", 'Z'),

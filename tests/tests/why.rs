@@ -586,47 +586,6 @@ fn each_thread_of_a_crowd_has_the_holder() {
     assert!(text.lines().count() <= 3, "{text}");
 }
 
-/// Two groups of threads have a mutex each, whose owner changes thousands of times a second. An
-/// edge leads from a thread to another one of its group.
-#[test]
-fn each_edge_is_possible_while_owners_change() {
-    if !can_look("each_edge_is_possible_while_owners_change") {
-        return;
-    }
-    let m = Mktask::start(&["lock-churn"]).expect("any machine");
-    let groups = [m.list("left"), m.list("right")];
-    let seconds = match std::env::var("TASKDIAG_WHY_SECONDS") {
-        Ok(text) => text.parse().expect("TASKDIAG_WHY_SECONDS is a number"),
-        Err(_) => {
-            eprintln!("it takes 2 s here: TASKDIAG_WHY_SECONDS=3600 is an hour");
-            2
-        }
-    };
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let (mut edges, mut none) = (0, 0);
-    while Instant::now() < end {
-        for engine in both() {
-            let (code, json) = why(engine, &[m.pid()]);
-            assert_eq!((code, deadlocks(&json)), (0, Vec::new()), "{engine}: {json}");
-            for group in &groups {
-                for tid in group {
-                    let wait = of(&json, *tid);
-                    let Some(to) = wait["waits_for"].as_u64() else {
-                        none += 1;
-                        continue;
-                    };
-                    edges += 1;
-                    let to = to as u32;
-                    assert!(to != *tid && group.contains(&to), "{engine}: {wait}");
-                    assert_eq!(wait["how"], "pthread_mutex", "{engine}: {wait}");
-                }
-            }
-        }
-    }
-    assert!(edges > 0, "no edge, and {none} waits without one");
-    eprintln!("{edges} edges, and {none} waits without one");
-}
-
 #[test]
 fn a_machine_without_stuck_tasks_is_one_line_and_exit_code_0() {
     if !can_look("a_machine_without_stuck_tasks_is_one_line_and_exit_code_0") {

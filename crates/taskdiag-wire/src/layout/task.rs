@@ -324,6 +324,9 @@ record! {
         user_pc: u64,
         /// Kernel function that it waits in, at most 39 bytes, filled with NULs.
         function: [u8; 40],
+        /// How often it has left a CPU, if it sleeps. Two records with the same number are of the
+        /// same wait.
+        switches: u64,
     }
 }
 

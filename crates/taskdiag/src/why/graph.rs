@@ -234,6 +234,7 @@ mod tests {
             is_uninterruptible: false,
             waited_ns: Some(u64::from(tid)),
             waited_error_ns: None,
+            switches: None,
             object: None,
             call: None,
             function: Vec::new(),

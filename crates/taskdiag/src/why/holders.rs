@@ -28,12 +28,31 @@ pub(crate) struct Holders(Option<HashMap<u32, (Waiting, Found)>>);
 /// The holder, or the reason why none is known.
 type Found = Result<Held, NoHolder>;
 
-/// The system call of a thread when its holder was looked up. If the answer has another one, the
-/// wait has changed.
-type Waiting = (Option<u32>, Option<[u64; 6]>);
+/// The wait of a thread when its holder was looked up. If the answer has another one, the wait has
+/// changed.
+#[derive(Debug, Default)]
+struct Waiting {
+    kind: Option<u32>,
+    args: Option<[u64; 6]>,
+    /// How often the thread had left a CPU.
+    switches: Option<u64>,
+}
 
-fn of_record(wait: Record<'_, taskdiag_wire::Wait>) -> Waiting {
-    (wait.kind(), wait.args().filter(|_| wait.syscall_nr().is_some_and(|nr| nr >= 0)))
+impl Waiting {
+    fn of(wait: Record<'_, taskdiag_wire::Wait>) -> Waiting {
+        Waiting {
+            kind: wait.kind(),
+            args: wait.args().filter(|_| wait.syscall_nr().is_some_and(|nr| nr >= 0)),
+            switches: wait.switches(),
+        }
+    }
+
+    /// Whether the thread is in the same call. If it has a holder, it must be the same wait, too,
+    /// because many programs wait for one thing after another in the same call.
+    fn is_same(&self, now: &Waiting, has_holder: bool) -> bool {
+        let has_run = self.switches.zip(now.switches).is_some_and(|(then, now)| then != now);
+        (self.kind, self.args) == (now.kind, now.args) && !(has_holder && has_run)
+    }
 }
 
 impl Holders {
@@ -45,14 +64,14 @@ impl Holders {
         let found: Vec<usize> = of.iter().filter_map(|tid| waits.find(*tid)).collect();
         waits.look_up(found.iter().copied(), choice, Limits::default());
         let mut all = HashMap::with_capacity(found.len());
-        let records = snapshot.tasks().map(|task| task.record().map(of_record));
-        let records: Vec<Option<Waiting>> = records.collect();
+        let records = snapshot.tasks().map(|task| task.record().map(Waiting::of));
+        let mut records: Vec<Waiting> = records.map(Option::unwrap_or_default).collect();
         for at in found {
             let one = &waits.all()[at];
             let comm = |tid| waits.find(tid).map(|at| waits.all()[at].comm.clone());
             let held = one.holder.map(|h| Held { tid: h.tid, comm: comm(h.tid), how: h.how });
             let held = if one.is_waiting() { held } else { Err(NoHolder::Nobody) };
-            all.insert(one.tid, (records[at].unwrap_or_default(), held));
+            all.insert(one.tid, (std::mem::take(&mut records[at]), held));
         }
         Holders(Some(all))
     }
@@ -65,7 +84,9 @@ impl Holders {
     ) -> Result<&Held, NoHolder> {
         let Some(all) = &self.0 else { return Err(NoHolder::NotKnown) };
         match all.get(&tid) {
-            Some((then, held)) if *then == of_record(wait) => held.as_ref().map_err(|why| *why),
+            Some((then, held)) if then.is_same(&Waiting::of(wait), held.is_ok()) => {
+                held.as_ref().map_err(|why| *why)
+            }
             _ => Err(NoHolder::Changed),
         }
     }

@@ -206,7 +206,7 @@ impl<'w> Look<'w> {
             let is_own = wanted.is_private || process.shared(wanted.address).is_none();
             let is_plausible = wanted.what == Futex::Pi || process.is_in_library(call.code);
             if is_own && is_plausible && process.has_our_numbers {
-                items.push((*at, place, call, wanted));
+                items.push((*at, place, call, wanted, self.waits.all[*at].switches));
             }
         }
         if items.len() < MANY {
@@ -218,11 +218,12 @@ impl<'w> Look<'w> {
             let stuck = stuck();
             move |tgid| stuck.lock().unwrap_or_else(PoisonError::into_inner).contains(&tgid)
         };
-        let look = move |(_, place, call, wanted): &(usize, Place, Call, Wanted)| {
+        let look = move |item: &(usize, Place, Call, Wanted, Option<u64>)| {
+            let (_, place, call, wanted, before) = item;
             if is_stuck(place.tgid) {
                 return Err(NoHolder::Blocked);
             }
-            let stand = place.stand_in(call)?;
+            let stand = place.stand_in(call, *before)?;
             if wanted.what != Futex::Pi && is_by_hand(*place, call)? {
                 return Err(NoHolder::NotKept);
             }
@@ -234,7 +235,7 @@ impl<'w> Look<'w> {
         let mut done = Vec::with_capacity(items.len());
         let (waits, stands, is_done) = (&mut self.waits, &mut self.stands, &mut self.is_done);
         self.patience.each(items, self.limits.each, self.end, look, |item, found| {
-            let (at, place, _, wanted) = item;
+            let (at, place, _, wanted, _) = item;
             let found = found.unwrap_or_else(|| {
                 stuck().lock().unwrap_or_else(PoisonError::into_inner).insert(place.tgid);
                 Err(NoHolder::Blocked)
@@ -267,8 +268,9 @@ impl<'w> Look<'w> {
         let is_own = shared.is_none() && process.has_our_numbers;
         let code = (place.tgid, call.code);
         let is_known = is_defined_by_kernel || self.by_library.contains(&code);
+        let before = self.waits.all[at].switches;
         let (id, stand) = self.within(place.tgid, move || {
-            let stand = place.stand_in(&call)?;
+            let stand = place.stand_in(&call, before)?;
             if !is_known && is_by_hand(place, &call)? {
                 return Err(NoHolder::NotKept);
             }
@@ -352,8 +354,9 @@ impl<'w> Look<'w> {
             _ => return Err(NoHolder::Several(fits.len() as u32)),
         };
         let Some(call) = call else { return Err(NoHolder::NotKnown) };
+        let before = self.waits.all[at].switches;
         let stand = self.within(place.tgid, move || {
-            let stand = place.stand_in(&call)?;
+            let stand = place.stand_in(&call, before)?;
             if !(Place { tgid: child, tid: child }).is_child_of(place.tgid) {
                 return Err(NoHolder::Changed);
             }
@@ -393,27 +396,34 @@ impl<'w> Look<'w> {
         Ok(WantedChild::Any)
     }
 
-    /// All waits for pipes and for locks on files, together, because the open files of all
-    /// processes and the list of locks are read once.
+    /// All waits for pipes and for locks on files.
     fn by_files(&mut self) {
+        let is_open = |at: &usize| self.waits.all[*at].holder == Err(NoHolder::NotKept);
+        let of: Vec<usize> = (0..self.waits.all.len()).filter(is_open).collect();
+        for (at, found) in self.files_held(&of) {
+            self.is_done[at] = true;
+            self.waits.all[at].holder = self.settled(at, found);
+        }
+    }
+
+    /// Who holds the pipes and the locks on files that some of these threads wait for. They are
+    /// looked up together, because the open files of all processes and the list of locks are read
+    /// once.
+    fn files_held(&mut self, of: &[usize]) -> Vec<(usize, Result<Holder, NoHolder>)> {
         use WaitKind::{Flock, OfdLock, PipeRead, PipeWrite, PosixLock};
+        let mut all = Vec::new();
         let mut pipes = Vec::new();
         let mut locks = Vec::new();
-        for at in 0..self.waits.all.len() {
-            let wait = &self.waits.all[at];
-            if wait.holder != Err(NoHolder::NotKept) {
-                continue;
-            }
-            let class = match wait.kind {
+        for &at in of {
+            let class = match self.waits.all[at].kind {
                 Some(PipeRead | PipeWrite) => None,
                 Some(PosixLock) => Some(Class::Posix),
                 Some(OfdLock) => Some(Class::OpenFile),
                 Some(Flock) => Some(Class::Flock),
                 _ => continue,
             };
-            self.is_done[at] = true;
             match (self.open_file(at), class) {
-                (Err(why), _) => self.waits.all[at].holder = Err(why),
+                (Err(why), _) => all.push((at, Err(why))),
                 (Ok(file), None) => pipes.push((at, file.fd)),
                 (Ok(file), Some(class)) => locks.push((at, class, file.inode)),
             }
@@ -430,7 +440,7 @@ impl<'w> Look<'w> {
         let files = snapshot.as_ref().map(Files::new);
         for (at, fd) in pipes {
             let found = files.as_ref().map_or(Err(NoHolder::NotKnown), |f| self.pipe(f, at, fd));
-            self.settle(at, found);
+            all.push((at, found));
         }
         let holders = match (&blocked, &files) {
             (Ok(blocked), Some(files)) => self.lock_holders(files, blocked),
@@ -447,19 +457,18 @@ impl<'w> Look<'w> {
                     *held.get(&(class, inode, by)).unwrap_or(&Err(NoHolder::Changed))
                 }
             };
-            self.settle(at, found);
+            all.push((at, found));
         }
+        all
     }
 
-    /// Notes the holder if the thread has not run since the look began.
-    fn settle(&mut self, at: usize, found: Result<Holder, NoHolder>) {
+    /// The holder, if the thread has not run since the look at its file began.
+    fn settled(&mut self, at: usize, found: Result<Holder, NoHolder>) -> Result<Holder, NoHolder> {
+        let holder = found?;
         let (place, _) = self.wait(at);
-        let found = found.and_then(|holder| {
-            let stand = self.stands.get(&at).copied().ok_or(NoHolder::Changed)?;
-            self.within(place.tgid, move || place.is_still(&stand))?;
-            Ok(holder)
-        });
-        self.waits.all[at].holder = found;
+        let stand = self.stands.get(&at).copied().ok_or(NoHolder::Changed)?;
+        self.within(place.tgid, move || place.is_still(&stand))?;
+        Ok(holder)
     }
 
     /// The file whose descriptor is the first argument of the system call that the thread waits in.
@@ -467,8 +476,9 @@ impl<'w> Look<'w> {
         let (place, call) = self.wait(at);
         let call = call.ok_or(NoHolder::NotKnown)?;
         let fd = call.descriptor().ok_or(NoHolder::NotKnown)?;
+        let before = self.waits.all[at].switches;
         let (stand, name, inode) = self.within(place.tgid, move || {
-            let stand = place.stand_in(&call)?;
+            let stand = place.stand_in(&call, before)?;
             Ok((stand, place.link(fd), place.inode(fd)?))
         })?;
         self.stands.insert(at, stand);
@@ -514,7 +524,9 @@ impl<'w> Look<'w> {
         }
     }
 
-    /// The processes that have an open file with a lock on one of these inodes.
+    /// The processes that have an open file with a lock on one of these inodes. Processes that
+    /// share an open file are read one after another, and the lock may come or go meanwhile. So
+    /// only those count that two looks find, and an inode for which the looks differ has no entry.
     fn lock_holders(&mut self, files: &Files<'_>, blocked: &[Blocked]) -> LockHolders {
         let inodes: HashSet<u64> =
             blocked.iter().filter(|b| b.held != Class::Posix).map(|b| b.inode).collect();
@@ -525,8 +537,16 @@ impl<'w> Look<'w> {
             let fds = fds.filter(|fd| fd.inode().is_some_and(|i| inodes.contains(&i)));
             candidates.extend(fds.map(|fd| (task.tgid(), task.pid(), fd.raw.fd)));
         }
+        candidates.truncate(DESCRIPTORS);
+        let mut first = self.with_locks(&candidates);
+        let second = self.with_locks(&candidates);
+        first.retain(|lock, processes| second.get(lock) == Some(processes));
+        first
+    }
+
+    fn with_locks(&mut self, candidates: &[(u32, u32, u32)]) -> LockHolders {
         let mut holders = LockHolders::new();
-        for (tgid, tid, fd) in candidates.into_iter().take(DESCRIPTORS) {
+        for &(tgid, tid, fd) in candidates {
             let place = Place { tgid, tid };
             let locks = self.within(tgid, move || Ok(place.locks(fd))).unwrap_or_default();
             for (class, inode) in locks {
@@ -578,27 +598,61 @@ impl<'w> Look<'w> {
     }
 
     /// The waits of a cycle were looked at one after another. It is a deadlock only if they were
-    /// there at the same time: none of its threads has run since its own look, and each still has
-    /// the holder now.
+    /// there at the same time. So each holder is looked up once more, and none of the threads may
+    /// have run from before the first of these looks until after the last one.
     fn confirm_cycles(&mut self) {
-        let cycles: Vec<Vec<usize>> = {
+        let cycles: Vec<usize> = {
             let graph = Graph::new(self.waits);
-            let of = |cycle: &Vec<usize>| cycle.iter().map(|at| graph.node(*at).wait).collect();
-            graph.cycles().iter().map(of).collect()
+            graph.cycles().iter().flatten().map(|at| graph.node(*at).wait).collect()
         };
-        for at in cycles.into_iter().flatten() {
-            let (place, _) = self.wait(at);
-            let (before, stand) = (self.waits.all[at].holder, self.stands.get(&at).copied());
-            let Some(stand) = stand else { continue };
-            let is_futex = self.waits.all[at].call.is_some_and(|c| c.is(libc::SYS_futex));
-            let after = if is_futex { self.futex(at) } else { before };
-            let is_still = self.within(place.tgid, move || place.is_still(&stand));
-            self.waits.all[at].holder = match is_still {
+        let stand = |look: &mut Look<'_>, at| {
+            let (place, _) = look.wait(at);
+            look.within(place.tgid, move || place.stand())
+        };
+        let stands: Vec<_> = cycles.iter().map(|at| stand(self, *at)).collect();
+        let files: HashMap<_, _> = self.files_held(&cycles).into_iter().collect();
+        let again: Vec<_> = cycles
+            .iter()
+            .map(|at| files.get(at).copied().unwrap_or_else(|| self.again(*at)))
+            .collect();
+        for ((at, stand), again) in cycles.iter().zip(stands).zip(again) {
+            let (place, _) = self.wait(*at);
+            let is_still =
+                stand.and_then(|stand| self.within(place.tgid, move || place.is_still(&stand)));
+            let wait = &mut self.waits.all[*at];
+            wait.holder = match is_still {
                 Err(why) => Err(why),
-                Ok(()) if after != before => Err(NoHolder::Changed),
-                Ok(()) => before,
+                Ok(()) if again != wait.holder => Err(NoHolder::Changed),
+                Ok(()) => again,
             };
         }
+    }
+
+    /// The holder at a second look. It is not about files, which are looked up together.
+    fn again(&mut self, at: usize) -> Result<Holder, NoHolder> {
+        let before = self.waits.all[at].holder?;
+        match before.how {
+            How::Kernel => self.kernel_lock(at),
+            How::Child => self.child(at),
+            How::Tracer => self.tracer(at),
+            // A zombie does not run, and keeps its parent as long as that lives.
+            How::Parent => Ok(before),
+            _ => self.futex(at),
+        }
+    }
+
+    /// The holder that the kernel names, by another answer about the process.
+    fn kernel_lock(&mut self, at: usize) -> Result<Holder, NoHolder> {
+        let wait = &self.waits.all[at];
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(NoHolder::NotLookedAt);
+        }
+        let request = Request::threads(wait.tgid, Groups::BASE | Groups::WAIT);
+        let answer = query_with(&request, self.choice).map_err(|_| NoHolder::Changed)?;
+        let now = Waits::of(&answer);
+        let found = now.find(wait.tid).map(|at| &now.all[at]);
+        found.ok_or(NoHolder::Changed)?.holder
     }
 }
 

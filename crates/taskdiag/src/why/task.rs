@@ -75,13 +75,23 @@ impl Place {
         parse::sleep(&status).switches.ok_or(NoHolder::Changed)
     }
 
-    /// The place where the thread waits, which must be in this system call.
-    pub(super) fn stand_in(self, call: &Call) -> Result<Stand, NoHolder> {
+    /// The place where the thread waits, which must be in this system call. `before` is how often
+    /// it had left a CPU according to the answer: many programs wait for one thing after another
+    /// in the same call, and this look is about the wait that the answer has.
+    pub(super) fn stand_in(self, call: &Call, before: Option<u64>) -> Result<Stand, NoHolder> {
         let switches = self.switches()?;
+        if before.is_some_and(|before| before != switches) {
+            return Err(NoHolder::Changed);
+        }
         match Call::of(parse::syscall(&read(&self.path("syscall"), SMALL)?)) {
             Some(now) if now == *call => Ok(Stand { switches }),
             _ => Err(NoHolder::Changed),
         }
+    }
+
+    /// The place where the thread is now.
+    pub(super) fn stand(self) -> Result<Stand, NoHolder> {
+        Ok(Stand { switches: self.switches()? })
     }
 
     /// Checks that the thread has not run since.

@@ -36,6 +36,8 @@ pub struct Wait {
     pub waited_ns: Option<u64>,
     /// The possible error of `waited_ns` in either direction, ns.
     pub waited_error_ns: Option<u64>,
+    /// How often the task had left a CPU. If that is still the same, it is the same wait.
+    pub switches: Option<u64>,
     /// A number for the kernel object that the task waits for. Tasks that wait for the same object
     /// have the same number.
     pub object: Option<u64>,
@@ -318,6 +320,7 @@ fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
         is_uninterruptible: flags & WAIT_UNINTERRUPTIBLE != 0,
         waited_ns,
         waited_error_ns: error_ns,
+        switches: known.and_then(|w| w.switches()),
         object: known.and_then(|w| w.object()),
         call,
         function: known.and_then(|w| w.function()).map_or(Vec::new(), |f| text(&f)),

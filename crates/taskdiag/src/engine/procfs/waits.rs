@@ -98,6 +98,7 @@ impl Worker<'_> {
             return Ok(of_kind(WaitKind::Ended, state));
         }
         wait.state = state;
+        set!(wait, Wait.switches, before);
         if let (b't', Some(tracer)) = (state, now.tracer.filter(|t| *t != 0)) {
             set!(wait, Wait.owner_how, Some(OwnerHow::Tracer as u32));
             set!(wait, Wait.owner_tid, Some(tracer));

@@ -96,8 +96,9 @@ impl Look<'_> {
     pub(super) fn name_file(&mut self, at: usize) {
         let (place, call) = self.wait(at);
         let Some(call) = call else { return };
+        let before = self.waits.all[at].switches;
         let found = self.within(place.tgid, move || {
-            let stand = place.stand_in(&call)?;
+            let stand = place.stand_in(&call, before)?;
             let open = call.descriptor().and_then(|fd| Some((place.link(fd)?, place.mount_id(fd))));
             let found = open.or_else(|| Some((place.text(call.path()?)?, None)));
             place.is_still(&stand)?;
