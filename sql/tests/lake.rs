@@ -84,14 +84,6 @@ fn an_external_table_of_a_pipe_is_left_at_ctrl_c() {
     let sql = format!("create external table t stored as parquet location '{}'", path.display());
     let mut command = program(["-c", &sql]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    // SIGINT may be ignored if the test runs in the background of a shell. SAFETY: a plain system
-    // call.
-    unsafe {
-        std::os::unix::process::CommandExt::pre_exec(&mut command, || {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
-            Ok(())
-        });
-    }
     let mut child = command.spawn().expect("it starts");
     let mut line = String::new();
     let mut said = BufReader::new(child.stderr.as_mut().expect("a pipe"));

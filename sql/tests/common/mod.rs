@@ -4,15 +4,24 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The program with these arguments.
+/// The program with these arguments. Ctrl-C ends it, though a shell that starts the tests in the
+/// background has that signal ignored.
 pub fn program<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_taskdiag-sql"));
     command.args(args).stdin(Stdio::null());
+    // SAFETY: the call is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     command
 }
 
