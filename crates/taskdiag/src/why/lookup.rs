@@ -611,9 +611,10 @@ impl<'w> Look<'w> {
         };
         let stands: Vec<_> = cycles.iter().map(|at| stand(self, *at)).collect();
         let files: HashMap<_, _> = self.files_held(&cycles).into_iter().collect();
+        let mut answers = HashMap::new();
         let again: Vec<_> = cycles
             .iter()
-            .map(|at| files.get(at).copied().unwrap_or_else(|| self.again(*at)))
+            .map(|at| files.get(at).copied().unwrap_or_else(|| self.again(*at, &mut answers)))
             .collect();
         for ((at, stand), again) in cycles.iter().zip(stands).zip(again) {
             let (place, _) = self.wait(*at);
@@ -628,11 +629,21 @@ impl<'w> Look<'w> {
         }
     }
 
-    /// The holder at a second look. It is not about files, which are looked up together.
-    fn again(&mut self, at: usize) -> Result<Holder, NoHolder> {
+    /// The holder at a second look. It is not about files, which are looked up together. `answers`
+    /// has the new answers about processes, as far as they were needed.
+    fn again(
+        &mut self,
+        at: usize,
+        answers: &mut HashMap<u32, Option<Waits>>,
+    ) -> Result<Holder, NoHolder> {
         let before = self.waits.all[at].holder?;
         match before.how {
-            How::Kernel => self.kernel_lock(at),
+            How::Kernel => {
+                let (tid, tgid) = (self.waits.all[at].tid, self.waits.all[at].tgid);
+                let now = answers.entry(tgid).or_insert_with(|| self.answer_about(tgid)).as_ref();
+                let found = now.and_then(|now| Some(&now.all[now.find(tid)?]));
+                found.ok_or(NoHolder::Changed)?.holder
+            }
             How::Child => self.child(at),
             How::Tracer => self.tracer(at),
             // A zombie does not run, and keeps its parent as long as that lives.
@@ -641,18 +652,11 @@ impl<'w> Look<'w> {
         }
     }
 
-    /// The holder that the kernel names, by another answer about the process.
-    fn kernel_lock(&mut self, at: usize) -> Result<Holder, NoHolder> {
-        let wait = &self.waits.all[at];
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(NoHolder::NotLookedAt);
-        }
-        let request = Request::threads(wait.tgid, Groups::BASE | Groups::WAIT);
-        let answer = query_with(&request, self.choice).map_err(|_| NoHolder::Changed)?;
-        let now = Waits::of(&answer);
-        let found = now.find(wait.tid).map(|at| &now.all[at]);
-        found.ok_or(NoHolder::Changed)?.holder
+    /// A new answer about the threads of a process, if there is time.
+    fn answer_about(&self, tgid: u32) -> Option<Waits> {
+        let request = Request::threads(tgid, Groups::BASE | Groups::WAIT);
+        let has_time = Instant::now() < self.end;
+        has_time.then(|| query_with(&request, self.choice).ok().map(|a| Waits::of(&a))).flatten()
     }
 }
 
