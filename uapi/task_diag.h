@@ -1080,6 +1080,8 @@ struct task_diag_wait {
 	__u64 user_sp;		/* stack and program of user space; 0: it has none */
 	__u64 user_pc;
 	char  function[40];	/* as WCHAN, at most 39 bytes and filled with NULs */
+	__u64 user_fp;		/* frame pointer and link register of user space; not in /proc */
+	__u64 user_lr;		/* arm64 only */
 };
 
 /*

@@ -324,6 +324,10 @@ record! {
         user_pc: u64,
         /// Kernel function that it waits in, at most 39 bytes, filled with NULs.
         function: [u8; 40],
+        /// Frame pointer of user space; not in /proc.
+        user_fp: u64,
+        /// Link register of user space, on arm64; not in /proc.
+        user_lr: u64,
     }
 }
 
