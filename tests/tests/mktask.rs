@@ -41,6 +41,7 @@ fn every_state_is_reached_and_ends() {
         ("lock-crowd", 'S'),
         ("lock-no-memory", 'S'),
         ("lock-churn", 'S'),
+        ("stacks", 'S'),
         ("rare-waits", 'S'),
         ("zombie", 'Z'),
         ("leader-gone", 'Z'),
