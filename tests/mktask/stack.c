@@ -4,11 +4,14 @@
  * out. */
 #include "mktask.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -174,7 +177,42 @@ static void stacks(int argc, char **argv)
 	hold();
 }
 
+/* The memory of the thread's stack is gone, and a handler that does not answer has to bring it
+ * back. The thread never returns to it. */
+static void no_memory(int argc, char **argv)
+{
+	enum { SIZE = 256 << 10 };
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	void *stack = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register area = {
+		.range = { .start = (unsigned long)stack, .len = SIZE }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	pthread_attr_t attr;
+	pthread_t t;
+
+	(void)argc, (void)argv;
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
+		skip("userfaultfd: %m");
+	if (stack == MAP_FAILED)
+		die("mmap: %m");
+	must(pipe(pipe_fd));
+	pthread_attr_init(&attr);
+	pthread_attr_setstack(&attr, stack, SIZE);
+	if (pthread_create(&t, &attr, begin, &kinds[0]))
+		die("pthread_create");
+	while (!atomic_load(&kinds[0].tid))
+		usleep(500);
+	await_sleep(atomic_load(&kinds[0].tid), kinds[0].name);
+	must(ioctl(fd, UFFDIO_REGISTER, &area));
+	must(madvise(stack, SIZE, MADV_DONTNEED));
+	fact("pid", "%d", getpid());
+	fact("waits", "%d", atomic_load(&kinds[0].tid));
+	hold();
+}
+
 const struct state stack_states[] = {
 	{ "stacks", stacks, "threads wait below functions with known names" },
+	{ "stack-no-memory", no_memory, "a thread waits whose stack does not come" },
 	{ NULL, NULL, NULL },
 };

@@ -42,6 +42,7 @@ fn every_state_is_reached_and_ends() {
         ("lock-no-memory", 'S'),
         ("lock-churn", 'S'),
         ("stacks", 'S'),
+        ("stack-no-memory", 'S'),
         ("rare-waits", 'S'),
         ("zombie", 'Z'),
         ("leader-gone", 'Z'),

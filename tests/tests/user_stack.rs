@@ -2,11 +2,12 @@
 //! makes. A wrong function is worse than none.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use taskdiag::EngineId;
@@ -158,6 +159,20 @@ fn a_stack_ends_where_its_callers_are_unknown() {
     }
 }
 
+#[test]
+fn a_stack_whose_memory_does_not_come_does_not_hold_up_the_answer() {
+    if !needs_root("a_stack_whose_memory_does_not_come_does_not_hold_up_the_answer") {
+        return;
+    }
+    let Some(m) = Mktask::if_possible(&["stack-no-memory"]) else { return };
+    for engine in both() {
+        let begun = Instant::now();
+        let stuck = thread(engine, m.pid(), m.num("waits"));
+        assert_eq!((frames(&stuck).len(), end(&stuck)), (0, "blocked"), "{engine}: {stuck}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
+}
+
 /// A copy of mktask that runs.
 struct Copy {
     child: Child,
@@ -193,12 +208,18 @@ impl Drop for Copy {
     }
 }
 
+/// Copies a program. A file that this process writes cannot be run while a child that another test
+/// has just made still has it open, so another program writes it.
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().expect("cp runs").success());
+}
+
 /// A directory that every user may enter, with a copy of mktask.
 fn copied() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     let path = dir.path().join("copy");
-    fs::copy(Mktask::PATH, &path).expect("copied");
+    copy(Path::new(Mktask::PATH), &path);
     (dir, path)
 }
 
@@ -277,6 +298,11 @@ fn a_user_sees_the_stacks_of_own_programs_unless_their_file_was_replaced() {
     let thread = seen_by_nobody(m.num("pid"), m.num("sleep"));
     assert_eq!(names(&thread, program), [""; 0], "{thread}");
     assert_eq!(end(&thread), "other_file", "{thread}");
+    // Opening a FIFO would wait for a writer.
+    fs::remove_file(&path).expect("it is ours");
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+    let thread = seen_by_nobody(m.num("pid"), m.num("sleep"));
+    assert_eq!(end(&thread), "other_file", "{thread}");
 }
 
 #[test]
@@ -338,7 +364,8 @@ fn a_stack_of_a_thread_that_runs_meanwhile_is_not_mixed() {
     assert!(whole >= 20, "only {whole} stacks were whole");
 }
 
-/// A file that is no program at all, but is mapped as code.
+/// A program whose header leads to tables that are not there. The kernel needs none of them to run
+/// it.
 #[test]
 fn a_hostile_file_ends_the_stack() {
     if !needs_root("a_hostile_file_ends_the_stack") {
@@ -349,15 +376,11 @@ fn a_hostile_file_ends_the_stack() {
     let program = path.to_str().expect("a plain path");
     let before = thread("procfs", m.num("pid"), m.num("sleep"));
     assert_eq!(names(&before, program), with(&["by_sleep"]), "{before}");
-    // The same file, with a hole where its tables of sections are. A running program cannot be
-    // written to, so this is a copy in memory.
-    let bytes = fs::read(&path).expect("it is ours");
-    let mut broken = bytes.clone();
+    let mut broken = fs::read(&path).expect("it is ours");
     broken[0x28..0x30].copy_from_slice(&u64::MAX.to_le_bytes());
-    let other = path.with_file_name("broken");
-    let mut file = fs::File::create(&other).expect("it is ours");
-    file.write_all(&broken).expect("written");
-    drop(file);
+    let (bytes, other) = (path.with_file_name("bytes"), path.with_file_name("broken"));
+    fs::write(&bytes, &broken).expect("it is ours");
+    copy(&bytes, &other);
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let m = Copy::start(&other, None);
     let thread = thread("procfs", m.num("pid"), m.num("sleep"));

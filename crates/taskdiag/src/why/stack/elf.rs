@@ -208,10 +208,18 @@ impl Elf {
         let of_kind = |kind| all().find(|s| s.kind.get() == kind && s.bytes.get() > 0);
         if let Some(symbols) = of_kind(SHT_SYMTAB).or_else(|| of_kind(SHT_DYNSYM)) {
             let names = sections.get(symbols.link.get() as usize).filter(has_bytes);
-            let names = names.ok_or(StackEnd::BadFile)?;
-            elf.names = source.bytes(names.offset.get(), names.bytes.get(), left)?;
-            let bytes = source.bytes(symbols.offset.get(), symbols.bytes.get(), left)?;
-            elf.symbols = symbols_of(&bytes, &elf.names);
+            let mut read = |section: &SectionHeader| {
+                source.bytes(section.offset.get(), section.bytes.get(), left)
+            };
+            // Callers can be found without names, so names that cannot be read are left out.
+            match names.map(|names| Ok::<_, StackEnd>((read(names)?, read(symbols)?))) {
+                Some(Ok((names, bytes))) => {
+                    elf.symbols = symbols_of(&bytes, &names);
+                    elf.names = names;
+                }
+                None | Some(Err(StackEnd::BadFile)) => {}
+                Some(Err(end)) => return Err(end),
+            }
         }
         Ok(elf)
     }
@@ -411,6 +419,32 @@ mod tests {
         let found = Elf::read(&Source::File(file), &mut left);
         assert_eq!(found.err(), Some(StackEnd::BadFile));
         assert!(MUCH - left < 1 << 20, "{left}");
+    }
+
+    #[test]
+    fn a_file_without_usable_names_still_has_callers() {
+        let mut bytes = vdso();
+        let header = Header::ref_from_prefix(&bytes).expect("a header").0;
+        let (at, n) = (header.sections_at.get() as usize, usize::from(header.sections.get()));
+        for section in 0..n {
+            let at = at + section * size_of::<SectionHeader>();
+            if bytes[at + 4..at + 8] == SHT_DYNSYM.to_le_bytes() {
+                bytes[at + 32..at + 40].copy_from_slice(&(TABLE + 1).to_le_bytes());
+            }
+        }
+        let [names, callers] = try_all(bytes, 0x1238);
+        assert!(names == 0 && callers > 3, "{names} {callers}");
+    }
+
+    #[test]
+    fn a_program_of_another_machine_is_not_read() {
+        // A class of 32 bits, and a processor that no kernel has.
+        for (at, byte) in [(4, 1), (18, 0xff)] {
+            let mut bytes = vdso();
+            bytes[at] = byte;
+            let found = Elf::read(&Source::Memory(bytes), &mut MUCH.clone());
+            assert_eq!(found.err(), Some(StackEnd::OtherMachine));
+        }
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub struct UserStack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame {
-    /// Its name as the linker knows it, which may be mangled. `None`: the file does not name it.
+    /// Its name as the linker knows it, which may be mangled. `None`: the file does not name it, or
+    /// its table of names is too large.
     pub function: Option<Function>,
     /// The path of the file with its code, as `/proc/PID/maps` has it, or `[vdso]`.
     pub file: Vec<u8>,
