@@ -111,6 +111,21 @@ fn text_has_the_functions_of_the_program_below_those_of_the_kernel() {
 }
 
 #[test]
+fn the_stack_of_a_holder_is_shown_once() {
+    if !needs_root("the_stack_of_a_holder_is_shown_once") {
+        return;
+    }
+    let m = Mktask::start(&["lock-crowd", "5"]).expect("any machine");
+    let args = ["why", "--stack", &m.pid().to_string()];
+    let out = Command::new(taskdiag()).args(args).output().expect("it runs");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(text.matches(" wait_in_crowd+0x").count(), 5, "{text}");
+    assert_eq!(text.matches(" crowd+0x").count(), 1, "{text}");
+    let again = text.matches("(its stack is shown above)").count();
+    assert!(again >= 4, "{text}");
+}
+
+#[test]
 fn a_frame_pointer_comes_from_bpf_or_the_stack_ends() {
     if !needs_root("a_frame_pointer_comes_from_bpf_or_the_stack_ends") {
         return;

@@ -129,6 +129,10 @@ impl Report<'_> {
         }
         let (wait, blanks) = (self.wait(node), " ".repeat(indent));
         let mut put = |text: &str| line(out, &format!("{blanks}{text}"));
+        // Many may wait for one holder.
+        if self.stacked.borrow().contains(&wait.tid) {
+            return put("(its stack is shown above)");
+        }
         let Some(stacks) = self.stacks_of(wait) else {
             return put(&format!("? (only {STACKS} stacks are shown: name fewer processes)"));
         };

@@ -4,7 +4,8 @@ mod document;
 mod draw;
 mod words;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::time::{Instant, SystemTime};
 
 use taskdiag::field::Row;
@@ -32,8 +33,8 @@ struct Report<'a> {
     concerns: Vec<bool>,
     /// How the lines of trees are drawn.
     style: Style,
-    /// The number of threads whose stacks may still be shown. Each one is looked at on its own.
-    stacks_left: Cell<usize>,
+    /// The threads whose stacks were shown. Each one is looked at on its own.
+    stacked: RefCell<HashSet<u32>>,
     /// Reads the stacks of threads in their programs.
     stacks: RefCell<Stacks>,
 }
@@ -108,10 +109,10 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     let graph = Graph::new(&waits);
     let concerns = concerns(&graph, &chosen);
     let style = if Terminal::detect(Color::Never, true).lines { LINES } else { PLAIN };
-    let stacks_left = Cell::new(STACKS);
+    let stacked = RefCell::default();
     let stacks = RefCell::new(Stacks::new(args.source.engine, Limits::default()));
     let (waits, graph) = (&waits, &graph);
-    let report = Report { args, waits, graph, chosen, concerns, style, stacks_left, stacks };
+    let report = Report { args, waits, graph, chosen, concerns, style, stacked, stacks };
     let mut sink = Sink::stdout();
     let is_text = !args.json && !args.csv;
     if args.watch.is_some() && is_text {
@@ -199,7 +200,10 @@ impl Report<'_> {
 
     /// The stacks of a thread. `None`: those of too many were asked for.
     fn stacks_of(&self, wait: &Wait) -> Option<Both> {
-        self.stacks_left.set(self.stacks_left.get().checked_sub(1)?);
+        if self.stacked.borrow().len() == STACKS {
+            return None;
+        }
+        self.stacked.borrow_mut().insert(wait.tid);
         let request = Request::threads(wait.tid, Groups::KSTACK);
         let answer = taskdiag::query_with(&request, self.args.source.engine).ok();
         let task = answer.as_ref().and_then(|a| a.task(wait.tid));
