@@ -245,10 +245,18 @@ GROUP_FN put_syscall(void)
 		return 0;
 	a->user_sp = RD(u64, regs, REGS_SP);
 	a->user_pc = RD(u64, regs, REGS_PC);
+	if (HAVE(REGS_BP)) {
+		a->user_fp = RD(u64, regs, REGS_BP);
+		a->valid |= KNOWN(USER_FP);
+	} else if (HAVE(REGS_X)) {
+		a->user_fp = RD_AT(u64, regs + OFF(REGS_X) + 29 * 8);
+		a->user_lr = RD_AT(u64, regs + OFF(REGS_X) + 30 * 8);
+		a->valid |= KNOWN(USER_FP) | KNOWN(USER_LR);
+	}
 	nr = RD(u32, regs, REGS_NR);
 	/* A thread of the kernel has no user space, and its registers are zero. */
 	if (R(t, flags) & PF_KTHREAD || (!a->user_sp && !a->user_pc)) {
-		a->user_sp = a->user_pc = 0;
+		a->user_sp = a->user_pc = a->user_fp = a->user_lr = 0;
 		nr = ~0u;
 	}
 	a->syscall_nr = nr;

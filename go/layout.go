@@ -410,6 +410,8 @@ func (r Wait) UserSp() (uint64, bool)     { return r.u64(13, 120) }
 func (r Wait) UserPc() (uint64, bool)     { return r.u64(14, 128) }
 func (r Wait) Function() ([]byte, bool)   { return r.bytes(15, 136, 40) }
 func (r Wait) Switches() (uint64, bool)   { return r.u64(16, 176) }
+func (r Wait) UserFp() (uint64, bool)     { return r.u64(17, 184) }
+func (r Wait) UserLr() (uint64, bool)     { return r.u64(18, 192) }
 
 // Wait is the record of this type; false if the task has none, which [Task.Missing] explains.
 func (t Task) Wait() (Wait, bool) {

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "mktask.c", "life.c", "name.c", "who.c", "use.c", "held.c", "have.c", "link.c", "lock.c",
-    "odd.c", "walk.c", "walkfd.c", "wait.c", "stuck.c", "storm.c",
+    "odd.c", "walk.c", "walkfd.c", "wait.c", "stuck.c", "stack.c", "storm.c",
 ];
 
 fn main() {

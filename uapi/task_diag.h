@@ -1081,6 +1081,8 @@ struct task_diag_wait {
 	__u64 user_pc;
 	char  function[40];	/* as WCHAN, at most 39 bytes and filled with NULs */
 	__u64 switches;		/* how often it has left a CPU, if it sleeps; same number: same wait */
+	__u64 user_fp;		/* frame pointer and link register of user space; not in /proc */
+	__u64 user_lr;		/* arm64 only */
 };
 
 /*

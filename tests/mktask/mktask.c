@@ -339,7 +339,7 @@ void write_file(const char *path, const char *text)
 static const struct state *const tables[] = {
 	life_states, name_states, who_states, use_states, held_states, have_states,
 	link_states, lock_states, odd_states, walk_states, wait_states, stuck_states,
-	storm_states,
+	stack_states, storm_states,
 };
 
 static const struct state *find(const char *name)

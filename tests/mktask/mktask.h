@@ -19,7 +19,7 @@ struct state {
 
 extern const struct state life_states[], name_states[], who_states[], use_states[], held_states[],
 	have_states[], link_states[], lock_states[], odd_states[], walk_states[], wait_states[],
-	stuck_states[], storm_states[];
+	stuck_states[], stack_states[], storm_states[];
 
 /* Reports key=value. A value must not have spaces. Arbitrary bytes are written in hex. */
 void fact(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

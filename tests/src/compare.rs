@@ -25,6 +25,8 @@ const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("sched.nivcsw", "/proc has none of threads that have ended"),
     // tests/waits.rs says where they must be known.
     ("wait.ready_ns", "not in /proc"),
+    ("wait.user_fp", "not in /proc"),
+    ("wait.user_lr", "not in /proc"),
     ("wait.object", "/proc does not know the locks of the kernel"),
     ("wait.owner_tid", "/proc does not know the locks of the kernel"),
     ("wait.owner_tgid", "not in /proc"),

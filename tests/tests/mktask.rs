@@ -40,6 +40,8 @@ fn every_state_is_reached_and_ends() {
         ("lock-ends", 'S'),
         ("lock-crowd", 'S'),
         ("lock-no-memory", 'S'),
+        ("stacks", 'S'),
+        ("stack-no-memory", 'S'),
         ("rare-waits", 'S'),
         ("zombie", 'Z'),
         ("leader-gone", 'Z'),

@@ -24,7 +24,7 @@ pub struct WhyArgs {
     pub filter: Option<Filter>,
     /// A line for each thread, instead of one for threads that wait alike?
     pub threads: bool,
-    /// The kernel's stacks, too?
+    /// The stacks in the kernel and in the program, too?
     pub stack: bool,
     /// Waits of the whole machine that are shorter are left out.
     pub longer: Duration,
@@ -87,7 +87,7 @@ pub fn command() -> Command {
         )
         .next_help_heading("Output")
         .arg(table::flag("threads", "Show each thread, even if many wait alike"))
-        .arg(table::flag("stack", "Show the kernel's stack of each thread that is explained"))
+        .arg(table::flag("stack", "Show the stack of each thread that is explained, in the kernel and in its program"))
         .arg(super::json())
         .arg(
             table::flag("csv", "Print CSV, with a row for each thread and its holder")
@@ -109,6 +109,7 @@ pub fn command() -> Command {
             ("taskdiag why 4242", "explain what the threads of a process wait for"),
             ("taskdiag why nginx", "explain those of processes with this word in their name or arguments"),
             ("taskdiag why --where 'user == web'", "only where tasks of this user wait"),
+            ("taskdiag why --stack 4242", "with the functions of the kernel and of the program"),
             ("taskdiag why --json 4242", "print waits, holders and chains for a program"),
             ("taskdiag why --watch 10s", "look again every 10 seconds"),
         ]))
@@ -139,8 +140,8 @@ impl WhyArgs {
         pids.dedup();
         let flag = |id: &str| m.get_flag(id);
         let longer = m.get_one::<Duration>("longer").copied().unwrap_or_default();
-        if flag("stack") && (flag("json") || flag("csv")) {
-            let text = "--stack is for text: 'taskdiag ps --threads --json -o tid,kstack' has the stacks for programs";
+        if flag("stack") && flag("csv") {
+            let text = "--stack is for text and for --json, because a stack has many functions";
             return Err(Exit::Usage(text.to_owned()));
         }
         Ok(WhyArgs {

@@ -2,9 +2,9 @@
 
 use std::io::Write as _;
 
-use taskdiag::why::Wait;
+use taskdiag::why::{Frame, StackEnd, Wait};
 
-use super::Report;
+use super::{Both, Report};
 use crate::output::{csv as cells, json};
 
 /// The threads to explain, the threads on the chains to their heads, the threads in deadlocks, and,
@@ -53,7 +53,35 @@ fn seconds(out: &mut Vec<u8>, name: &str, ns: Option<u64>) {
     }
 }
 
-fn wait(out: &mut Vec<u8>, wait: &Wait) {
+fn frame(out: &mut Vec<u8>, frame: &Frame) {
+    out.push(b'{');
+    if let Some(f) = &frame.function {
+        text(out, "function", &f.name);
+        number(out, "offset", f.offset_bytes);
+        number(out, "size", f.size_bytes);
+    }
+    text(out, "file", &frame.file);
+    text(out, "address", format!("{:016x}", frame.address).as_bytes());
+    out.push(b'}');
+}
+
+/// `None`: those of too many were asked for.
+fn stacks(out: &mut Vec<u8>, both: Option<&Both>) {
+    key(out, "kernel_stack");
+    match both.and_then(|both| both.kernel.as_ref()) {
+        Some(text) => {
+            let all = text.split(|b| *b == b'\n').filter(|f| !f.is_empty());
+            json::list(out, all, json::text);
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+    key(out, "user_stack");
+    json::list(out, both.into_iter().flat_map(|both| &both.user.frames), frame);
+    let end = both.map_or(StackEnd::NotLookedAt, |both| both.user.end);
+    text(out, "user_stack_end", end.name().as_bytes());
+}
+
+fn wait(out: &mut Vec<u8>, report: &Report<'_>, wait: &Wait) {
     out.push(b'{');
     number(out, "tid", wait.tid);
     number(out, "pid", wait.tgid);
@@ -103,6 +131,9 @@ fn wait(out: &mut Vec<u8>, wait: &Wait) {
             text(out, "why_none", why.name().as_bytes());
         }
     }
+    if report.args.stack {
+        stacks(out, report.stacks_of(wait).as_ref());
+    }
     out.push(b'}');
 }
 
@@ -138,7 +169,9 @@ pub fn json(out: &mut Vec<u8>, report: &Report<'_>) {
         out.push(b'}');
     });
     key(out, "threads");
-    json::list(out, shown(report).into_iter(), |out, at| wait(out, &report.waits.all()[at]));
+    json::list(out, shown(report).into_iter(), |out, at| {
+        wait(out, report, &report.waits.all()[at]);
+    });
     out.extend_from_slice(b"}\n");
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use taskdiag::WaitKind;
 use taskdiag::why::{Holder, Mount, Wait};
-use taskdiag::{Groups, Request, WaitKind};
 
-use super::words::{count, does, shown, time, who};
+use super::words::{count, does, function, shown, stack_end, time, way_to_see, who};
 use super::{ENDED, Report, STACKS};
 
 /// The largest number of items of a section, and lines of a tree, unless `--threads` asks for all.
@@ -122,27 +122,30 @@ impl Report<'_> {
         self.graph.waiting(node).filter(|at| !self.graph.is_in_cycle(*at))
     }
 
-    /// Writes the kernel's stack, if it was requested.
+    /// Writes the kernel's stack and that of the program, if they were requested.
     fn stack(&self, out: &mut Vec<u8>, node: usize, indent: usize) {
         if !self.args.stack || self.graph.node(node).is_process {
             return;
         }
-        let (tid, blanks) = (self.wait(node).tid, " ".repeat(indent));
-        let Some(left) = self.stacks.get().checked_sub(1) else {
-            let why = format!("only {STACKS} stacks are shown: name fewer processes");
-            return line(out, &format!("{blanks}? ({why})"));
+        let (wait, blanks) = (self.wait(node), " ".repeat(indent));
+        let mut put = |text: &str| line(out, &format!("{blanks}{text}"));
+        // Many may wait for one holder.
+        if self.stacked.borrow().contains(&wait.tid) {
+            return put("(its stack is shown above)");
+        }
+        let Some(stacks) = self.stacks_of(wait) else {
+            return put(&format!("? (only {STACKS} stacks are shown: name fewer processes)"));
         };
-        self.stacks.set(left);
-        let answer =
-            taskdiag::query_with(&Request::threads(tid, Groups::KSTACK), self.args.source.engine);
-        let answer = answer.ok();
-        let task = answer.as_ref().and_then(|a| a.task(tid));
-        let stack = task.as_ref().and_then(|t| t.kstack());
-        let Some(stack) = stack.filter(|s| s.reason.is_none()) else {
-            return line(out, &format!("{blanks}? (its stack is not shown: run as root)"));
-        };
-        for frame in stack.data.split(|b| *b == b'\n').filter(|f| !f.is_empty()) {
-            line(out, &format!("{blanks}{}", shown(frame)));
+        match stacks.kernel {
+            Some(kernel) => kernel
+                .split(|b| *b == b'\n')
+                .filter(|f| !f.is_empty())
+                .for_each(|frame| put(&shown(frame))),
+            None => put(&format!("? (its stack in the kernel is not shown: {})", way_to_see())),
+        }
+        stacks.user.frames.iter().for_each(|frame| put(&function(frame)));
+        if let Some(why) = stack_end(stacks.user.end, !stacks.user.frames.is_empty()) {
+            put(&format!("? ({why})"));
         }
     }
 }

@@ -4,13 +4,14 @@ mod document;
 mod draw;
 mod words;
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::time::{Instant, SystemTime};
 
 use taskdiag::field::Row;
 use taskdiag::view::{Left, Plan, Query, Selection};
-use taskdiag::why::{Graph, Limits, NoHolder, Wait, Waits};
-use taskdiag::{Groups, Members, Snapshot, field};
+use taskdiag::why::{Graph, Limits, NoHolder, Stacks, UserStack, Wait, Waits};
+use taskdiag::{Groups, Members, Request, Snapshot, field};
 use taskdiag_face::moment;
 
 use crate::answer;
@@ -32,12 +33,22 @@ struct Report<'a> {
     concerns: Vec<bool>,
     /// How the lines of trees are drawn.
     style: Style,
-    /// The number of threads whose stack may still be shown. Each stack is a separate request.
-    stacks: Cell<usize>,
+    /// The threads whose stacks were shown. Each one is looked at on its own.
+    stacked: RefCell<HashSet<u32>>,
+    /// Reads the stacks of threads in their programs.
+    stacks: RefCell<Stacks>,
 }
 
 /// The largest number of threads whose stacks are shown.
 const STACKS: usize = 64;
+
+/// The stacks of a thread.
+struct Both {
+    /// The kernel's stack, a function in each line. `None`: it is not shown.
+    kernel: Option<Vec<u8>>,
+    /// The stack in the program.
+    user: UserStack,
+}
 
 /// Run it.
 pub fn run(args: &WhyArgs) -> Result<(), Exit> {
@@ -98,8 +109,10 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     let graph = Graph::new(&waits);
     let concerns = concerns(&graph, &chosen);
     let style = if Terminal::detect(Color::Never, true).lines { LINES } else { PLAIN };
-    let stacks = Cell::new(STACKS);
-    let report = Report { args, waits: &waits, graph: &graph, chosen, concerns, style, stacks };
+    let stacked = RefCell::default();
+    let stacks = RefCell::new(Stacks::new(args.source.engine, Limits::default()));
+    let (waits, graph) = (&waits, &graph);
+    let report = Report { args, waits, graph, chosen, concerns, style, stacked, stacks };
     let mut sink = Sink::stdout();
     let is_text = !args.json && !args.csv;
     if args.watch.is_some() && is_text {
@@ -183,6 +196,20 @@ impl Report<'_> {
     fn cycles(&self) -> impl Iterator<Item = &[usize]> {
         let concerns = |cycle: &&Vec<usize>| cycle.iter().any(|at| self.concerns[*at]);
         self.graph.cycles().iter().filter(concerns).map(Vec::as_slice)
+    }
+
+    /// The stacks of a thread. `None`: those of too many were asked for.
+    fn stacks_of(&self, wait: &Wait) -> Option<Both> {
+        if self.stacked.borrow().len() == STACKS {
+            return None;
+        }
+        self.stacked.borrow_mut().insert(wait.tid);
+        let request = Request::threads(wait.tid, Groups::KSTACK);
+        let answer = taskdiag::query_with(&request, self.args.source.engine).ok();
+        let task = answer.as_ref().and_then(|a| a.task(wait.tid));
+        let kernel = task.as_ref().and_then(|t| t.kstack()).filter(|s| s.reason.is_none());
+        let kernel = kernel.map(|s| s.data.to_vec());
+        Some(Both { kernel, user: self.stacks.borrow_mut().of(wait) })
     }
 
     /// Whether a wait of the whole machine is long enough to count.

@@ -2,7 +2,7 @@
 
 use taskdiag::WaitKind;
 use taskdiag::field;
-use taskdiag::why::{How, NoHolder, Wait, Waits};
+use taskdiag::why::{Frame, How, NoHolder, StackEnd, Wait, Waits};
 
 /// A name that another user chose, with control characters escaped.
 pub fn shown(name: &[u8]) -> String {
@@ -25,6 +25,47 @@ pub fn way_to_see() -> &'static str {
         false => "run as root",
         true => "a sandbox, a container or a security module hides it even from root",
     }
+}
+
+/// A function of a program, in the form that the kernel has for its own: `read+0x1d/0x9f
+/// [libc.so.6]`. Without a name, the file and the address in it.
+pub fn function(frame: &Frame) -> String {
+    let file = frame.file.strip_suffix(b" (deleted)").unwrap_or(&frame.file);
+    let file = shown(file.rsplit(|b| *b == b'/').next().unwrap_or(file));
+    let file = file.trim_matches(['[', ']']);
+    match &frame.function {
+        Some(f) => format!("{}+{:#x}/{:#x} [{file}]", shown(&f.name), f.offset_bytes, f.size_bytes),
+        None => format!("{file}+{:#x}", frame.address),
+    }
+}
+
+/// Why the stack of a program ends, unless it is complete or there is none. `has_frames`: a part of
+/// it is known.
+pub fn stack_end(end: StackEnd, has_frames: bool) -> Option<String> {
+    let what = if has_frames { "the rest of its stack" } else { "its stack in the program" };
+    let why = match end {
+        StackEnd::Complete | StackEnd::NoProgram => return None,
+        StackEnd::Runs => return Some(String::from("it runs, so its stack changes")),
+        StackEnd::Changed => return Some(String::from("it moved on, so its stack has changed")),
+        StackEnd::NoRight => format!("no right to look: {}", way_to_see()),
+        StackEnd::Blocked => String::from("its memory or a file does not come"),
+        StackEnd::NotLookedAt => String::from("too much at once: name fewer processes"),
+        StackEnd::OtherNumbers => String::from("/proc is of another pid namespace"),
+        StackEnd::TooDeep => String::from("it is too deep"),
+        StackEnd::OtherMachine => String::from("this is no 64-bit program of this machine"),
+        StackEnd::NoFile => String::from("this code is in no file, as that of a JIT compiler"),
+        StackEnd::OtherFile => String::from("the file with this code cannot be opened any more"),
+        StackEnd::BadFile => String::from("the tables of the file with this code cannot be used"),
+        StackEnd::NoTable => String::from("the file has no table for unwinding for this code"),
+        StackEnd::NoRegister => {
+            String::from("it depends on a register that only BPF can read, if at all")
+        }
+        StackEnd::NoMemory => String::from("its memory cannot be read"),
+        StackEnd::NoCode => String::from("what follows is no code"),
+        StackEnd::NotBuilt => String::from("this build lacks the feature user-stack"),
+        _ => end.name().replace('_', " "),
+    };
+    Some(format!("{what} is not known: {why}"))
 }
 
 /// `92 s`. From two minutes on, without the smaller unit.

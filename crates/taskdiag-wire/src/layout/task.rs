@@ -327,6 +327,10 @@ record! {
         /// How often it has left a CPU, if it sleeps. Two records with the same number are of the
         /// same wait.
         switches: u64,
+        /// Frame pointer of user space; not in /proc.
+        user_fp: u64,
+        /// Link register of user space, on arm64; not in /proc.
+        user_lr: u64,
     }
 }
 

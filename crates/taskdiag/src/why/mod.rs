@@ -29,6 +29,7 @@ mod holders;
 mod lockword;
 mod lookup;
 mod patience;
+mod stack;
 mod task;
 mod wait;
 
@@ -36,4 +37,5 @@ pub use call::Call;
 pub use graph::{Behind, Graph, Node};
 pub(crate) use holders::{Held, Holders, recorded};
 pub use lookup::Limits;
+pub use stack::{FRAMES, Frame, Function, StackEnd, Stacks, UserStack};
 pub use wait::{Holder, How, Mount, NoHolder, Wait, Waits};

@@ -53,6 +53,10 @@ fn read(path: &str, at_most: u64) -> Result<Vec<u8>, NoHolder> {
     Ok(text)
 }
 
+fn maps(tgid: u32) -> Result<Vec<u8>, NoHolder> {
+    read(&format!("/proc/{tgid}/maps"), MAPS)
+}
+
 /// The value of a line of a file like `status`.
 fn value<'t>(text: &'t [u8], name: &str) -> Option<&'t str> {
     let mut lines = text.split(|b| *b == b'\n');
@@ -92,6 +96,19 @@ impl Place {
     /// The place where the thread is now.
     pub(super) fn stand(self) -> Result<Stand, NoHolder> {
         Ok(Stand { switches: self.switches()? })
+    }
+
+    /// Where the thread sleeps, whether or not it is in a system call.
+    #[cfg(feature = "user-stack")]
+    pub(super) fn sleeps(self) -> Result<(Stand, Option<parse::SyscallText>), NoHolder> {
+        let switches = self.switches()?;
+        Ok((Stand { switches }, parse::syscall(&read(&self.path("syscall"), SMALL)?)))
+    }
+
+    /// The mappings of its process.
+    #[cfg(feature = "user-stack")]
+    pub(super) fn maps(self) -> Result<Vec<u8>, NoHolder> {
+        maps(self.tgid)
     }
 
     /// Checks that the thread has not run since.
@@ -251,7 +268,7 @@ pub(super) struct SharedPlace {
 
 impl Process {
     pub(super) fn read(tgid: u32) -> Result<Process, NoHolder> {
-        let text = read(&format!("/proc/{tgid}/maps"), MAPS)?;
+        let text = maps(tgid)?;
         let namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/pid")).map(|m| m.ino());
         let theirs = namespace(&tgid.to_string()).map_err(|e| why(&e))?;
         let has_our_numbers = namespace("self").is_ok_and(|ours| ours == theirs);
