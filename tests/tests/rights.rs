@@ -155,8 +155,8 @@ fn the_brake_of_the_machine_wins() {
 
 /// A user who can write the configuration file can turn BPF off with it, but not on.
 #[test]
-fn a_brake_that_cannot_be_trusted() {
-    if !needs_root("a_brake_that_cannot_be_trusted") {
+fn a_brake_that_cannot_be_trusted_holds() {
+    if !needs_root("a_brake_that_cannot_be_trusted_holds") {
         return;
     }
     for (text, mode, uid, word) in [
@@ -374,21 +374,21 @@ fn a_proc_of_another_pid_namespace() {
 /// Some sandboxes hide process 1 from BPF. If no other engine may be asked about process 1, the
 /// answer reports that, instead of claiming that the process does not exist.
 #[test]
-fn a_hidden_first_process() {
-    if !has_bpf("a_hidden_first_process") {
+fn a_hidden_first_process_is_read_from_proc() {
+    if !has_bpf("a_hidden_first_process_is_read_from_proc") {
         return;
     }
     let all = read(BPF, &Request::all(Groups::BASE)).expect("an answer");
     let is_hidden = !all.has(1);
     if !is_hidden {
         skip(
-            "a_hidden_first_process",
+            "a_hidden_first_process_is_read_from_proc",
             "process 1 is not hidden here: it is shown, which is tested",
         );
     }
     let me = std::process::id().to_string();
     let both = format!("1,{me}");
-    let has_mappings = bpf_has_mappings("a_hidden_first_process");
+    let has_mappings = bpf_has_mappings("a_hidden_first_process_is_read_from_proc");
     for args in [
         &["ps"][..],
         &["ps", "-eT"],

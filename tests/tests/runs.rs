@@ -317,14 +317,16 @@ fn all_the_groups_that_there_can_be() {
 }
 
 #[test]
-fn many_namespaces() {
-    let Some(_one) = alone() else { return skip("many_namespaces", "no BPF here") };
+fn runs_end_soon_beside_many_namespaces() {
+    let Some(_one) = alone() else {
+        return skip("runs_end_soon_beside_many_namespaces", "no BPF here");
+    };
     let flags = libc::CLONE_NEWUTS | libc::CLONE_NEWIPC | libc::CLONE_NEWCGROUP | libc::CLONE_NEWNS;
     // SAFETY: a plain system call.
     let start = |_| sleeping(move || check(unsafe { libc::unshare(flags) }));
     let all: Vec<Idle> = match (0..many(250, 2_500)).map(start).collect() {
         Ok(all) => all,
-        Err(e) => return skip("many_namespaces", &format!("unshare: {e}")),
+        Err(e) => return skip("runs_end_soon_beside_many_namespaces", &format!("unshare: {e}")),
     };
     let request = Request::all(Groups::NS | Groups::BASE);
     runs_end_soon("namespaces", &request, |s| {

@@ -33,11 +33,11 @@ fn engines_agree_on_an_idle_process() {
 /// Members of BASE, CRED, STAT and STATM that were not requested may be left out. Everything that
 /// is there is as in a whole answer, from whichever file of /proc it comes.
 #[test]
-fn members() {
+fn requested_members_are_those_of_a_whole_answer() {
     for state in ["idle", "creds", "zombie", "leader-gone"] {
         match Mktask::start(&[state]) {
             Ok(m) => members_of(state, &m),
-            Err(why) => skip("members", &why),
+            Err(why) => skip("requested_members_are_those_of_a_whole_answer", &why),
         }
     }
 }
@@ -215,8 +215,8 @@ fn engines_agree_on_a_traced_process() {
 }
 
 #[test]
-fn suspended_by_vfork() {
-    parity("suspended_by_vfork", &["vfork"], |m, a, t| {
+fn a_parent_in_vfork_waits_and_shares_its_memory() {
+    parity("a_parent_in_vfork_waits_and_shares_its_memory", &["vfork"], |m, a, t| {
         in_state(a, t, "D");
         if matches!(a.strategy, Strategy::All | Strategy::AllThread) {
             let child = a.task(m.num("child"));
@@ -262,13 +262,17 @@ fn pids_wrap() {
 /// There are 4,000 threads, or `TASKDIAG_THREADS`. All files of each are read several times, which
 /// takes minutes in software emulation.
 #[test]
-fn many_threads() {
+fn a_process_with_many_threads_has_all_of_them() {
     let given = std::env::var("TASKDIAG_THREADS").ok();
     let n: usize = given.map_or(4000, |n| n.parse().expect("TASKDIAG_THREADS is a number"));
-    parity("many_threads", &["threads", &n.to_string()], |m, a, _| {
-        let seen = a.pids_of(m.pid()).len();
-        assert_eq!(seen, if a.strategy.is_threads() { n + 1 } else { 1 }, "{a}");
-    });
+    parity(
+        "a_process_with_many_threads_has_all_of_them",
+        &["threads", &n.to_string()],
+        |m, a, _| {
+            let seen = a.pids_of(m.pid()).len();
+            assert_eq!(seen, if a.strategy.is_threads() { n + 1 } else { 1 }, "{a}");
+        },
+    );
 }
 
 #[test]
@@ -299,8 +303,8 @@ fn engines_agree_on_a_deleted_program() {
 }
 
 #[test]
-fn exe_in_memory() {
-    parity("exe_in_memory", &["exe-memfd"], |_, a, t| {
+fn an_exe_in_memory_is_deleted() {
+    parity("an_exe_in_memory_is_deleted", &["exe-memfd"], |_, a, t| {
         assert_eq!(t.num("paths.exe.flags"), 4, "{a}: deleted");
     });
 }

@@ -135,7 +135,7 @@ fn an_interrupt_ends_the_waiting_at_once() {
 }
 
 #[test]
-fn places() {
+fn a_place_below_a_stuck_mount_is_reported_as_without_answer() {
     let Some(stuck) = Stuck::new("stuck: places") else { return };
     let (lost, dir, below) = (stuck.path("lost"), stuck.path("dir"), stuck.path("lost/below"));
     for args in [
@@ -159,7 +159,7 @@ fn places() {
 /// If the server of a mount is gone, users ask who keeps the mount busy. The kernel's own knowledge
 /// is enough to answer.
 #[test]
-fn the_mount_itself() {
+fn users_of_a_stuck_mount_are_listed() {
     let Some(stuck) = Stuck::new("stuck: the mount itself") else { return };
     let x = stuck.path("x");
     let mounts = File::open(format!("/proc/{}/ns/mnt", stuck.task.pid())).expect("it lives");
@@ -184,7 +184,7 @@ fn the_mount_itself() {
 /// A name that ends in the kernel's mark of deleted files has to be looked up. The path of this
 /// file is below a mount that does not answer.
 #[test]
-fn names_below_it() {
+fn names_below_a_stuck_mount_are_shown() {
     let dir = tempfile::tempdir().expect("a directory");
     let below = dir.path().join("lost/sub (deleted)");
     std::fs::create_dir_all(&below).expect("it is made");
@@ -213,7 +213,7 @@ fn names_below_it() {
 }
 
 #[test]
-fn a_saved_answer() {
+fn a_saved_answer_on_a_stuck_mount_is_an_error() {
     let Some(stuck) = Stuck::new("stuck: a saved answer") else { return };
     for name in ["x", "lost"] {
         let path = stuck.path(name);
@@ -226,7 +226,7 @@ fn a_saved_answer() {
 }
 
 #[test]
-fn ctrl_c() {
+fn ctrl_c_ends_a_wait_for_a_stuck_mount() {
     let Some(stuck) = Stuck::new("stuck: Ctrl-C") else { return };
     let (lost, x) = (stuck.path("lost"), stuck.path("x"));
     for args in [&["files", &lost][..], &["ps", "--from", &x]] {
@@ -350,7 +350,7 @@ fn bytes_in(pipe: &File) -> libc::c_int {
 /// Input that pauses for longer than two seconds after its start is read to its end, without a
 /// message.
 #[test]
-fn a_slow_pipe() {
+fn a_slow_pipe_is_read_to_its_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("saved").to_str().expect("plain").to_owned();
     let saved = Sandbox::new().through(&["sh", "-c", "exec \"$0\" dump -g base >\"$1\""]);

@@ -49,7 +49,7 @@ fn times_of_virtual_processors() {
 /// A process that just began has not used more CPU time than its threads can. Its age and its CPU
 /// time are not read at the same moment.
 #[test]
-fn young_processes() {
+fn a_young_process_has_not_used_more_than_its_age() {
     // The walk over these threads is long, so for tasks after them the two moments are far apart.
     let crowd = || Mktask::start(&["threads", "3000"]).expect("always possible");
     let mut before = crowd();
@@ -106,33 +106,37 @@ fn children_that_were_waited_for() {
 }
 
 #[test]
-fn threads_that_ended() {
-    parity("threads_that_ended", &["dead-threads", "150"], |m, a, t| {
-        let threads = a.strategy.is_threads();
-        let cpu = m.num::<i128>(if threads { "thread_cpu_ns" } else { "cpu_ns" });
-        let sum = t.num("stat.utime_ns") + t.num("stat.stime_ns");
-        assert!(
-            cpu - 2 * TICK <= sum && sum <= cpu + 4 * TICK,
-            "utime + stime of {a} is {sum}, used were {cpu}"
-        );
-        if threads {
-            between(a, t, "stat.minflt", 0, 100);
-            let live = a.task(m.num("live_tid"));
-            let cpu = m.num::<i128>("live_cpu_ns");
-            between(a, &live, "sched.run_time_ns", cpu - TICK, cpu + 2 * TICK);
-        } else {
-            between(a, t, "stat.minflt", m.num("minflt"), m.num::<i128>("minflt") + 5);
-            assert_eq!(t.num("sched.flags"), 0, "{a}");
-            between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
-            // Ended threads are in the sum, or it is not known.
-            for field in ["nvcsw", "nivcsw"] {
-                let (key, n) = (format!("sched.{field}"), m.num::<i128>(field));
-                if t.get(&key).is_some() || a.source.id() != EngineId::Procfs {
-                    between(a, t, &key, n, n + 20);
+fn times_of_ended_threads_are_in_those_of_the_process() {
+    parity(
+        "times_of_ended_threads_are_in_those_of_the_process",
+        &["dead-threads", "150"],
+        |m, a, t| {
+            let threads = a.strategy.is_threads();
+            let cpu = m.num::<i128>(if threads { "thread_cpu_ns" } else { "cpu_ns" });
+            let sum = t.num("stat.utime_ns") + t.num("stat.stime_ns");
+            assert!(
+                cpu - 2 * TICK <= sum && sum <= cpu + 4 * TICK,
+                "utime + stime of {a} is {sum}, used were {cpu}"
+            );
+            if threads {
+                between(a, t, "stat.minflt", 0, 100);
+                let live = a.task(m.num("live_tid"));
+                let cpu = m.num::<i128>("live_cpu_ns");
+                between(a, &live, "sched.run_time_ns", cpu - TICK, cpu + 2 * TICK);
+            } else {
+                between(a, t, "stat.minflt", m.num("minflt"), m.num::<i128>("minflt") + 5);
+                assert_eq!(t.num("sched.flags"), 0, "{a}");
+                between(a, t, "sched.run_time_ns", cpu - TICK, cpu + 4 * TICK);
+                // Ended threads are in the sum, or it is not known.
+                for field in ["nvcsw", "nivcsw"] {
+                    let (key, n) = (format!("sched.{field}"), m.num::<i128>(field));
+                    if t.get(&key).is_some() || a.source.id() != EngineId::Procfs {
+                        between(a, t, &key, n, n + 20);
+                    }
                 }
             }
-        }
-    });
+        },
+    );
 }
 
 /// A value of procfs would be too small.
@@ -173,8 +177,8 @@ fn context_switches_of_living_threads_are_known_to_all_engines() {
 }
 
 #[test]
-fn io() {
-    parity("io", &["io"], |m, a, t| {
+fn io_counts_what_was_read_and_written() {
+    parity("io_counts_what_was_read_and_written", &["io"], |m, a, t| {
         let leader = if a.strategy.is_threads() { "leader_" } else { "" };
         for field in ["rchar", "wchar", "syscr", "syscw"] {
             let want = m.num::<i128>(&format!("{leader}{field}"));
@@ -190,9 +194,9 @@ fn io() {
 }
 
 #[test]
-fn memory() {
+fn memory_is_as_large_as_what_was_allocated() {
     const SLACK: i128 = 4 << 20;
-    parity("memory", &["memory"], |m, a, t| {
+    parity("memory_is_as_large_as_what_was_allocated", &["memory"], |m, a, t| {
         let fact = |k: &str| m.num::<i128>(k);
         let (anon, shmem, reserved) = (fact("anon"), fact("shmem"), fact("reserved"));
         between(a, t, "statm.rss_anon_bytes", anon, anon + SLACK);
@@ -220,26 +224,35 @@ fn memory() {
 static SWAP_SPACE: Mutex<()> = Mutex::new(());
 
 #[test]
-fn swap() {
+fn swapped_memory_is_counted_by_its_kind() {
     let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
     // The directory is not in /tmp, because a swap file cannot be on a tmpfs.
     let dir = match tempfile::tempdir_in(skips::target_dir()) {
         Ok(dir) => dir,
-        Err(e) => return skip("swap", &format!("no place for a swap file: {e}")),
+        Err(e) => {
+            return skip(
+                "swapped_memory_is_counted_by_its_kind",
+                &format!("no place for a swap file: {e}"),
+            );
+        }
     };
     let file = dir.path().join("swap");
-    parity("swap", &["swap", file.to_str().expect("a plain path")], |m, a, t| {
-        // This is private memory. A shared object's swap does not belong to the process.
-        let half = m.num::<i128>("half");
-        let size = m.num::<i128>("size");
-        between(a, t, "statm.swap_bytes", half / 2, half);
-        let there = t.num("statm.rss_anon_bytes") + t.num("statm.swap_bytes");
-        assert!((size..size + (4 << 20)).contains(&there), "{a}: {there} of {size}");
-        between(a, t, "statm.rss_shmem_bytes", half, half + half / 2 + (1 << 20));
-        if a.strategy == Strategy::One {
-            swap_group(m, a.source);
-        }
-    });
+    parity(
+        "swapped_memory_is_counted_by_its_kind",
+        &["swap", file.to_str().expect("a plain path")],
+        |m, a, t| {
+            // This is private memory. A shared object's swap does not belong to the process.
+            let half = m.num::<i128>("half");
+            let size = m.num::<i128>("size");
+            between(a, t, "statm.swap_bytes", half / 2, half);
+            let there = t.num("statm.rss_anon_bytes") + t.num("statm.swap_bytes");
+            assert!((size..size + (4 << 20)).contains(&there), "{a}: {there} of {size}");
+            between(a, t, "statm.rss_shmem_bytes", half, half + half / 2 + (1 << 20));
+            if a.strategy == Strategy::One {
+                swap_group(m, a.source);
+            }
+        },
+    );
 }
 
 /// Compares SWAP with smaps, which looks at each page. Half of each of two regions was swapped out.
@@ -269,16 +282,22 @@ fn swap_group(m: &Mktask, source: Source) {
 /// kernel reports copies (Linux 6.7), the sums must be equal. Otherwise they must be within the
 /// bounds of the answer.
 #[test]
-fn swap_of_parts() {
+fn swap_of_parts_of_shared_memory_is_that_of_smaps() {
     let _alone = SWAP_SPACE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = match tempfile::tempdir_in(skips::target_dir()) {
         Ok(dir) => dir,
-        Err(e) => return skip("swap_of_parts", &format!("no place for a swap file: {e}")),
+        Err(e) => {
+            return skip(
+                "swap_of_parts_of_shared_memory_is_that_of_smaps",
+                &format!("no place for a swap file: {e}"),
+            );
+        }
     };
     let file = dir.path().join("swap");
-    let Some(m) =
-        Mktask::or_skip("swap_of_parts", &["swap-parts", file.to_str().expect("a plain path")])
-    else {
+    let Some(m) = Mktask::or_skip(
+        "swap_of_parts_of_shared_memory_is_that_of_smaps",
+        &["swap-parts", file.to_str().expect("a plain path")],
+    ) else {
         return;
     };
     let (half, small) = (m.num::<u64>("half"), m.num::<u64>("small"));

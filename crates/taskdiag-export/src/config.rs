@@ -350,7 +350,7 @@ process_names:
     }
 
     #[test]
-    fn the_rule_without_a_file() {
+    fn without_a_file_groups_have_the_names_of_commands() {
         let config = Config::default();
         let name = |comm, argv: &[&str]| config.name(&process(comm, argv));
         assert_eq!(name("cat", &["/bin/cat"]), Some(b"cat".to_vec()));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn both_formats() {
+    fn samples_are_written_in_both_text_formats() {
         let text = |format| {
             let mut t = Text::new(format, 0);
             t.family("a_total", MetricType::Counter, "A.");

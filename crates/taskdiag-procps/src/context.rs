@@ -736,7 +736,7 @@ mod tests {
     }
 
     #[test]
-    fn differences() {
+    fn a_delta_is_since_the_previous_row_of_the_task() {
         let used = [100, 10, 1];
         let before = Some(&[40, 10, 0]);
         assert_eq!(delta(Item::TICS_ALL_DELTA, used, before, true), 60);

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_parts() {
+    fn each_part_of_a_file_ends_with_nul() {
         let parts = |file: &[u8]| {
             let mut out = Vec::new();
             out.clear();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn containers() {
+    fn the_id_of_a_docker_container_is_found_in_a_cgroup() {
         let id = "0123456789abcdef".repeat(4);
         for text in [
             format!("0::/system.slice/docker-{id}.scope\n"),

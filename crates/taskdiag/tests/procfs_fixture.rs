@@ -244,7 +244,7 @@ fn kernel_threads_and_zombies_lack_memory_and_arguments() {
 }
 
 #[test]
-fn cmdlines() {
+fn command_lines_are_read_whole() {
     let p = Proc::new();
     let huge: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
     p.stat("1", b"empty", 'S', 0, 0).file("1/cmdline", "");
@@ -298,7 +298,7 @@ fn a_task_that_is_reaped_while_it_is_read() {
 }
 
 #[test]
-fn strategies() {
+fn each_strategy_has_its_tasks() {
     let p = Proc::new();
     for (pid, ppid) in [(10, 0), (9, 10), (100, 10), (11, 9)] {
         p.stat(&pid.to_string(), b"p", 'S', ppid, 0);

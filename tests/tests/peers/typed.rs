@@ -438,8 +438,8 @@ pub const PMAP_BY_BPF: &[&str] = &[
     "99999",
 ];
 
-// r and axr are not here: procps finds itself running, so it never finds nothing, while our readers
-// may be threads and their process waits.
+// Without r and axr: procps always finds itself running. Our readers may be threads, and then our
+// process waits and is not found.
 pub const PS: &[&str] = &[
     // No argument, and the bare letters.
     "",

@@ -101,8 +101,10 @@ fn callers_in_a_chroot() {
 /// A caller may change its view after it was answered once. Cached checks of this caller, or of
 /// another caller with the same mounts, must not hide the change.
 #[test]
-fn callers_that_change() {
-    let Some(daemon) = Daemon::start("callers_that_change") else { return };
+fn a_caller_that_changes_its_view_is_checked_again() {
+    let Some(daemon) = Daemon::start("a_caller_that_changes_its_view_is_checked_again") else {
+        return;
+    };
     let new = tempfile::tempdir().expect("a directory");
     let new = new.path().to_str().expect("text");
     let changed = |before: &[&str], what: &str| {

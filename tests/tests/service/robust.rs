@@ -128,8 +128,11 @@ fn arguments_that_are_cut_in_a_crowd_are_shown() {
 
 /// The service ends at every moment, and every client has a whole answer.
 #[test]
-fn the_service_is_killed() {
-    let Some(mut daemon) = Daemon::start("the_service_is_killed") else { return };
+fn a_killed_service_leaves_no_client_without_an_answer() {
+    let Some(mut daemon) = Daemon::start("a_killed_service_leaves_no_client_without_an_answer")
+    else {
+        return;
+    };
     let me = std::process::id().to_string();
     for round in 0..6 {
         let ps = |_| {

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cpus() {
+    fn lists_of_cpus_are_read_and_wrong_ones_refused() {
         assert_eq!(cpus("0,2-4"), Ok(vec![0, 2, 3, 4]));
         for wrong in ["", "a", "3-1", "0,", "99999"] {
             assert!(cpus(wrong).is_err(), "{wrong}");

@@ -281,7 +281,7 @@ fn memory(app: &App, machine: &Machine) -> String {
 fn pressure(app: &App, machine: &Machine) -> String {
     let one = |(i, name): (usize, &&str)| {
         let (some, full) = machine.pressure(&app.before, i)?;
-        // All of a machine never waits for a CPU.
+        // Some task always runs, so the whole machine never waits for a CPU.
         let full = full.filter(|_| *name != "CPU").map(|full| format!(", full {full:.1}"));
         Some(format!("{name} {some:.1}{}", full.unwrap_or_default()))
     };

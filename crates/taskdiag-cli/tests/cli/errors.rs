@@ -399,7 +399,7 @@ fn a_full_disk_is_an_error() {
 }
 
 #[test]
-fn dump_and_show() {
+fn a_dump_is_shown_by_ps() {
     let o = run(&["dump", "--groups", "base,stat"]);
     assert_eq!(o.status.code(), Some(0));
     let saved = Saved::bytes(&o.stdout);

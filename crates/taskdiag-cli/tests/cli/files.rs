@@ -219,7 +219,7 @@ fn ids(saved: &Saved, args: &[&str]) -> String {
 }
 
 #[test]
-fn the_default_view() {
+fn the_default_view_of_files_is_printed_byte_for_byte() {
     let (code, out, err) = files(&machine(), &[]);
     let want = "\
 COMMAND   PID TID THR USER   FD    TYPE DEVICE SIZE/OFF     NODE NAME

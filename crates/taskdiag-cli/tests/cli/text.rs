@@ -18,7 +18,7 @@ root        12    10 Z    1 00:12:12     0  2025 [gone] <defunct>
 }
 
 #[test]
-fn sizes_with_units() {
+fn human_sizes_have_units_and_programs_get_bytes() {
     let rss = |args: &[&str]| {
         let (code, out, _) = Saved::tasks(&machine()).ps(&[args, &["--human"]].concat());
         assert_eq!(code, 0);
@@ -32,7 +32,7 @@ fn sizes_with_units() {
 }
 
 #[test]
-fn times_and_dates() {
+fn times_and_dates_are_printed_as_in_procps() {
     let old = Task { cpu_ns: 90_061_000_000_000, start_s: 0, ..Task::new(1, 0, "a") };
     let new = Task { cpu_ns: 59_999_999_999, start_s: 99_995, ..Task::new(2, 0, "b") };
     let saved = Saved::tasks(&[old, new]);
@@ -74,7 +74,7 @@ fn arguments_in_odd_states() {
 }
 
 #[test]
-fn headers_and_widths() {
+fn headers_and_widths_can_be_chosen() {
     let saved = Saved::tasks(&machine());
     let first = |args: &[&str]| saved.ps(args).1.lines().next().unwrap_or("").to_owned();
     assert_eq!(first(&["-o", "pid=Number,comm"]), "Number COMMAND");

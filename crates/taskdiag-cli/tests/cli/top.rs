@@ -327,7 +327,7 @@ fn a_nice_value_is_set() {
 }
 
 #[test]
-fn all_about_a_task() {
+fn enter_shows_all_values_of_the_task_at_the_cursor() {
     let mut workload = Workload::new();
     let pid = workload.sleeper("theta");
     let tmux = Tmux::top(100, 40, "", &format!("--where 'pid == {pid}'"));

@@ -339,7 +339,7 @@ fn frames() -> Vec<Vec<Process>> {
 }
 
 #[test]
-fn every_frame_can_be_had_again() {
+fn files_and_sockets_of_every_frame_can_be_had_again() {
     let frames = frames();
     let made = Made::of(&frames);
     let ran = made.convert(&[]);

@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_denied_by_proc_come_from_bpf() {
+    fn groups_denied_by_proc_are_planned_for_bpf() {
         let req = Request::one(7, Groups::BASE | Groups::PATHS | Groups::IO);
         let parts = |f: &Facts| {
             let plan = decide(&req, f);
