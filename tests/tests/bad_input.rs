@@ -258,18 +258,22 @@ fn with_few_descriptors_there_is_an_answer_or_advice() {
 }
 
 #[test]
-fn seccomp_that_denies_bpf() {
+fn auto_answers_where_seccomp_denies_bpf() {
     for errno in [libc::EPERM, libc::ENOSYS] {
-        auto_goes_on("seccomp_that_denies_bpf", Sandbox::new().deny(libc::SYS_bpf, errno), true);
+        auto_goes_on(
+            "auto_answers_where_seccomp_denies_bpf",
+            Sandbox::new().deny(libc::SYS_bpf, errno),
+            true,
+        );
     }
 }
 
 /// A unit of systemd with `SystemCallFilter=@system-service` has a filter that ends a process which
 /// calls bpf(2).
 #[test]
-fn seccomp_that_kills_callers_of_bpf() {
+fn auto_answers_where_seccomp_kills_callers_of_bpf() {
     let sandbox = Sandbox::new().deadly(libc::SYS_bpf);
-    auto_goes_on("seccomp_that_kills_callers_of_bpf", sandbox, true);
+    auto_goes_on("auto_answers_where_seccomp_kills_callers_of_bpf", sandbox, true);
 }
 
 #[test]
@@ -381,7 +385,7 @@ fn sharing_that_may_not_be_queried() {
 /// A socket without an address is in no list of its network namespace, so the socket itself is
 /// queried. If that is refused, text and JSON both report that something is not known.
 #[test]
-fn sockets_in_no_list() {
+fn sockets_in_no_list_have_a_name_or_a_question_mark() {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     let socket = |family, kind| {
         // SAFETY: takes numbers, gives a new descriptor that nobody else has.

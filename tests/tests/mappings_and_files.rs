@@ -122,7 +122,7 @@ fn each_kind_of_mapping_is_listed_as_it_was_made() {
 }
 
 #[test]
-fn addresses_of_code_and_stack() {
+fn addresses_of_code_and_stack_are_those_of_the_process() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let sources = engines_with(Group::Layout);
@@ -488,7 +488,7 @@ fn stat_row(path: &str) -> Option<BTreeMap<&'static str, i128>> {
 }
 
 #[test]
-fn files_without_a_descriptor() {
+fn files_without_a_descriptor_are_those_of_stat() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let groups = Groups::FILE_STAT | Groups::VMA;

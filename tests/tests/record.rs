@@ -109,7 +109,7 @@ fn whole_frames(dir: &Path, than: usize) -> usize {
 }
 
 #[test]
-fn killed_again_and_again() {
+fn a_recorder_that_is_killed_often_loses_no_frame() {
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");
     let mut before = 0;

@@ -442,7 +442,7 @@ fn a_report_of_ten_thousand_processes_stays_small() {
 }
 
 #[test]
-fn more_processes_than_rows() {
+fn a_report_of_more_processes_than_rows_sums_the_others() {
     let one = |n: u32| {
         let cgroup = format!("/system.slice/job-{}.service", n % 7);
         let made = Made::new(n, "worker", &cgroup, 1 + u64::from(n % 50));

@@ -297,7 +297,7 @@ const TOO_BUSY: &str = "its file system does not answer";
 
 /// The program waits for input that may be slow, and reports that. Ctrl-C ends it.
 #[test]
-fn a_pipe_without_a_writer() {
+fn a_pipe_without_a_writer_is_waited_for_with_a_message() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = fifo(&dir);
     let mut patience = Patience::new(Duration::from_secs(50));
@@ -320,13 +320,16 @@ fn a_pipe_without_a_writer() {
 
 /// Builds with the feature `arrow` write a table to a pipe, and say that they wait for its reader.
 #[test]
-fn a_pipe_without_a_reader() {
+fn a_pipe_without_a_reader_is_waited_for_with_a_message() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = fifo(&dir);
     let mut waits = Waits::start(&["ps", "-p", "1", "--parquet", &path], Stdio::null());
     let mut first = waits.says.next().expect("it says something").expect("it is text");
     if first.contains("built without") {
-        return skip("a_pipe_without_a_reader", "the program was built without the feature arrow");
+        return skip(
+            "a_pipe_without_a_reader_is_waited_for_with_a_message",
+            "the program was built without the feature arrow",
+        );
     }
     // Something about the process may come before it.
     while !first.contains("nobody has read from it for 2 s") {

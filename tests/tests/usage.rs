@@ -13,8 +13,8 @@ use taskdiag_tests::{Mktask, Source, read, skip, skips};
 const TICK: i128 = 10_000_000;
 
 #[test]
-fn cpu_time_and_faults() {
-    parity("cpu_time_and_faults", &["burn", "200"], |m, a, t| {
+fn cpu_time_and_faults_are_those_of_the_task() {
+    parity("cpu_time_and_faults_are_those_of_the_task", &["burn", "200"], |m, a, t| {
         let cpu = m.num::<i128>("cpu_ns");
         let sum = t.num("stat.utime_ns") + t.num("stat.stime_ns");
         assert!(
@@ -34,8 +34,8 @@ fn cpu_time_and_faults() {
 }
 
 #[test]
-fn times_of_virtual_processors() {
-    parity("times_of_virtual_processors", &["guest"], |m, a, t| {
+fn times_of_virtual_processors_are_those_of_the_task() {
+    parity("times_of_virtual_processors_are_those_of_the_task", &["guest"], |m, a, t| {
         for (fact, field) in [("guest_ticks", "guest_ns"), ("cguest_ticks", "cguest_ns")] {
             let ticks = m.num::<i128>(fact);
             assert!(ticks >= 20, "{fact} of {} is {ticks}", m.state());
@@ -94,15 +94,20 @@ fn a_young_process_has_not_used_more_than_its_age() {
 }
 
 #[test]
-fn children_that_were_waited_for() {
-    parity("children_that_were_waited_for", &["children", "150"], |m, a, t| {
-        for (field, fact) in [("stat.cutime_ns", "cutime_ns"), ("stat.cstime_ns", "cstime_ns")] {
-            let n = m.num::<i128>(fact);
-            assert_eq!(t.num(field) / TICK, n / TICK, "{field} of {a}, {n} ns were used");
-        }
-        assert_eq!(t.num("stat.cminflt"), m.num::<i128>("cminflt"), "{a}");
-        assert_eq!(t.num("stat.cmajflt"), m.num::<i128>("cmajflt"), "{a}");
-    });
+fn times_of_children_that_were_waited_for_are_counted() {
+    parity(
+        "times_of_children_that_were_waited_for_are_counted",
+        &["children", "150"],
+        |m, a, t| {
+            for (field, fact) in [("stat.cutime_ns", "cutime_ns"), ("stat.cstime_ns", "cstime_ns")]
+            {
+                let n = m.num::<i128>(fact);
+                assert_eq!(t.num(field) / TICK, n / TICK, "{field} of {a}, {n} ns were used");
+            }
+            assert_eq!(t.num("stat.cminflt"), m.num::<i128>("cminflt"), "{a}");
+            assert_eq!(t.num("stat.cmajflt"), m.num::<i128>("cmajflt"), "{a}");
+        },
+    );
 }
 
 #[test]

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_any_bytes() {
+    fn labels_of_any_bytes_are_escaped() {
         for (value, want) in [
             (&b"bash"[..], r#"n="bash""#),
             (b"", r#"n="""#),

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_called_other() {
+    fn a_program_called_other_is_added_to_the_others() {
         let mut top = Top::default();
         top.begin(SECOND);
         top.add(1, b"other", &by(0), 5);

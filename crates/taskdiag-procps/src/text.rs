@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_one_string() {
+    fn a_file_becomes_one_string_as_in_procps() {
         let one = |file: &[u8], sep| {
             let mut out = Vec::new();
             let n = in_one(&mut out, file, sep);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_escaped_parts() {
+    fn each_part_of_a_file_is_escaped_and_fits_the_buffer() {
         let parts = |file: &[u8]| {
             let mut out = Vec::new();
             in_escaped_parts(&mut out, file, STRICT);

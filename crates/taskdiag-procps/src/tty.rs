@@ -119,7 +119,7 @@ unknown              /dev/tty        4 1-63 console
     }
 
     #[test]
-    fn terminals_of_this_machine() {
+    fn terminals_of_this_machine_exist() {
         let mut ttys = Ttys::default();
         assert_eq!(ttys.path(0xffff_ffff), None);
         let found: Vec<u32> =

@@ -437,8 +437,8 @@ fn names_have_a_limit() {
 /// A process in a control group with the name of a unit is in its unit, its slice and its
 /// container.
 #[test]
-fn units_slices_and_containers() {
-    let test = "units_slices_and_containers";
+fn a_process_counts_for_its_unit_slice_and_container() {
+    let test = "a_process_counts_for_its_unit_slice_and_container";
     let id = "3f2a9c1e5b7d8f60a1b2c3d4e5f60718293a4b5c6d7e8f90112233445566778a";
     let Some(root) = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"]
         .iter()

@@ -49,9 +49,11 @@ fn alone() -> MutexGuard<'static, ()> {
 /// 9 users with 56 well-behaved clients each, and 12 with 40 hostile ones each, which keep
 /// reconnecting.
 #[test]
-fn a_thousand_clients_half_of_them_hostile() {
+fn hostile_clients_keep_no_answer_from_the_others() {
     let _alone = alone();
-    let Some(mut daemon) = Daemon::start("a_thousand_clients_half_of_them_hostile") else { return };
+    let Some(mut daemon) = Daemon::start("hostile_clients_keep_no_answer_from_the_others") else {
+        return;
+    };
     let files = open_files(daemon.pid());
     let hostile: Vec<Child> = (0..12).map(|n| start(&daemon, "hostile", 50_000 + n)).collect();
     let good: Vec<Child> = (0..9).map(|n| start(&daemon, "good", 51_000 + n)).collect();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nice_values_and_cpus() {
+    fn nice_values_and_cpus_of_a_process_are_set() {
         let (_sleeper, target) = sleeper();
         act(&target, &Action::Nice(7)).expect("it becomes nicer");
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", target.pid)).unwrap();

@@ -355,12 +355,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_cpus() {
+    fn a_number_of_cpus_has_its_noun_or_a_question_mark() {
         assert_eq!([None, Some(1), Some(2)].map(cpus), ["? CPUs", "1 CPU", "2 CPUs"]);
     }
 
     #[test]
-    fn times_for_a_person() {
+    fn times_are_short_for_people() {
         assert_eq!(uptime(59), "00:00");
         assert_eq!(uptime(90_061), "1d 01:01");
         let text = [400, 40_000, 4_000_000, 40_000_000].map(|us| short(Duration::from_micros(us)));

@@ -12,7 +12,7 @@ fn document(saved: &Saved, args: &[&str]) -> Value {
 }
 
 #[test]
-fn units_and_missing_values() {
+fn json_has_units_and_reasons_of_missing_values() {
     let saved = Saved::tasks(&machine());
     let all = document(&saved, &["-o", "pid,user,time,rss,lstart,args,tty,pcpu"]);
     assert_eq!(

@@ -65,7 +65,7 @@ fn hostile_bytes_keep_a_line_a_line() {
 }
 
 #[test]
-fn arguments_in_odd_states() {
+fn arguments_are_printed_as_in_procps_in_odd_states() {
     let task = |pid, args: &[u8]| Task { args: Some(args.to_vec()), ..Task::new(pid, 0, "c") };
     let title = Task { rewritten: true, ..task(4, b"nginx: worker\0\0\0") };
     let tasks = [task(1, b""), task(2, b"a\0\0b\0\0"), task(3, b"no end"), title];

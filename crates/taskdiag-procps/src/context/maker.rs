@@ -1,5 +1,5 @@
-//! Makes the row of a task: each requested item has its value from our records, from the real library
-//! or from the difference to the last fetch.
+//! Makes the row of a task: each requested item has its value from our records, from the real
+//! library, or from the difference to the last fetch.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! The keys of what stands in the place of the table: cgroups, typed lines, lists, and pages about a
+//! Keys while top shows something else than the table: cgroups, a prompt, a list, or a page about a
 //! task.
 
 use ratatui::crossterm::event::KeyCode;

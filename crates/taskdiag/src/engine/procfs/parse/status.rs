@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_every_length() {
+    fn lines_of_every_length_end_at_their_newline() {
         for len in 0..40 {
             let line = vec![b'a'; len];
             // Bytes with values next to that of a newline must not be mistaken for one.
