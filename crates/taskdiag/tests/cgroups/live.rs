@@ -155,7 +155,7 @@ fn live_throttling_is_counted() {
     if !is_limited {
         return skip("no cgroup can limit CPU time here");
     }
-    made.run("while :; do :; done");
+    made.run("ulimit -t 20; while :; do :; done");
     wait(|| {
         made.key("cpu.stat", "nr_throttled").is_some_and(|n| n > 2) || {
             // In a hybrid, the first file is that of version 2.
