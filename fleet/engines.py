@@ -41,10 +41,6 @@ def installed():
     return {**versions, "ballista": ballista} if ballista else versions
 
 
-def how_to_install(engine):
-    return f"pip install {PACKAGES[engine]}" if engine in PACKAGES else f"tools/setup {engine}"
-
-
 def filled(text, values):
     """Replaces :NAME by its value, and leaves out comments."""
     text = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)

@@ -17,18 +17,18 @@
  *  - unknown attributes and messages are skipped.
  *
  * The structs of groups and the entries of lists grow at their ends only, by
- * multiples of 8 bytes. A longer struct than the reader knows is a newer one:
- * the known part is read, the rest is skipped. A shorter one is an older one:
- * what it lacks is read as zeroes. None is shorter than it was in the first
- * version of the format. INFO and DONE grow in the same way. What frames them,
- * the heads of messages, blobs and lists, stays as it is.
+ * multiples of 8 bytes. A struct that is longer than the reader knows is newer:
+ * read the known part and skip the rest. A shorter one is older: read zeroes
+ * for the members that it lacks. No struct is shorter than it was in the first
+ * version of the format. INFO and DONE grow in the same way. The heads of
+ * messages, blobs and lists never change.
  *
  * Right after its nlattr each group struct has a __u32 `valid`. Bit i of it
  * stands for the i-th member that follows (padding and `reserved` members are
- * not counted). A member whose bit is clear is not known; it is zero, and the
- * zero means nothing. So is a member that lies beyond the end of a shorter
- * struct. A new member comes after all others, or in padding at the end, and
- * has the next bit.
+ * not counted). If the bit of a member is clear, the value is not known: the
+ * member is zero, and the zero means nothing. The same holds for a member
+ * beyond the end of a shorter struct. A new member comes after all others, or
+ * in padding at the end, and has the next bit.
  *
  * Units: bytes, nanoseconds; pids as seen in the reader's pid namespace (0: not
  * visible from there), uids and gids in the reader's user namespace.
@@ -44,7 +44,7 @@
 #define TASK_DIAG_VERSION	1
 #define TASK_DIAG_MAGIC		0x47444154	/* "TADG" on a little-endian machine */
 #define TASK_DIAG_ALIGN		8
-/* Nothing that carries data of variable length puts more than this in one attribute. */
+/* The most bytes of variable length in one attribute. */
 #define TASK_DIAG_BLOB_MAX	32768
 
 /* nlmsg_type. NLMSG_NOOP is filler, NLMSG_DONE ends a stream. */
@@ -143,13 +143,13 @@ enum task_diag_attr {
  * request lacks (its nlmsg_len says so) are zero. The first 24 bytes must be
  * there.
  *
- * VMA_STAT and ROLLUP make the target's memory wait and take milliseconds a
- * GiB. The two limits keep them in bounds: what they leave out is reported as
- * TASK_DIAG_R_OVER_BUDGET.
+ * While VMA_STAT and ROLLUP are read, the task may have to wait for its own
+ * memory, for milliseconds a GiB. Two limits keep that in bounds: a group that
+ * is left out for them has the reason TASK_DIAG_R_OVER_BUDGET.
  *
- * BASE and STAT are read from many places in memory, which is most of what a
- * long list costs. A reader that will not look at all members can say which: an
- * answer may leave these out, with their bits of `valid` clear.
+ * BASE and STAT are read from many places in memory, which is most of the cost
+ * of a long list. A reader can name the members that it does not need: an
+ * answer may leave them out, with their bits of `valid` clear.
  */
 struct task_diag_req {
 	__u64 show_flags;
@@ -169,7 +169,7 @@ struct task_diag_features {
 	__u64 strategies;	/* bit n: strategy n is supported */
 };
 
-/* What the answer is an answer to, and what a reader far away needs to print it. */
+/* The request that is answered, and what a reader on another machine needs for printing. */
 struct task_diag_info {
 	__u32 magic;		/* TASK_DIAG_MAGIC */
 	__u32 version;		/* TASK_DIAG_VERSION */
@@ -220,11 +220,11 @@ struct task_diag_done {
 };
 
 /*
- * What was taken out of the stream to keep it, one message for each user. A
- * recorder takes out what of one user's tasks leaves no room for others'.
- * Values that are cut say so themselves, too.
+ * What a recorder took out of the stream before it kept it, one message for
+ * each user. It does so if the data of one user's tasks would leave no room for
+ * those of others. A value that was cut has a flag that says so, too.
  */
-#define TASK_DIAG_CUT_OTHERS	0xffffffff	/* as uid: of users that are not named, or not of one user */
+#define TASK_DIAG_CUT_OTHERS	0xffffffff	/* as uid: of users without a message, or of several */
 
 struct task_diag_cut {
 	__u32 uid;	/* real uid of the tasks */
@@ -237,8 +237,8 @@ struct task_diag_cut {
 
 /*
  * The names of a container, as its runtime had them on disk when the stream
- * was kept, one message for each path of a control group in the stream that is
- * a container's or a pod's. A value that is not known has its reason.
+ * was kept. There is one message for each control group of a container or pod
+ * whose path is in the stream. A value that is not known has its reason.
  */
 enum task_diag_container {
 	TASK_DIAG_CT_PATH	= 0,	/* of the control group, as after "controllers:" */
@@ -251,8 +251,8 @@ enum task_diag_container {
 
 /*
  * The control groups of the machine when the stream was kept: one message for
- * the list, then one for each group, of which all but the root's come after
- * those of the groups above them. Only recorders write them.
+ * the list, then one for each group. The message of a group comes after those
+ * of the groups above it. Only recorders write them.
  */
 #define TASK_DIAG_CG_HAS_V1	0x1	/* in task_diag_cgroup_list: version 1 was read, too */
 #define TASK_DIAG_CG_IS_V2	0x1	/* in task_diag_cgroup_msg: version 2 has the group */
@@ -260,9 +260,9 @@ enum task_diag_container {
 
 struct task_diag_cgroup_list {
 	__u64 boottime_ns;	/* CLOCK_BOOTTIME when the first of them was read */
-	__u64 left_out;	/* groups that were seen and not read, for they are too many */
-	__u64 too_deep;	/* groups that were seen and not read, for they are too many levels deep */
-	__u64 no_room;	/* groups that a recorder took out of the stream, to keep room for others' data */
+	__u64 left_out;	/* groups that were seen and not read, because there are too many */
+	__u64 too_deep;	/* groups that were seen and not read, because they are too deep */
+	__u64 no_room;	/* groups that a recorder took out of the stream, to keep room for other data */
 	__u32 most;	/* groups that are read at most */
 	__u32 levels;	/* below the root that are read at most */
 	__u32 flags;	/* TASK_DIAG_CG_HAS_V1 */
@@ -272,7 +272,7 @@ struct task_diag_cgroup_list {
 struct task_diag_cgroup_msg {
 	__u64 id;	/* inode number of its directory; 0: not known */
 	__u64 after_ns;	/* when its files were read, counted from boottime_ns of the list; a recorder
-			 * may round it down, so that what does not change stays the same */
+			 * may round it down, so that a group without changes has the same bytes again */
 	__u32 flags;	/* TASK_DIAG_CG_IS_V2 */
 	__u32 reserved;
 };
@@ -286,8 +286,8 @@ struct task_diag_cgroup_value {
 };
 
 /*
- * Which value it is, with its file in version 2 and its unit if it is no
- * count. Counts are those of the file. Numbers are never used again.
+ * Which value it is, with its file in version 2 and its unit. A value without
+ * a unit is a count, as in the file. Numbers are never used again.
  */
 enum task_diag_cgroup_member {
 	TASK_DIAG_CGM_PROCS		= 0,	/* cgroup.procs: in it, without those below */
@@ -364,8 +364,8 @@ enum task_diag_reason {
 	TASK_DIAG_R_VANISHED	= 3,	/* the task ended first */
 	TASK_DIAG_R_BLOCKED	= 4,	/* would have waited for the task */
 	TASK_DIAG_R_TRUNCATED	= 5,	/* did not fit */
-	TASK_DIAG_R_ABSENT	= 6,	/* the task has none: no memory of a kernel thread
-					 * or a zombie, no exe of a kernel thread */
+	TASK_DIAG_R_ABSENT	= 6,	/* the task has none: kernel threads and zombies have no
+					 * memory, and kernel threads have no exe */
 	TASK_DIAG_R_OVER_BUDGET	= 7,	/* a limit in the request left it out */
 	TASK_DIAG_R_STOPPED	= 8,	/* the reading of this group ended early, see DONE */
 };
@@ -386,7 +386,7 @@ struct task_diag_missing {
  * TASK_DIAG_BLOB_MAX comes as several blobs of the same type and kind, in
  * order. `len` bytes of data follow, then padding to a multiple of 8.
  */
-#define TASK_DIAG_BLOB_CUT	0x1	/* the value ends here, though it is longer */
+#define TASK_DIAG_BLOB_CUT	0x1	/* the rest of the value is left out */
 #define TASK_DIAG_BLOB_REWRITTEN 0x2	/* CMDLINE: the process wrote over its arguments */
 #define TASK_DIAG_BLOB_DELETED	0x4	/* PATHS: no longer in the directory tree */
 
@@ -405,8 +405,8 @@ struct task_diag_blob {
  * Lists: `count` entries of `size` bytes each, size a multiple of 8. A list
  * that is longer than TASK_DIAG_BLOB_MAX comes as several attributes of the
  * same type, in order; a list of none is one attribute with count 0. Bit i of
- * `valid` stands for the i-th member of each entry. An entry larger than the
- * reader knows is a newer one: the known part of each is read.
+ * `valid` stands for the i-th member of each entry. Entries that are larger
+ * than the reader knows are newer: read the known part of each.
  */
 struct task_diag_array {
 	struct nlattr nla;
@@ -426,14 +426,14 @@ struct task_diag_array {
  */
 
 /*
- * The group's value is that of another task in this stream, with which this
- * one shares what the group tells of: the memory of VMA, VMA_STAT, ROLLUP,
- * SWAP; the file table of FD and FD_COUNT.
+ * The group's value is among the attributes of another task in this stream,
+ * because the two share memory (VMA, VMA_STAT, ROLLUP, SWAP) or a file table
+ * (FD, FD_COUNT).
  */
 struct task_diag_shared {
 	struct nlattr nla;
 	__u32 group;	/* enum task_diag_group */
-	__u32 pid;	/* of the task's message that has it */
+	__u32 pid;	/* of the message that has the value */
 	__u32 reserved;
 };
 
@@ -523,7 +523,7 @@ struct task_diag_statm {
 	__u64 pinned_bytes;
 	__u64 page_tables_bytes;
 	__u64 swap_bytes;
-	__u64 hugetlb_bytes;	/* pages of hugetlbfs, which rss_bytes does not have */
+	__u64 hugetlb_bytes;	/* pages of hugetlbfs, which rss_bytes does not count */
 };
 
 /* PATHS: blobs of this type, one of each kind. /proc/PID/{exe,cwd,root} */
@@ -534,10 +534,10 @@ enum task_diag_path {
 };
 
 /*
- * FILE_STAT: what the files are that a task uses without a descriptor, as a
- * list of this type: those of PATHS, as far as it has them; where VMA is asked
- * for too, mapped files, each once (or a few times) in the whole stream: dev
- * and inode tell which. stat(2) of /proc/PID/{exe,cwd,root} and map_files
+ * FILE_STAT: the files that a task uses without a descriptor, as a list of this
+ * type: those of PATHS that it has, and mapped files if VMA is asked for, too. A
+ * mapped file is in the stream once (or a few times), and dev and inode identify
+ * it. stat(2) of /proc/PID/{exe,cwd,root} and map_files
  */
 enum task_diag_file_use {
 	TASK_DIAG_USE_EXE	= 0,
@@ -555,8 +555,8 @@ struct task_diag_file_stat {
 	__u32 nlink;
 	__u32 mnt_id;		/* as in /proc/PID/mountinfo */
 	__u32 rdev;		/* of a device file, else 0 */
-	__u32 stat_dev;		/* st_dev of stat(2), which is another one than dev
-				 * for mapped files of btrfs and some overlays */
+	__u32 stat_dev;		/* st_dev of stat(2), which differs from dev for
+				 * mapped files of btrfs and some overlays */
 	__u32 reserved;
 };
 
@@ -580,8 +580,8 @@ struct task_diag_sched {
 	struct nlattr nla;
 	__u32 valid;
 	__u64 run_time_ns;	/* on a CPU */
-	__u64 run_delay_ns;	/* ready, waiting for a CPU; always of live threads only */
-	__u64 timeslices;	/* always of live threads only */
+	__u64 run_delay_ns;	/* ready, waiting for a CPU; never of threads that have ended */
+	__u64 timeslices;	/* never of threads that have ended */
 	__u64 nvcsw;		/* voluntary context switches */
 	__u64 nivcsw;		/* involuntary */
 	__u32 flags;		/* TASK_DIAG_SCHED_* */
@@ -647,7 +647,7 @@ struct task_diag_cgroup {
 
 enum task_diag_vma_kind {
 	TASK_DIAG_VMA_ANON	= 0,	/* anonymous memory, without a name */
-	TASK_DIAG_VMA_FILE	= 1,	/* of a file: name is its path, also of /memfd:..., /SYSV...,
+	TASK_DIAG_VMA_FILE	= 1,	/* of a file, the name is its path; also /memfd:..., /SYSV...,
 					 * /dev/zero and [anon_shmem:...] */
 	TASK_DIAG_VMA_HEAP	= 2,	/* [heap] */
 	TASK_DIAG_VMA_STACK	= 3,	/* [stack] */
@@ -670,7 +670,7 @@ struct task_diag_vma {
 };
 
 /*
- * VMA_STAT: what is in memory of each mapping, as a list of this type in the
+ * VMA_STAT: how much of each mapping is in memory, as a list of this type in the
  * order of addresses; ROLLUP: the sums over all mappings of the process.
  * /proc/PID/smaps, /proc/PID/smaps_rollup. All in bytes.
  */
@@ -700,7 +700,7 @@ struct task_diag_vma_stat {
 	__u64 swap_pss_bytes;
 	__u64 locked_bytes;
 	__u64 thp_eligible;	/* 1: it may have huge pages */
-	__u64 protection_key;	/* pkeys(7); not known of a processor without */
+	__u64 protection_key;	/* pkeys(7); not known if the processor has no keys */
 };
 
 struct task_diag_rollup {
@@ -731,12 +731,12 @@ struct task_diag_rollup {
 };
 
 /*
- * SWAP: what of the process is swapped out, without a walk over its pages.
+ * SWAP: how much of the process is swapped out, without a walk over its pages.
  * VmSwap of /proc/PID/status, and the swapped pages of the shared memory
  * objects that it maps, each within the mapped range. A page of a private
  * mapping that was written to is counted in anon_bytes, and not again if the
- * object has the same page in swap. Where the engine cannot tell, shmem_bytes
- * is a bound: private_shmem_bytes is what of it may be too much.
+ * object has the same page in swap. If the engine cannot tell these apart,
+ * shmem_bytes is too large by private_shmem_bytes at most.
  */
 struct task_diag_swap {
 	struct nlattr nla;
@@ -794,13 +794,13 @@ struct task_diag_fd {
 	__u32 mode;		/* S_IF* and permissions, as in st_mode */
 	__u32 mnt_id;		/* as in /proc/PID/mountinfo */
 	__u32 name;		/* number of a TASK_DIAG_A_NAME, 0: none (sockets, pipes, and
-				 * types of anonymous inodes, which their number tells) */
+				 * anonymous inodes that have a type of their own) */
 	__u64 size_bytes;	/* of the file */
 	__u32 nlink;
 	__u32 reserved;
 };
 
-/* One open socket. Which members are meant depends on the family. */
+/* One open socket. Which members have a meaning depends on the family. */
 struct task_diag_socket {
 	__u64 inode;		/* as in struct task_diag_fd */
 	__u32 fd;
@@ -821,7 +821,7 @@ struct task_diag_socket {
 	__u64 send_queue_bytes;
 };
 
-/* What is particular about one descriptor; a descriptor may have several, or none. */
+/* What a descriptor of one kind has; a descriptor may have several of these, or none. */
 enum task_diag_fd_detail_kind {
 	TASK_DIAG_FDD_EVENTFD	= 1,	/* counter, id */
 	TASK_DIAG_FDD_EPOLL	= 2,	/* a target: its fd, events, data, inode, dev */
@@ -839,19 +839,19 @@ enum task_diag_fd_detail_kind {
 struct task_diag_fd_detail {
 	__u32 fd;
 	__u32 kind;		/* enum task_diag_fd_detail_kind */
-	__u64 value[5];		/* in the order given there */
+	__u64 value[5];		/* in the order of the kind's comment */
 };
 
 /*
- * NET: its open sockets, as a list of this type in the order of fd: what has
- * gone over each. drops is known for every family. The others are known for
- * TCP; for multipath TCP, only those in bytes, which are of the connection and
- * not of its subflows. UDP and raw sockets have no counters of bytes.
+ * NET: the traffic of its open sockets, as a list of this type in the order of
+ * fd. drops is known for every family, and the other members for TCP. Multipath
+ * TCP has only those in bytes, which count for the connection and not for a
+ * subflow. UDP and raw sockets have no counters of bytes.
  * sock_diag(7): struct tcp_info, struct mptcp_info, SK_MEMINFO_DROPS
  */
 struct task_diag_net {
 	__u64 inode;		/* as in struct task_diag_fd */
-	__u64 sent_bytes;	/* of data, with what was sent again */
+	__u64 sent_bytes;	/* of data, including data that was sent again */
 	__u64 acked_bytes;	/* the first packet of a connection counts as one */
 	__u64 received_bytes;
 	__u64 retrans_bytes;	/* sent again */
@@ -872,12 +872,12 @@ struct task_diag_net {
 };
 
 /*
- * GPU: what its open descriptors of DRM devices use of graphics processors, as
- * a list of this type in the order of fd: an entry for each engine and each
- * memory region of a client. Several descriptors, of several tasks too, may be
- * of one client, which dev and client tell; each task lists it once. A driver
- * without these counters has one entry, with fd and dev. An engine has busy_ns,
- * or cycles and total_cycles; a region has the sizes.
+ * GPU: the use of graphics processors by its open descriptors of DRM devices, as
+ * a list of this type in the order of fd. A client has an entry for each engine
+ * and each memory region; dev and client identify it. Several descriptors may
+ * belong to one client, also those of different tasks, and each task lists it
+ * once. A driver without these counters has one entry, with fd and dev. An
+ * engine has busy_ns, or cycles and total_cycles; a region has the sizes.
  * drm-* of /proc/PID/fdinfo, Documentation/gpu/drm-usage-stats.rst
  */
 struct task_diag_gpu {
@@ -944,8 +944,9 @@ struct task_diag_autogroup {
 };
 
 /*
- * LOGIN: who logged in, and in which audit session, whatever ids it took on
- * since. All ones: it is not of a login. /proc/PID/{loginuid,sessionid}
+ * LOGIN: the user who logged in, and the audit session, whatever ids the task
+ * has taken on since. All ones: it began without a login.
+ * /proc/PID/{loginuid,sessionid}
  */
 struct task_diag_login {
 	struct nlattr nla;
@@ -955,8 +956,8 @@ struct task_diag_login {
 };
 
 /*
- * LAYOUT: addresses in its memory. /proc/PID/stat, which shows them to those
- * only who may trace the task
+ * LAYOUT: addresses in its memory. /proc/PID/stat, which shows them only to
+ * readers that may trace the task
  */
 struct task_diag_layout {
 	struct nlattr nla;
@@ -967,11 +968,11 @@ struct task_diag_layout {
 };
 
 /*
- * WAIT: what a thread waits for, since when, and who keeps it waiting, for a
- * process those of its first thread. /proc/PID/task/TID/{syscall,wchan,sched}
+ * WAIT: what a thread waits for, since when, and who keeps it waiting. For a
+ * process, the first thread counts. /proc/PID/task/TID/{syscall,wchan,sched}
  */
 enum task_diag_wait_kind {
-	TASK_DIAG_WAIT_OTHER		= 0,	/* what `function` says; none of those below */
+	TASK_DIAG_WAIT_OTHER		= 0,	/* none of those below; `function` has its name */
 	TASK_DIAG_WAIT_RUNNABLE		= 1,	/* on a CPU, or waits for one: /proc cannot tell */
 	TASK_DIAG_WAIT_ON_CPU		= 2,
 	TASK_DIAG_WAIT_CPU		= 3,	/* ready, waits for a CPU */
@@ -1066,9 +1067,9 @@ struct task_diag_wait {
 	__u32 kind;		/* enum task_diag_wait_kind */
 	__u32 flags;		/* TASK_DIAG_WAIT_UNINTERRUPTIBLE and others */
 	__u64 last_ran_ns;	/* since boot, as start_time_ns */
-	__u64 ran_error_ns;	/* by which last_ran_ns may be wrong, either way */
+	__u64 ran_error_ns;	/* last_ran_ns is this much too early or too late at most */
 	__u64 ready_ns;		/* since when it waits for a CPU, since boot */
-	__u64 object;		/* of two tasks that wait for the same, the same number; no address */
+	__u64 object;		/* the same number if two tasks wait for the same thing; no address */
 	__u32 ran_by;		/* enum task_diag_ran_by */
 	__u32 owner_how;	/* enum task_diag_owner_how */
 	__u32 owner_tid;	/* who has it */
@@ -1089,9 +1090,9 @@ struct task_diag_wait {
  * DELAYS: how long the process or thread has waited since it began, as the
  * delay accounting of the kernel counts it: netlink TASKSTATS. Those of a
  * process are sums over its live threads. The kernel counts only for tasks that
- * began while kernel.task_delayacct was on; others have no DELAYS, and so has a
- * process with such a thread. The order of max_ns and min_ns is that of the
- * times before them.
+ * began while kernel.task_delayacct was on. Other tasks have no DELAYS, and
+ * neither has a process with such a thread. max_ns and min_ns have the order of
+ * the times before them.
  */
 struct task_diag_delays {
 	struct nlattr nla;
@@ -1123,7 +1124,7 @@ struct task_diag_delays {
 struct task_diag_pidfd {
 	struct nlattr nla;
 	__u32 valid;
-	__u64 ino;		/* of the thread; of a process, as the next */
+	__u64 ino;		/* of the thread; for a process, the same as process_ino */
 	__u64 process_ino;	/* of its process */
 };
 

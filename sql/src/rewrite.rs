@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_of_sqlite() {
+    fn statements_for_sqlite_are_rewritten() {
         for (sql, want) in [
             ("SELECT user FROM t", "SELECT user FROM t"),
             ("SELECT 1 FROM t WHERE name LIKE 'a%'", "SELECT 1 FROM t WHERE name ILIKE 'a%'"),

@@ -21,7 +21,7 @@ fn reaped_pid() -> u32 {
 }
 
 #[test]
-fn a_pid_that_does_not_exist() {
+fn a_pid_that_does_not_exist_is_an_error_of_each_engine() {
     for engine in engines() {
         for strategy in [Strategy::One, Strategy::Thread, Strategy::Children] {
             let ask = |pid: u32| match read(*engine, &Request::new(strategy, pid, Groups::BASE)) {
@@ -45,7 +45,7 @@ fn a_pid_that_does_not_exist() {
 }
 
 #[test]
-fn a_pid_that_the_strategy_does_not_take() {
+fn a_pid_that_the_strategy_does_not_take_is_refused() {
     for engine in engines() {
         for strategy in Strategy::ALL {
             let pid = if strategy.takes_pid() { 0 } else { 1 };
@@ -166,8 +166,8 @@ fn the_program_tells_that_a_pid_is_not_there() {
 }
 
 #[test]
-fn without_proc() {
-    if !needs_root("without_proc") {
+fn without_proc_the_error_names_it() {
+    if !needs_root("without_proc_the_error_names_it") {
         return;
     }
     let sandbox = Sandbox::new().without_proc();
@@ -206,8 +206,12 @@ fn auto_goes_on(name: &str, sandbox: Sandbox, bpf_must_fail: bool) {
 }
 
 #[test]
-fn no_locked_memory() {
-    auto_goes_on("no_locked_memory", Sandbox::new().limit(libc::RLIMIT_MEMLOCK, 0), false);
+fn without_locked_memory_there_is_an_answer() {
+    auto_goes_on(
+        "without_locked_memory_there_is_an_answer",
+        Sandbox::new().limit(libc::RLIMIT_MEMLOCK, 0),
+        false,
+    );
 }
 
 /// If there is not enough memory, the program reports that and leaves no core.
@@ -238,8 +242,12 @@ fn with_little_memory_there_is_an_answer_or_an_error() {
 }
 
 #[test]
-fn few_open_files() {
-    auto_goes_on("few_open_files", Sandbox::new().limit(libc::RLIMIT_NOFILE, 8), false);
+fn with_few_descriptors_there_is_an_answer_or_advice() {
+    auto_goes_on(
+        "with_few_descriptors_there_is_an_answer_or_advice",
+        Sandbox::new().limit(libc::RLIMIT_NOFILE, 8),
+        false,
+    );
     // With next to no descriptors there may be no answer, but there must be advice.
     for n in [5, 4, 3] {
         let ran = Sandbox::new().limit(libc::RLIMIT_NOFILE, n).run(PS);
@@ -250,35 +258,39 @@ fn few_open_files() {
 }
 
 #[test]
-fn seccomp_that_denies_bpf() {
+fn auto_answers_where_seccomp_denies_bpf() {
     for errno in [libc::EPERM, libc::ENOSYS] {
-        auto_goes_on("seccomp_that_denies_bpf", Sandbox::new().deny(libc::SYS_bpf, errno), true);
+        auto_goes_on(
+            "auto_answers_where_seccomp_denies_bpf",
+            Sandbox::new().deny(libc::SYS_bpf, errno),
+            true,
+        );
     }
 }
 
 /// A unit of systemd with `SystemCallFilter=@system-service` has a filter that ends a process which
 /// calls bpf(2).
 #[test]
-fn seccomp_that_kills_callers_of_bpf() {
+fn auto_answers_where_seccomp_kills_callers_of_bpf() {
     let sandbox = Sandbox::new().deadly(libc::SYS_bpf);
-    auto_goes_on("seccomp_that_kills_callers_of_bpf", sandbox, true);
+    auto_goes_on("auto_answers_where_seccomp_kills_callers_of_bpf", sandbox, true);
 }
 
 #[test]
-fn no_threads_can_be_made() {
+fn without_new_threads_there_is_an_answer() {
     // The program must survive a thread pool that cannot start.
     let sandbox = Sandbox::new().deny(libc::SYS_clone3, libc::EAGAIN);
     let sandbox = sandbox.deny(libc::SYS_clone, libc::EAGAIN);
-    auto_goes_on("no_threads_can_be_made", sandbox, false);
+    auto_goes_on("without_new_threads_there_is_an_answer", sandbox, false);
 }
 
 #[test]
-fn an_unprivileged_user() {
-    if !needs_root("an_unprivileged_user") {
+fn an_unprivileged_user_gets_an_answer_or_the_reason() {
+    if !needs_root("an_unprivileged_user_gets_an_answer_or_the_reason") {
         return;
     }
     let sandbox = Sandbox::new().user(65534);
-    auto_goes_on("an_unprivileged_user", sandbox.clone(), true);
+    auto_goes_on("an_unprivileged_user_gets_an_answer_or_the_reason", sandbox.clone(), true);
     // Files that only the owner may read are denied and reported, and their values are not 0.
     let m = Mktask::start(&["idle"]).expect("always possible");
     let pid = m.pid().to_string();
@@ -291,11 +303,15 @@ fn an_unprivileged_user() {
 }
 
 #[test]
-fn sockets_elsewhere() {
-    if !needs_root("sockets_elsewhere") {
+fn sockets_of_another_network_namespace_are_found() {
+    if !needs_root("sockets_of_another_network_namespace_are_found") {
         return;
     }
-    let Some(m) = Mktask::or_skip("sockets_elsewhere", &["elsewhere", "65534"]) else { return };
+    let Some(m) =
+        Mktask::or_skip("sockets_of_another_network_namespace_are_found", &["elsewhere", "65534"])
+    else {
+        return;
+    };
     let netns = std::fs::read_link(format!("/proc/{}/ns/net", m.pid())).expect("it lives");
     let netns = netns.to_str().expect("plain");
     let pid = m.pid().to_string();
@@ -369,7 +385,7 @@ fn sharing_that_may_not_be_queried() {
 /// A socket without an address is in no list of its network namespace, so the socket itself is
 /// queried. If that is refused, text and JSON both report that something is not known.
 #[test]
-fn sockets_in_no_list() {
+fn sockets_in_no_list_have_a_name_or_a_question_mark() {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     let socket = |family, kind| {
         // SAFETY: takes numbers, gives a new descriptor that nobody else has.

@@ -193,8 +193,8 @@ fn details(engine: &mut Bpf, fd: u32, value: usize) -> (Vec<u64>, Option<Reason>
 
 /// An epoll file whose entries take many runs is listed completely, each entry once.
 #[test]
-fn an_epoll_file_with_very_many_entries() {
-    const NAME: &str = "an_epoll_file_with_very_many_entries";
+fn an_epoll_file_with_very_many_entries_is_listed_whole() {
+    const NAME: &str = "an_epoll_file_with_very_many_entries_is_listed_whole";
     const ENTRIES: usize = 15_000;
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
         return skip(NAME, "no BPF here");
@@ -229,8 +229,8 @@ fn an_epoll_file_with_very_many_entries() {
 /// An inotify file with more watches than a run may skip is listed up to that limit, and the answer
 /// reports that.
 #[test]
-fn an_inotify_file_with_very_many_watches() {
-    const NAME: &str = "an_inotify_file_with_very_many_watches";
+fn an_inotify_file_with_very_many_watches_is_listed_up_to_a_limit() {
+    const NAME: &str = "an_inotify_file_with_very_many_watches_is_listed_up_to_a_limit";
     const FEW: usize = 9_000;
     const MANY: usize = 60_000;
     if !engines().contains(&Source::Engine(EngineId::Bpf)) {
@@ -313,7 +313,7 @@ fn five_tasks_with_all_the_groups_there_can_be() {
 /// A process has so many mappings that loading a program is worth it. This is noticed before the
 /// mappings are read. Each mapping is there once and in order, whichever engine answers.
 #[test]
-fn one_process_with_50_000_mappings() {
+fn each_of_50_000_mappings_is_there_once() {
     // The number is odd, so that neither end can be merged with its neighbour.
     const N: usize = 50_001;
     // SAFETY: takes a number only.
@@ -371,7 +371,7 @@ fn one_process_with_50_000_mappings() {
     // SAFETY: the mapping from above.
     unsafe { libc::munmap(at, N * page) };
     if made < N {
-        return skip("one_process_with_50_000_mappings", "vm.max_map_count is too low");
+        return skip("each_of_50_000_mappings_is_there_once", "vm.max_map_count is too low");
     }
     for (who, vmas) in &answers {
         assert_eq!(vmas.len(), N, "{who}");

@@ -91,12 +91,12 @@ fn whole_machine(strategy: Strategy) {
 }
 
 #[test]
-fn all_processes() {
+fn all_processes_of_the_machine_agree_between_engines() {
     whole_machine(Strategy::All);
 }
 
 #[test]
-fn all_threads() {
+fn all_threads_of_the_machine_agree_between_engines() {
     whole_machine(Strategy::AllThread);
 }
 

@@ -48,7 +48,7 @@ const RW: i128 = 3;
 const SHARED: i128 = 8;
 
 #[test]
-fn mappings() {
+fn each_kind_of_mapping_is_listed_as_it_was_made() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let all = answers(&m, Group::Vma);
@@ -122,7 +122,7 @@ fn mappings() {
 }
 
 #[test]
-fn addresses_of_code_and_stack() {
+fn addresses_of_code_and_stack_are_those_of_the_process() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let sources = engines_with(Group::Layout);
@@ -145,7 +145,7 @@ fn addresses_of_code_and_stack() {
 }
 
 #[test]
-fn sums_of_mappings() {
+fn sums_of_mappings_are_those_of_smaps() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     for engine in engines_with(Group::VmaStat) {
@@ -189,7 +189,7 @@ fn fds(m: &Mktask, a: &Answer) -> BTreeMap<i128, Row> {
 }
 
 #[test]
-fn files() {
+fn each_kind_of_file_is_listed_as_it_was_opened() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     let all = answers(&m, Group::Fd);
@@ -262,7 +262,7 @@ fn files() {
 }
 
 #[test]
-fn details_of_files() {
+fn details_of_files_are_those_that_were_set() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     let mut seen = BTreeMap::new();
@@ -354,7 +354,7 @@ fn same_details(m: &Mktask) {
 }
 
 #[test]
-fn sockets() {
+fn each_kind_of_socket_is_listed_as_it_was_made() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["files", &path]) else { return };
     let all = answers(&m, Group::Fd);
@@ -488,7 +488,7 @@ fn stat_row(path: &str) -> Option<BTreeMap<&'static str, i128>> {
 }
 
 #[test]
-fn files_without_a_descriptor() {
+fn files_without_a_descriptor_are_those_of_stat() {
     let (_dir, path) = plain_dir();
     let Some(m) = Mktask::if_possible(&["mappings", &path]) else { return };
     let groups = Groups::FILE_STAT | Groups::VMA;

@@ -116,7 +116,7 @@ fn only_matching_processes_are_asked_for_the_rest() {
 }
 
 #[test]
-fn threads_of_few_processes() {
+fn threads_of_few_processes_are_those_of_a_single_request() {
     let threads = Mktask::start(&["threads", "5"]).expect("any machine has threads");
     let (pid, _others) = (threads.pid(), Children::new(12));
     for choice in choices() {

@@ -84,9 +84,9 @@ fn programs_as_compiled_give_the_same_answers() {
 /// A walk that loses its place, because all tasks that it remembers have ended, begins again. No
 /// task is lost or twice.
 #[test]
-fn a_walk_that_loses_its_place_begins_anew() {
+fn a_walk_that_loses_its_place_begins_again() {
     // The program for older kernels remembers no tasks.
-    if !is_newest("a_walk_that_loses_its_place_begins_anew") {
+    if !is_newest("a_walk_that_loses_its_place_begins_again") {
         return;
     }
     // On an idle machine it takes less than a second. On an emulator, threads may take longer to

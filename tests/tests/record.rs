@@ -109,7 +109,7 @@ fn whole_frames(dir: &Path, than: usize) -> usize {
 }
 
 #[test]
-fn killed_again_and_again() {
+fn a_recorder_that_is_killed_often_loses_no_frame() {
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");
     let mut before = 0;
@@ -144,7 +144,7 @@ fn killed_again_and_again() {
 }
 
 #[test]
-fn told_to_end() {
+fn a_recorder_ends_at_a_signal_with_a_whole_file() {
     let home = tempfile::tempdir().expect("there is room");
     let dir = home.path().join("r");
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
@@ -208,9 +208,12 @@ fn small_disk(dir: &CString, ballast: &CString, free: u64) -> io::Result<()> {
 }
 
 #[test]
-fn a_full_disk() {
+fn a_recorder_survives_a_full_disk() {
     if !is_root() {
-        return skip("record::a_full_disk", "a file system of its own needs root");
+        return skip(
+            "record::a_recorder_survives_a_full_disk",
+            "a file system of its own needs root",
+        );
     }
     let home = tempfile::tempdir().expect("there is room");
     let disk = home.path().join("disk");

@@ -89,7 +89,7 @@ fn proc(pid: u32, file: &str) -> Vec<u8> {
 }
 
 #[test]
-fn values_are_those_of_proc() {
+fn values_of_a_report_are_those_of_proc() {
     let odd = Mktask::start(&["odd-comm"]).expect("always possible");
     let threads = Mktask::start(&["threads", "5"]).expect("always possible");
     let sleeper = Sleeper::new();
@@ -415,7 +415,7 @@ fn a_browser_shows_it() {
 }
 
 #[test]
-fn ten_thousand_processes() {
+fn a_report_of_ten_thousand_processes_stays_small() {
     let one = |n: u32| {
         let cgroup = format!("/system.slice/job-{}.service", n % 60);
         let args = format!("/usr/lib/job-{n}/worker\0{}", "<\"\n\\>".repeat(200)).into_bytes();
@@ -429,7 +429,9 @@ fn ten_thousand_processes() {
     assert!(size <= 3 << 20, "the page has {size} bytes");
     let parsed = Page::new(&fs::read_to_string(&page).unwrap());
     assert_eq!(parsed.rows("tasks").len(), 10_000);
-    let Some(seen) = look("report::ten_thousand_processes", &page) else { return };
+    let Some(seen) = look("report::a_report_of_ten_thousand_processes_stays_small", &page) else {
+        return;
+    };
     assert_eq!(seen["complaints"], serde_json::json!([]));
     assert_eq!(seen["rows"].as_array().unwrap().len(), 50);
     assert_eq!(strings(&seen["RSS first"])[0], "600M");
@@ -440,7 +442,7 @@ fn ten_thousand_processes() {
 }
 
 #[test]
-fn more_processes_than_rows() {
+fn a_report_of_more_processes_than_rows_sums_the_others() {
     let one = |n: u32| {
         let cgroup = format!("/system.slice/job-{}.service", n % 7);
         let made = Made::new(n, "worker", &cgroup, 1 + u64::from(n % 50));

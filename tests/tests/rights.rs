@@ -155,8 +155,8 @@ fn the_brake_of_the_machine_wins() {
 
 /// A user who can write the configuration file can turn BPF off with it, but not on.
 #[test]
-fn a_brake_that_cannot_be_trusted() {
-    if !needs_root("a_brake_that_cannot_be_trusted") {
+fn a_brake_that_cannot_be_trusted_holds() {
+    if !needs_root("a_brake_that_cannot_be_trusted_holds") {
         return;
     }
     for (text, mode, uid, word) in [
@@ -209,8 +209,8 @@ fn set_capability(path: &Path) -> bool {
 }
 
 #[test]
-fn a_start_with_more_rights() {
-    if !needs_root("a_start_with_more_rights") {
+fn a_start_with_more_rights_than_the_user_has_is_refused() {
+    if !needs_root("a_start_with_more_rights_than_the_user_has_is_refused") {
         return;
     }
     let start = |dir: &tempfile::TempDir, options: &[&str]| {
@@ -234,7 +234,10 @@ fn a_start_with_more_rights() {
     let dir = copy(0o755);
     match set_capability(&dir.path().join("taskdiag")) {
         true => is_refused(&dir),
-        false => skip("a_start_with_more_rights", "files have no capabilities here"),
+        false => skip(
+            "a_start_with_more_rights_than_the_user_has_is_refused",
+            "files have no capabilities here",
+        ),
     }
     // The caller may pass on rights that it has itself.
     let dir = copy(0o755);
@@ -324,8 +327,8 @@ fn bpf_has_mappings(test: &str) -> bool {
 /// If /proc belongs to another pid namespace, all answers have its process ids, and report that.
 /// Only BPF has the ids of the reader's namespace.
 #[test]
-fn a_proc_of_another_pid_namespace() {
-    if !needs_root("a_proc_of_another_pid_namespace") {
+fn a_proc_of_another_pid_namespace_gives_its_ids_and_says_so() {
+    if !needs_root("a_proc_of_another_pid_namespace_gives_its_ids_and_says_so") {
         return;
     }
     let inside = Sandbox::new().through(&["unshare", "--pid", "--fork"]);
@@ -333,7 +336,7 @@ fn a_proc_of_another_pid_namespace() {
     // BPF is faster at this on a machine with this many threads.
     let list = inside.run(&["ps", "-eT", "-o", "pid,tid,comm", "--stats"]);
     if list.stderr.contains("unshare") {
-        return skip("a_proc_of_another_pid_namespace", &list.stderr);
+        return skip("a_proc_of_another_pid_namespace_gives_its_ids_and_says_so", &list.stderr);
     }
     let pid = m.pid().to_string();
     let said = |ran: &Ran| {
@@ -357,7 +360,7 @@ fn a_proc_of_another_pid_namespace() {
         "{engines}"
     );
     said(&inside.run(&["ps", "--engine", "procfs", "--stats"]));
-    if has_bpf("a_proc_of_another_pid_namespace: bpf") {
+    if has_bpf("a_proc_of_another_pid_namespace_gives_its_ids_and_says_so: bpf") {
         // The program is alone there, or has one child.
         let own = inside.run(&["ps", "--engine", "bpf", "-o", "pid,comm"]);
         assert_eq!(own.code, Some(0), "{own}");
@@ -374,21 +377,21 @@ fn a_proc_of_another_pid_namespace() {
 /// Some sandboxes hide process 1 from BPF. If no other engine may be asked about process 1, the
 /// answer reports that, instead of claiming that the process does not exist.
 #[test]
-fn a_hidden_first_process() {
-    if !has_bpf("a_hidden_first_process") {
+fn a_hidden_first_process_is_read_from_proc() {
+    if !has_bpf("a_hidden_first_process_is_read_from_proc") {
         return;
     }
     let all = read(BPF, &Request::all(Groups::BASE)).expect("an answer");
     let is_hidden = !all.has(1);
     if !is_hidden {
         skip(
-            "a_hidden_first_process",
+            "a_hidden_first_process_is_read_from_proc",
             "process 1 is not hidden here: it is shown, which is tested",
         );
     }
     let me = std::process::id().to_string();
     let both = format!("1,{me}");
-    let has_mappings = bpf_has_mappings("a_hidden_first_process");
+    let has_mappings = bpf_has_mappings("a_hidden_first_process_is_read_from_proc");
     for args in [
         &["ps"][..],
         &["ps", "-eT"],

@@ -295,9 +295,9 @@ fn working_directories_deep_below_one_that_is_renamed() {
 }
 
 #[test]
-fn all_the_groups_that_there_can_be() {
+fn runs_end_soon_beside_all_the_groups_that_there_can_be() {
     let Some(_one) = alone() else {
-        return skip("all_the_groups_that_there_can_be", "no BPF here");
+        return skip("runs_end_soon_beside_all_the_groups_that_there_can_be", "no BPF here");
     };
     let gids: Arc<Vec<u32>> = Arc::new((1_000_000..1_065_536).collect());
     let start = |_| {
@@ -307,7 +307,12 @@ fn all_the_groups_that_there_can_be() {
     };
     let all: Vec<Idle> = match (0..many(48, 500)).map(start).collect() {
         Ok(all) => all,
-        Err(e) => return skip("all_the_groups_that_there_can_be", &format!("setgroups: {e}")),
+        Err(e) => {
+            return skip(
+                "runs_end_soon_beside_all_the_groups_that_there_can_be",
+                &format!("setgroups: {e}"),
+            );
+        }
     };
     runs_end_soon("groups", &Request::all(Groups::CRED), |s| {
         for idle in &all {
@@ -317,14 +322,16 @@ fn all_the_groups_that_there_can_be() {
 }
 
 #[test]
-fn many_namespaces() {
-    let Some(_one) = alone() else { return skip("many_namespaces", "no BPF here") };
+fn runs_end_soon_beside_many_namespaces() {
+    let Some(_one) = alone() else {
+        return skip("runs_end_soon_beside_many_namespaces", "no BPF here");
+    };
     let flags = libc::CLONE_NEWUTS | libc::CLONE_NEWIPC | libc::CLONE_NEWCGROUP | libc::CLONE_NEWNS;
     // SAFETY: a plain system call.
     let start = |_| sleeping(move || check(unsafe { libc::unshare(flags) }));
     let all: Vec<Idle> = match (0..many(250, 2_500)).map(start).collect() {
         Ok(all) => all,
-        Err(e) => return skip("many_namespaces", &format!("unshare: {e}")),
+        Err(e) => return skip("runs_end_soon_beside_many_namespaces", &format!("unshare: {e}")),
     };
     let request = Request::all(Groups::NS | Groups::BASE);
     runs_end_soon("namespaces", &request, |s| {
@@ -416,8 +423,10 @@ fn sockets_with_long_names() {
 
 /// A symbol is looked up for each frame.
 #[test]
-fn stacks_of_many_threads() {
-    let Some(_one) = alone() else { return skip("stacks_of_many_threads", "no BPF here") };
+fn runs_end_soon_for_stacks_of_many_threads() {
+    let Some(_one) = alone() else {
+        return skip("runs_end_soon_for_stacks_of_many_threads", "no BPF here");
+    };
     let m = Mktask::start(&["threads", &many(2_000, 20_000).to_string()]).expect("allowed");
     let groups = Groups::BASE | Groups::WCHAN | Groups::KSTACK;
     runs_end_soon("stacks", &Request::threads(m.pid(), groups), |s| {
@@ -428,8 +437,10 @@ fn stacks_of_many_threads() {
 }
 
 #[test]
-fn mappings_with_holes_between_them() {
-    let Some(_one) = alone() else { return skip("mappings_with_holes", "no BPF here") };
+fn runs_end_soon_for_mappings_with_holes_between_them() {
+    let Some(_one) = alone() else {
+        return skip("runs_end_soon_for_mappings_with_holes_between_them", "no BPF here");
+    };
     const N: usize = 60_000;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping, of which every other page is given back.
@@ -451,12 +462,14 @@ fn mappings_with_holes_between_them() {
 }
 
 #[test]
-fn a_table_of_a_million_slots_with_few_files() {
-    let Some(_one) = alone() else { return skip("a_table_of_a_million_slots", "no BPF here") };
+fn runs_end_soon_for_a_million_slots_with_few_files() {
+    let Some(_one) = alone() else {
+        return skip("runs_end_soon_for_a_million_slots_with_few_files", "no BPF here");
+    };
     let mut slots = 1_000_000;
     if !allow_files(slots as u64 + 1_000) {
         skip(
-            "a_table_of_a_million_slots",
+            "runs_end_soon_for_a_million_slots_with_few_files",
             "not allowed so many files, so it has as many slots as allowed",
         );
         slots = files_allowed() as i32;
@@ -487,8 +500,10 @@ fn a_table_of_a_million_slots_with_few_files() {
 }
 
 #[test]
-fn arguments_of_six_megabytes() {
-    let Some(_one) = alone() else { return skip("arguments_of_six_megabytes", "no BPF here") };
+fn runs_end_soon_for_arguments_of_six_megabytes() {
+    let Some(_one) = alone() else {
+        return skip("runs_end_soon_for_arguments_of_six_megabytes", "no BPF here");
+    };
     let text = "x".repeat(120_000);
     let start = |_| {
         let mut command = Command::new("sh");
@@ -505,7 +520,9 @@ fn arguments_of_six_megabytes() {
     let all: io::Result<Vec<Idle>> = (0..many(3, 20)).map(start).collect();
     let all = match all {
         Ok(all) => all,
-        Err(e) => return skip("arguments_of_six_megabytes", &format!("execve: {e}")),
+        Err(e) => {
+            return skip("runs_end_soon_for_arguments_of_six_megabytes", &format!("execve: {e}"));
+        }
     };
     runs_end_soon("arguments", &Request::all(Groups::CMDLINE), |s| {
         for idle in &all {

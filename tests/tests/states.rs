@@ -33,11 +33,11 @@ fn engines_agree_on_an_idle_process() {
 /// Members of BASE, CRED, STAT and STATM that were not requested may be left out. Everything that
 /// is there is as in a whole answer, from whichever file of /proc it comes.
 #[test]
-fn members() {
+fn requested_members_are_those_of_a_whole_answer() {
     for state in ["idle", "creds", "zombie", "leader-gone"] {
         match Mktask::start(&[state]) {
             Ok(m) => members_of(state, &m),
-            Err(why) => skip("members", &why),
+            Err(why) => skip("requested_members_are_those_of_a_whole_answer", &why),
         }
     }
 }
@@ -191,16 +191,20 @@ fn a_thread_names_its_process() {
 }
 
 #[test]
-fn exec_by_another_thread() {
-    parity("exec_by_another_thread", &["exec-thread"], |m, a, t| {
-        // Another process may have got its id since.
-        let gone = m.num("gone_tid");
-        assert!(!a.pids_of(m.pid()).contains(&gone), "{a} has the thread that is gone");
-        assert_eq!(t.bytes("cmdline"), b"exec-from-thread\0x\0");
-        // The process is as old as it was before the exec.
-        let start = m.num::<i128>("old_start_ns");
-        between(a, t, "base.start_time_ns", start - 5_000_000_000, start + 10_000_000);
-    });
+fn exec_by_another_thread_leaves_one_process_of_the_same_age() {
+    parity(
+        "exec_by_another_thread_leaves_one_process_of_the_same_age",
+        &["exec-thread"],
+        |m, a, t| {
+            // Another process may have got its id since.
+            let gone = m.num("gone_tid");
+            assert!(!a.pids_of(m.pid()).contains(&gone), "{a} has the thread that is gone");
+            assert_eq!(t.bytes("cmdline"), b"exec-from-thread\0x\0");
+            // The process is as old as it was before the exec.
+            let start = m.num::<i128>("old_start_ns");
+            between(a, t, "base.start_time_ns", start - 5_000_000_000, start + 10_000_000);
+        },
+    );
 }
 
 #[test]
@@ -215,8 +219,8 @@ fn engines_agree_on_a_traced_process() {
 }
 
 #[test]
-fn suspended_by_vfork() {
-    parity("suspended_by_vfork", &["vfork"], |m, a, t| {
+fn a_parent_in_vfork_waits_and_shares_its_memory() {
+    parity("a_parent_in_vfork_waits_and_shares_its_memory", &["vfork"], |m, a, t| {
         in_state(a, t, "D");
         if matches!(a.strategy, Strategy::All | Strategy::AllThread) {
             let child = a.task(m.num("child"));
@@ -227,8 +231,8 @@ fn suspended_by_vfork() {
 }
 
 #[test]
-fn orphan_of_a_dead_session() {
-    parity("orphan_of_a_dead_session", &["orphan"], |m, a, _| {
+fn the_dead_leader_of_a_session_is_not_there() {
+    parity("the_dead_leader_of_a_session_is_not_there", &["orphan"], |m, a, _| {
         assert!(!a.has(m.num("sid")), "{a} has the dead leader");
     });
 }
@@ -262,20 +266,24 @@ fn pids_wrap() {
 /// There are 4,000 threads, or `TASKDIAG_THREADS`. All files of each are read several times, which
 /// takes minutes in software emulation.
 #[test]
-fn many_threads() {
+fn a_process_with_many_threads_has_all_of_them() {
     let given = std::env::var("TASKDIAG_THREADS").ok();
     let n: usize = given.map_or(4000, |n| n.parse().expect("TASKDIAG_THREADS is a number"));
-    parity("many_threads", &["threads", &n.to_string()], |m, a, _| {
-        let seen = a.pids_of(m.pid()).len();
-        assert_eq!(seen, if a.strategy.is_threads() { n + 1 } else { 1 }, "{a}");
-    });
+    parity(
+        "a_process_with_many_threads_has_all_of_them",
+        &["threads", &n.to_string()],
+        |m, a, _| {
+            let seen = a.pids_of(m.pid()).len();
+            assert_eq!(seen, if a.strategy.is_threads() { n + 1 } else { 1 }, "{a}");
+        },
+    );
 }
 
 #[test]
-fn a_thread_with_its_own_files() {
+fn a_thread_with_its_own_files_has_its_own_directory() {
     let (one, other) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     let args = ["unshared-files", &path(&one), &path(&other)];
-    parity("a_thread_with_its_own_files", &args, |m, a, _| {
+    parity("a_thread_with_its_own_files_has_its_own_directory", &args, |m, a, _| {
         if a.strategy.is_threads() {
             let thread = a.task(m.num("other_tid"));
             assert_eq!(thread.bytes("paths.cwd"), m.bytes("other_cwd"), "{a}");
@@ -299,8 +307,8 @@ fn engines_agree_on_a_deleted_program() {
 }
 
 #[test]
-fn exe_in_memory() {
-    parity("exe_in_memory", &["exe-memfd"], |_, a, t| {
+fn an_exe_in_memory_is_deleted() {
+    parity("an_exe_in_memory_is_deleted", &["exe-memfd"], |_, a, t| {
         assert_eq!(t.num("paths.exe.flags"), 4, "{a}: deleted");
     });
 }
@@ -335,7 +343,7 @@ fn engines_agree_on_long_command_lines() {
 /// A process can name any range of its memory as its arguments. No reader takes more of that memory
 /// than execve() allows, and none claims that the arguments are complete.
 #[test]
-fn arguments_beyond_all_memory() {
+fn arguments_beyond_all_memory_are_cut_at_the_limit() {
     for len in [8u64 << 20, 3 << 30] {
         parity_near("mapped arguments", &["cmdline-mapped", &len.to_string()], |_, a, t| {
             let got = t.bytes("cmdline");

@@ -135,7 +135,7 @@ fn an_interrupt_ends_the_waiting_at_once() {
 }
 
 #[test]
-fn places() {
+fn a_place_below_a_stuck_mount_is_reported_as_without_answer() {
     let Some(stuck) = Stuck::new("stuck: places") else { return };
     let (lost, dir, below) = (stuck.path("lost"), stuck.path("dir"), stuck.path("lost/below"));
     for args in [
@@ -159,7 +159,7 @@ fn places() {
 /// If the server of a mount is gone, users ask who keeps the mount busy. The kernel's own knowledge
 /// is enough to answer.
 #[test]
-fn the_mount_itself() {
+fn users_of_a_stuck_mount_are_listed() {
     let Some(stuck) = Stuck::new("stuck: the mount itself") else { return };
     let x = stuck.path("x");
     let mounts = File::open(format!("/proc/{}/ns/mnt", stuck.task.pid())).expect("it lives");
@@ -184,7 +184,7 @@ fn the_mount_itself() {
 /// A name that ends in the kernel's mark of deleted files has to be looked up. The path of this
 /// file is below a mount that does not answer.
 #[test]
-fn names_below_it() {
+fn names_below_a_stuck_mount_are_shown() {
     let dir = tempfile::tempdir().expect("a directory");
     let below = dir.path().join("lost/sub (deleted)");
     std::fs::create_dir_all(&below).expect("it is made");
@@ -213,7 +213,7 @@ fn names_below_it() {
 }
 
 #[test]
-fn a_saved_answer() {
+fn a_saved_answer_on_a_stuck_mount_is_an_error() {
     let Some(stuck) = Stuck::new("stuck: a saved answer") else { return };
     for name in ["x", "lost"] {
         let path = stuck.path(name);
@@ -226,7 +226,7 @@ fn a_saved_answer() {
 }
 
 #[test]
-fn ctrl_c() {
+fn ctrl_c_ends_a_wait_for_a_stuck_mount() {
     let Some(stuck) = Stuck::new("stuck: Ctrl-C") else { return };
     let (lost, x) = (stuck.path("lost"), stuck.path("x"));
     for args in [&["files", &lost][..], &["ps", "--from", &x]] {
@@ -297,7 +297,7 @@ const TOO_BUSY: &str = "its file system does not answer";
 
 /// The program waits for input that may be slow, and reports that. Ctrl-C ends it.
 #[test]
-fn a_pipe_without_a_writer() {
+fn a_pipe_without_a_writer_is_waited_for_with_a_message() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = fifo(&dir);
     let mut patience = Patience::new(Duration::from_secs(50));
@@ -320,13 +320,16 @@ fn a_pipe_without_a_writer() {
 
 /// Builds with the feature `arrow` write a table to a pipe, and say that they wait for its reader.
 #[test]
-fn a_pipe_without_a_reader() {
+fn a_pipe_without_a_reader_is_waited_for_with_a_message() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = fifo(&dir);
     let mut waits = Waits::start(&["ps", "-p", "1", "--parquet", &path], Stdio::null());
     let mut first = waits.says.next().expect("it says something").expect("it is text");
     if first.contains("built without") {
-        return skip("a_pipe_without_a_reader", "the program was built without the feature arrow");
+        return skip(
+            "a_pipe_without_a_reader_is_waited_for_with_a_message",
+            "the program was built without the feature arrow",
+        );
     }
     // Something about the process may come before it.
     while !first.contains("nobody has read from it for 2 s") {
@@ -350,7 +353,7 @@ fn bytes_in(pipe: &File) -> libc::c_int {
 /// Input that pauses for longer than two seconds after its start is read to its end, without a
 /// message.
 #[test]
-fn a_slow_pipe() {
+fn a_slow_pipe_is_read_to_its_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("saved").to_str().expect("plain").to_owned();
     let saved = Sandbox::new().through(&["sh", "-c", "exec \"$0\" dump -g base >\"$1\""]);

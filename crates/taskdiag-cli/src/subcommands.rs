@@ -33,6 +33,8 @@ impl fmt::Debug for Job {
 
 /// A subcommand.
 struct Subcommand {
+    /// What it is for: its heading in the help, which leaves it out if this is empty.
+    heading: &'static str,
     name: &'static str,
     /// Its options.
     command: fn() -> Command,
@@ -40,14 +42,15 @@ struct Subcommand {
     parse: fn(&[OsString]) -> Result<Job, Exit>,
 }
 
-/// A row: its name, its options, a function that makes its arguments from the result of clap or
-/// from the command line, and a function that runs it.
+/// A row: its heading in the help, its name, its options, a function that makes its arguments from
+/// the result of clap or from the command line, and a function that runs it.
 macro_rules! row {
-    ($name:literal, $command:expr, matches $from:expr, $run:expr) => {
-        row!($name, $command, typed |typed: &[OsString]| $from(&matched($name, $command(), typed)?), $run)
+    ($heading:literal: $name:literal, $command:expr, matches $from:expr, $run:expr) => {
+        row!($heading: $name, $command, typed |typed: &[OsString]| $from(&matched($name, $command(), typed)?), $run)
     };
-    ($name:literal, $command:expr, typed $parse:expr, $run:expr) => {
+    ($heading:literal: $name:literal, $command:expr, typed $parse:expr, $run:expr) => {
         Subcommand {
+            heading: $heading,
             name: $name,
             command: $command,
             parse: |typed| {
@@ -60,32 +63,32 @@ macro_rules! row {
 
 /// In the order of the help.
 const SUBCOMMANDS: &[Subcommand] = &[
-    row!("ps", args::ps::command, typed args::ps::parse, crate::ps::run),
-    row!("maps", args::maps::command, typed maps, crate::maps::run),
-    row!("memory", args::memory::command, matches args::memory::MemoryArgs::from_matches, crate::memory::run),
-    row!("files", crate::files::args::command, typed crate::files::args::parse, crate::files::run),
-    row!("tree", args::tree::command, matches args::tree::TreeArgs::from_matches, crate::tree::run),
-    row!("cgroups", args::cgroups::command, matches args::cgroups::CgroupsArgs::from_matches, crate::cgroups::run),
+    row!("Look": "ps", args::ps::command, typed args::ps::parse, crate::ps::run),
+    row!("Look": "tree", args::tree::command, matches args::tree::TreeArgs::from_matches, crate::tree::run),
     #[cfg(feature = "top")]
-    row!("top", args::top::command, matches args::top::TopArgs::from_matches, crate::top::run),
-    #[cfg(feature = "export")]
-    row!("export", taskdiag_export::command, matches taskdiag_export::ExportArgs::from_matches, taskdiag_export::run),
-    row!("why", args::why::command, matches args::why::WhyArgs::from_matches, crate::why::run),
-    row!("report", args::report::command, matches args::report::ReportArgs::from_matches, crate::report::run),
-    row!("fields", fields::command, matches fields::from_matches, fields::run),
-    row!("engines", engines::command, matches args::json_flag, |json: &bool| engines::run(*json)),
-    row!("dump", args::dump::command, matches args::dump::DumpArgs::from_matches, dump::run),
+    row!("Look": "top", args::top::command, matches args::top::TopArgs::from_matches, crate::top::run),
+    row!("Look": "files", crate::files::args::command, typed crate::files::args::parse, crate::files::run),
+    row!("Look": "maps", args::maps::command, typed maps, crate::maps::run),
+    row!("Look": "memory", args::memory::command, matches args::memory::MemoryArgs::from_matches, crate::memory::run),
+    row!("Look": "cgroups", args::cgroups::command, matches args::cgroups::CgroupsArgs::from_matches, crate::cgroups::run),
+    row!("Look": "why", args::why::command, matches args::why::WhyArgs::from_matches, crate::why::run),
     #[cfg(feature = "record")]
-    row!("record", args::record::command, matches args::record::RecordArgs::from_matches, commands::record::run),
+    row!("Keep and send": "record", args::record::command, matches args::record::RecordArgs::from_matches, commands::record::run),
+    row!("Keep and send": "dump", args::dump::command, matches args::dump::DumpArgs::from_matches, dump::run),
+    row!("Keep and send": "report", args::report::command, matches args::report::ReportArgs::from_matches, crate::report::run),
+    #[cfg(feature = "export")]
+    row!("Keep and send": "export", taskdiag_export::command, matches taskdiag_export::ExportArgs::from_matches, taskdiag_export::run),
     #[cfg(all(feature = "arrow", feature = "record"))]
-    row!("convert", args::convert::command, matches args::convert::ConvertArgs::from_matches, crate::convert::run),
-    row!("wait", args::wait::command, matches args::wait::WaitArgs::from_matches, wait::run),
-    row!("run", args::run::command, matches args::run::from_matches, crate::dropin::run::run),
-    row!("dropin", args::dropin::command, matches args::dropin::from_matches, |what: &args::dropin::What| crate::dropin::machine::run(*what)),
-    row!("completions", generate::completions, matches generate::from_matches, |shell: &str| generate::run(shell, command())),
-    row!("man", generate::man_command, matches generate::from_matches, |of: &str| generate::page(of, command())),
-    row!("nvidia-helper", commands::nvidia::command, matches commands::nvidia::from_matches, commands::nvidia::run),
-    row!("generate", generate::command, matches generate::from_matches, |what: &str| generate::run(what, command())),
+    row!("Keep and send": "convert", args::convert::command, matches args::convert::ConvertArgs::from_matches, crate::convert::run),
+    row!("Find out": "fields", fields::command, matches fields::from_matches, fields::run),
+    row!("Find out": "engines", engines::command, matches args::json_flag, |json: &bool| engines::run(*json)),
+    row!("Find out": "wait", args::wait::command, matches args::wait::WaitArgs::from_matches, wait::run),
+    row!("Make procps faster": "run", args::run::command, matches args::run::from_matches, crate::dropin::run::run),
+    row!("Make procps faster": "dropin", args::dropin::command, matches args::dropin::from_matches, |what: &args::dropin::What| crate::dropin::machine::run(*what)),
+    row!("Set up": "completions", generate::completions, matches generate::from_matches, |shell: &str| generate::run(shell, command())),
+    row!("Set up": "man", generate::man_command, matches generate::from_matches, |of: &str| generate::page(of, command())),
+    row!("": "nvidia-helper", commands::nvidia::command, matches commands::nvidia::from_matches, commands::nvidia::run),
+    row!("": "generate", generate::command, matches generate::from_matches, |what: &str| generate::run(what, command())),
 ];
 
 /// Parses the arguments of a program that this one can replace, and returns the action.
@@ -135,34 +138,19 @@ pub fn command() -> Command {
         .subcommands(all)
 }
 
-/// The commands in the groups of the help, by what they are for.
-const ROOMS: &[(&str, &[&str])] = &[
-    ("Look", &["ps", "tree", "top", "files", "maps", "memory", "cgroups", "why"]),
-    ("Keep and send", &["record", "dump", "report", "export", "convert"]),
-    ("Find out", &["fields", "engines", "wait"]),
-    ("Make procps faster", &["run", "dropin"]),
-    ("Set up", &["completions", "man", "help"]),
-];
-
 /// The layout of the help of the program. A heading begins with one blank and a command with two,
 /// so that the list stays one paragraph.
 fn template(all: &[Command]) -> String {
-    let mut list = String::new();
-    for (room, names) in ROOMS {
-        list.push_str(&format!(" {room}:\n"));
-        for name in *names {
-            let command = all.iter().find(|c| c.get_name() == *name);
-            let about = command.and_then(|c| c.get_about()).map(ToString::to_string);
-            match about {
-                Some(about) => list.push_str(&format!("  {name:<12} {about}\n")),
-                None if *name == "help" => {
-                    list.push_str("  help         Print this message, or the help of a command\n");
-                }
-                // This build is without it.
-                None => {}
-            }
+    let (mut list, mut heading) = (String::new(), "");
+    for (sub, command) in SUBCOMMANDS.iter().zip(all).filter(|(sub, _)| !sub.heading.is_empty()) {
+        if heading != sub.heading {
+            heading = sub.heading;
+            list.push_str(&format!(" {heading}:\n"));
         }
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        list.push_str(&format!("  {:<12} {about}\n", sub.name));
     }
+    list.push_str("  help         Print this message, or the help of a command\n");
     format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\nCommands:\n{list}\nOptions:\n{{options}}\n      \
          --as <TOOL>  Print just what ps, pmap, pstree or lsof prints,\n                   as in 'taskdiag --as ps \

@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_families() {
+    fn a_list_of_families_turns_them_on_or_off() {
         let all = Families::parse(&FAMILIES).expect("all of them");
         assert!(all.groups && all.top && all.wchan);
         let few = Families::parse(&["top", "states"]).expect("two of them");

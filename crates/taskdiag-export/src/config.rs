@@ -316,7 +316,7 @@ process_names:
 "#;
 
     #[test]
-    fn rules_of_the_readme() {
+    fn the_rules_of_the_readme_name_processes() {
         let name = |comm, argv: &[&str]| named(README, comm, argv);
         assert_eq!(name("bash", &["-bash"]).as_deref(), Some("-bash"));
         assert_eq!(name("bash", &[]).as_deref(), Some("bash"));
@@ -350,7 +350,7 @@ process_names:
     }
 
     #[test]
-    fn the_rule_without_a_file() {
+    fn without_a_file_groups_have_the_names_of_commands() {
         let config = Config::default();
         let name = |comm, argv: &[&str]| config.name(&process(comm, argv));
         assert_eq!(name("cat", &["/bin/cat"]), Some(b"cat".to_vec()));
@@ -359,7 +359,7 @@ process_names:
     }
 
     #[test]
-    fn captures_of_several_expressions() {
+    fn a_name_is_made_from_captures_of_several_expressions() {
         let config = "process_names: [{name: '{{.Matches.a}}-{{.Matches.b}}-{{.Username}}', \
             cmdline: ['a=(?P<a>\\d+)', '(b=(?P<b>x))?$']}]";
         assert_eq!(named(config, "p", &["p", "a=12"]).as_deref(), Some("12--web"));
@@ -419,7 +419,7 @@ process_names:
     }
 
     #[test]
-    fn last_parts_of_paths() {
+    fn the_last_part_of_a_path_is_that_of_go() {
         for (path, want) in
             [("", "."), ("/", "/"), ("//", "/"), ("a", "a"), ("/a/b", "b"), ("/a/b//", "b")]
         {

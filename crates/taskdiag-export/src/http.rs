@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_heads() {
+    fn a_head_ends_at_an_empty_line() {
         assert_eq!(end_of_head(b"GET / HTTP/1.0\r\n\r\nmore"), Some(18));
         assert_eq!(end_of_head(b"GET / HTTP/1.0\n\n"), Some(16));
         assert_eq!(end_of_head(b"GET / HTTP/1.0\r\n\r"), None);

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers() {
+    fn rejected_points_and_messages_of_a_collector_are_read() {
         assert_eq!(partial(""), None);
         assert_eq!(partial("{}"), None);
         assert_eq!(partial(r#"{"partialSuccess":{}}"#), None);

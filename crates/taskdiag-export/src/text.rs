@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_any_bytes() {
+    fn labels_of_any_bytes_are_escaped() {
         for (value, want) in [
             (&b"bash"[..], r#"n="bash""#),
             (b"", r#"n="""#),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn both_formats() {
+    fn samples_are_written_in_both_text_formats() {
         let text = |format| {
             let mut t = Text::new(format, 0);
             t.family("a_total", MetricType::Counter, "A.");

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_command_names() {
+    fn the_top_of_command_names_has_all_others_in_one_sum() {
         let top = top(false);
         let cpu: Vec<(String, f64)> = top.cpu.expect("there were two answers");
         let want = [("comm=\"a\"", 0.75), ("comm=\"b\"", 0.5), ("comm=\"other\"", 0.25)];
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn of_processes() {
+    fn the_top_of_processes_has_all_others_in_one_sum() {
         let top = top(true);
         let cpu = top.cpu.expect("there were two answers");
         assert_eq!(cpu.len(), 3);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_called_other() {
+    fn a_program_called_other_is_added_to_the_others() {
         let mut top = Top::default();
         top.begin(SECOND);
         top.add(1, b"other", &by(0), 5);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_of_text() {
+    fn a_size_of_text_is_bounded_and_may_be_all() {
         for (text, bytes) in [("all", 6 << 20), ("9G", 6 << 20), ("1M", 1 << 20), ("0", 0)] {
             assert_eq!(text_size(text), Ok(bytes), "{text}");
         }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_are_read_with_their_units() {
         for (text, us) in [
             ("500ms", 500_000),
             ("1.5s", 1_500_000),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_read_with_their_units() {
         for (text, bytes) in [
             ("2G", 2 << 30),
             ("1.5K", 1536),

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths() {
+    fn lengths_of_time_are_written_in_two_units_at_most() {
         for (seconds, want) in [
             (7, "7 s"),
             (119, "119 s"),

@@ -11,7 +11,7 @@ mod tests {
     use super::hint;
 
     #[test]
-    fn near_and_far() {
+    fn only_a_name_that_is_near_is_suggested() {
         assert_eq!(hint("comand", ["command", "comm"]), " (did you mean 'command'?)");
         assert_eq!(hint("usr", ["psr", "user", "uss"]), " (did you mean 'user'?)");
         assert_eq!(hint("zzzzzzzz", ["command", "comm"]), "");

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_a_source() {
+    fn each_item_has_one_source() {
         let free = [Item::NOOP, Item::EXTRA, Item::ID_PID, Item::ID_TGID, Item::ID_TID];
         for item in Item::ALL {
             let need = item.need();

@@ -294,7 +294,7 @@ pub fn room() -> Room {
             (Room::Limited, needed() + NEEDED_PER_THREAD * (1 + cpus.min(MOST_THREADS)))
         }
         (false, true) => (Room::Strict, needed()),
-        // There may be too many mappings, so that not even little memory can be had.
+        // If there are too many mappings, the kernel refuses even a little memory.
         (false, false) => (Room::Free, NEEDED),
     };
     // SAFETY: new memory, which only this function has.

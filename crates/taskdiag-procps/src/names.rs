@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers() {
+    fn an_id_without_a_name_is_its_number() {
         let text = |p: Option<*mut c_char>| {
             // SAFETY: the strings are kept.
             unsafe { CStr::from_ptr(p.expect("memory")) }.to_str().expect("ASCII")

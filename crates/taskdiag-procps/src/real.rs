@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_by_file() {
+    fn the_file_name_of_the_library_gives_its_version() {
         assert_eq!(Version::of("libproc2.so.0.0.1"), Some(Version::V402));
         assert_eq!(Version::of("libproc2.so.0.0.2"), Some(Version::V404));
         assert_eq!(Version::of("libproc2.so.1.0.0"), Some(Version::V405));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_by_version() {
+    fn each_version_of_the_library_has_its_interface() {
         let abis = [Version::V402, Version::V404, Version::V405, Version::V406, Version::V407]
             .map(Version::abi);
         assert_eq!(abis, [Abi::So0, Abi::So0, Abi::So1, Abi::So1, Abi::So1]);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_one_string() {
+    fn a_file_becomes_one_string_as_in_procps() {
         let one = |file: &[u8], sep| {
             let mut out = Vec::new();
             let n = in_one(&mut out, file, sep);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_parts() {
+    fn each_part_of_a_file_ends_with_nul() {
         let parts = |file: &[u8]| {
             let mut out = Vec::new();
             out.clear();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_escaped_parts() {
+    fn each_part_of_a_file_is_escaped_and_fits_the_buffer() {
         let parts = |file: &[u8]| {
             let mut out = Vec::new();
             in_escaped_parts(&mut out, file, STRICT);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn containers() {
+    fn the_id_of_a_docker_container_is_found_in_a_cgroup() {
         let id = "0123456789abcdef".repeat(4);
         for text in [
             format!("0::/system.slice/docker-{id}.scope\n"),

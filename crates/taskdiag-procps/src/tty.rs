@@ -109,7 +109,7 @@ unknown              /dev/tty        4 1-63 console
 ";
 
     #[test]
-    fn the_table() {
+    fn the_table_of_terminal_drivers_is_parsed() {
         let drivers = parse(TABLE);
         assert_eq!(drivers.len(), 7);
         let pts = drivers.iter().find(|d| d.name == "pts").expect("it is there");
@@ -119,7 +119,7 @@ unknown              /dev/tty        4 1-63 console
     }
 
     #[test]
-    fn terminals_of_this_machine() {
+    fn terminals_of_this_machine_exist() {
         let mut ttys = Ttys::default();
         assert_eq!(ttys.path(0xffff_ffff), None);
         let found: Vec<u32> =
@@ -129,7 +129,7 @@ unknown              /dev/tty        4 1-63 console
     }
 
     #[test]
-    fn short_names() {
+    fn short_names_of_terminals_lack_their_directory() {
         assert_eq!(name("/dev/pts/3", false), b"pts/3");
         assert_eq!(name("/dev/pts/3", true), b"3");
         assert_eq!(name("/dev/ttyS0", true), b"S0");

@@ -10,9 +10,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
+use crate::groups::Groups;
 use crate::grow::{extended, grow};
 use crate::layout::*;
-use crate::names::{Groups, Reason, Strategy};
+use crate::names::{Reason, Strategy};
 use crate::registry::shape;
 use crate::*;
 
@@ -192,8 +193,8 @@ impl<B: AsRef<[u8]>> Stream<B> {
     pub fn containers(&self) -> impl ExactSizeIterator<Item = ContainerView<'_>> {
         self.index.containers.iter().map(|(at, end)| ContainerView(&self.bytes()[*at..*end]))
     }
-    /// The head of the list of control groups that was kept with the stream. `None`: the stream has
-    /// none, as that of an engine.
+    /// The head of the list of control groups that was kept with the stream. `None`: there is no
+    /// list, and an engine never makes one.
     pub fn cgroup_list(&self) -> Option<&CgroupList> {
         self.index.cgroup_list.as_ref()
     }

@@ -40,6 +40,7 @@ pub mod decode;
 pub mod device;
 pub mod encode;
 mod fixed;
+mod groups;
 mod grow;
 pub mod layout;
 mod names;
@@ -51,13 +52,14 @@ pub use buf::AlignedBuf;
 pub use decode::{Error, Stream, decode_request};
 pub use encode::{StreamWriter, encode_features_request, encode_request};
 pub use fixed::{BootId, Fixed};
+pub use groups::Groups;
 pub use layout::{
     ArrayHdr, Attribute, BlobHdr, CgroupList, CgroupMsg, Cut, Done, Entry, Features, GroupRecord,
     Info, ListEntry, MissingEntry, MissingHdr, NlAttr, NlMsgHdr, Record, Req, TaskMsg,
 };
 pub use names::{
-    CgroupMember, ContainerPart, FdDetailKind, FdType, FileUse, Group, Groups, OwnerHow, PathKind,
-    RanBy, Reason, Strategy, VMA_FLAGS, VmaFlag, VmaKind, WaitKind,
+    CgroupMember, ContainerPart, FdDetailKind, FdType, FileUse, Group, OwnerHow, PathKind, RanBy,
+    Reason, Strategy, VMA_FLAGS, VmaFlag, VmaKind, WaitKind,
 };
 pub use plain::Plain;
 pub use registry::{A_MISSING, Shape, Struct};

@@ -6,7 +6,8 @@
 //! the right sets as soon as it has its row. No other place lists groups by their properties; the
 //! test `sets` of this crate finds one that does.
 
-use crate::names::{Group, Groups};
+use crate::groups::Groups;
+use crate::names::Group;
 
 /// The form of a group's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::decode::{CGROUP_HDR, Index, TASK_HDR, comm, is_blob, reason};
+use crate::groups::Groups;
 use crate::layout::*;
-use crate::names::{CgroupMember, ContainerPart, Group, Groups, PathKind, Reason};
+use crate::names::{CgroupMember, ContainerPart, Group, PathKind, Reason};
 use crate::*;
 
 /// One task of a checked stream.

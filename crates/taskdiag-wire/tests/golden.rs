@@ -1,6 +1,7 @@
-//! Streams of each released version, which every later version must read: `golden/VERSION.stream`
-//! has a value of everything that version's format had, `golden/VERSION.txt` the values that were
-//! written. `golden/VERSION.diff` has them as what diff(1) prints for [`FIRST`] and that text.
+//! Streams of each released version, which every later version must read. `golden/VERSION.stream`
+//! has a value of each member that the format had in that version, and `golden/VERSION.txt` the
+//! values that were written. A later version has `golden/VERSION.diff` in place of the text: what
+//! diff(1) prints for [`FIRST`] and that text.
 //!
 //! `TASKDIAG_WRITE=1 cargo test -p taskdiag-wire --test golden` makes the files of this version
 //! where they are not there. Existing files are never written again, because users have saved such

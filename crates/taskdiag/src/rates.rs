@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_missing_from_a_cut_answer_neither_ended_nor_began() {
+    fn a_cut_answer_gives_no_rates_of_the_tasks_that_it_lacks() {
         let all = [(1, 1, 5, b'S'), (2, 100, 7, b'S')];
         let mut rates = Rates::new();
         rates.update(&snapshot(10, &all));

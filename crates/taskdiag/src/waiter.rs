@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_of_another_parent() {
+    fn a_zombie_of_another_parent_has_ended() {
         let (mut parent, pid) = grandchild(5, "exec sleep 600");
         // Until the parent is a process that reaps nothing.
         let comm = format!("/proc/{}/comm", parent.id());

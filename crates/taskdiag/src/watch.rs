@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_and_stops() {
+    fn a_watch_counts_and_stops() {
         let watch = Watch::new();
         watch.expect(3);
         watch.advance(2);

@@ -189,7 +189,7 @@ fn a_pipe_of_many_names_a_few() {
 }
 
 #[test]
-fn sockets_and_particulars_in_words() {
+fn sockets_and_details_are_shown_in_words() {
     let inet = |n, family, protocol, state, ports: (u16, u16), a: [u8; 16], b: [u8; 16]| {
         build!(Socket {
             fd: n,
@@ -351,7 +351,7 @@ fn known(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn values_of_files_without_a_descriptor() {
+fn files_without_a_descriptor_have_values_of_file_stat() {
     let groups = Groups::BASE | Groups::PATHS | Groups::VMA;
     let stat = |r#as: FileUse, dev, inode, mode| {
         build!(FileStat {

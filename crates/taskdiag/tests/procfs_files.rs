@@ -32,7 +32,7 @@ fn name(t: &TaskView<'_>, number: u32) -> String {
 }
 
 #[test]
-fn a_file() {
+fn an_open_file_has_its_position_flags_and_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a b (deleted)");
     let mut file = File::create(&path).unwrap();
@@ -57,7 +57,7 @@ fn a_file() {
 }
 
 #[test]
-fn sockets() {
+fn open_sockets_have_addresses_states_and_ends() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -88,7 +88,7 @@ fn sockets() {
 }
 
 #[test]
-fn all_descriptors_of_all_processes() {
+fn lists_of_files_are_as_long_as_their_counts() {
     let s = ask(&Request::all(Groups::FD | Groups::FD_COUNT));
     let mut compared = 0;
     for t in s.tasks() {
@@ -119,7 +119,7 @@ fn all_descriptors_of_all_processes() {
 }
 
 #[test]
-fn calls_a_descriptor() {
+fn a_descriptor_costs_a_bounded_number_of_calls() {
     let cost = || {
         let mut p = Procfs::new().unwrap();
         p.run(&Request::one(std::process::id(), Groups::FD)).unwrap().cost.syscalls

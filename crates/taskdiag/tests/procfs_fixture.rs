@@ -62,7 +62,7 @@ const STATUS: &str = "Name:\tx\nTgid:\t7\nPid:\t7\nTracerPid:\t0\nUid:\t1\t2\t3\
     CapEff:\t0000000000000001\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t20\n";
 
 #[test]
-fn every_group_of_a_plain_process() {
+fn every_group_of_a_plain_process_is_read() {
     let p = Proc::new();
     p.stat("7", b"x", 'S', 1, 0x400000)
         .file("7/status", STATUS)
@@ -244,7 +244,7 @@ fn kernel_threads_and_zombies_lack_memory_and_arguments() {
 }
 
 #[test]
-fn cmdlines() {
+fn command_lines_are_read_whole() {
     let p = Proc::new();
     let huge: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
     p.stat("1", b"empty", 'S', 0, 0).file("1/cmdline", "");
@@ -290,7 +290,7 @@ fn garbage_and_gaps_stop_nobody() {
 }
 
 #[test]
-fn a_task_that_is_reaped_while_it_is_read() {
+fn a_task_that_is_reaped_while_it_is_read_has_vanished() {
     let p = Proc::new();
     p.file("1/stat", "1 (x) X 0 -1 -1 0 -1 4194316 0 0 0 0 0 0 0 0 20 0 0 0 5 0 0 \n");
     let s = p.ask(&Request::all(Groups::BASE));
@@ -298,7 +298,7 @@ fn a_task_that_is_reaped_while_it_is_read() {
 }
 
 #[test]
-fn strategies() {
+fn each_strategy_has_its_tasks() {
     let p = Proc::new();
     for (pid, ppid) in [(10, 0), (9, 10), (100, 10), (11, 9)] {
         p.stat(&pid.to_string(), b"p", 'S', ppid, 0);
@@ -366,7 +366,7 @@ fn many_threads_keep_their_order() {
 }
 
 #[test]
-fn a_root_that_is_no_proc() {
+fn a_root_that_is_no_proc_is_an_error_with_advice() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
     for root in [dir.path(), &missing] {
@@ -377,7 +377,7 @@ fn a_root_that_is_no_proc() {
 }
 
 #[test]
-fn groups_of_other_engines() {
+fn groups_that_procfs_lacks_are_unsupported() {
     let p = Proc::new();
     p.stat("1", b"x", 'S', 0, 0);
     let new = Groups::from_bits(1 << 63);

@@ -5,7 +5,7 @@ use taskdiag::engine::procfs::Procfs;
 use taskdiag::{Engine, Error, Groups, Request};
 
 #[test]
-fn too_few_descriptors() {
+fn too_few_descriptors_are_an_error_and_no_short_list() {
     let mut engine = Procfs::new().unwrap();
     let req = Request::all(Groups::BASE);
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

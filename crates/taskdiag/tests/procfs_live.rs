@@ -242,7 +242,7 @@ fn children_are_listed_by_their_parent() {
 }
 
 #[test]
-fn nobody() {
+fn a_pid_of_no_process_is_an_error_of_each_strategy() {
     let pid = Waiting::start("cat").pid();
     for pid in [0, pid, u32::MAX] {
         for req in [Request::one, Request::children, Request::threads] {
@@ -314,7 +314,7 @@ fn the_mark_of_a_deleted_file_is_not_a_part_of_its_name() {
 }
 
 #[test]
-fn without_rights() {
+fn groups_without_rights_are_denied() {
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
     // A process whose program is not readable belongs to root, even if another user runs it.
     // Another process makes the copy: a file that a test holds open for writing during a fork

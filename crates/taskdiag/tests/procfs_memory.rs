@@ -240,7 +240,7 @@ fn names_are_in_the_answer_once() {
 }
 
 #[test]
-fn the_short_groups() {
+fn short_groups_are_those_of_their_files() {
     let child = Sleeping::start();
     let pid = child.0.id();
     let groups = Groups::ENVIRON

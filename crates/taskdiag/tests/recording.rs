@@ -435,7 +435,7 @@ fn files_may_be_removed_while_it_is_written() {
     assert!(matches!(&e, Error::Recording(why) if why.contains("start again")), "{e:?}");
 }
 
-/// As `> FILE` or copytruncate of logrotate do it.
+/// `> FILE` and copytruncate of logrotate cut files in this way.
 #[test]
 fn a_day_file_that_somebody_cuts_loses_no_later_frame() {
     for left in [0, 100, 1000] {

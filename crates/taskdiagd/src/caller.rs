@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_proc() {
+    fn a_proc_that_hides_nothing_is_accepted() {
         assert_eq!(with(PROC), Some((0, 22)));
         let more = "40 24 0:35 / /proc/sys/fs/binfmt_misc rw,relatime shared:9 - autofs systemd-1 rw,fd=32\n";
         assert_eq!(with(&[PROC, more].concat()), Some((0, 22)));
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn labels() {
+    fn only_labels_without_rules_are_unconfined() {
         for free in [
             "",
             "unconfined",
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn states() {
+    fn callers_in_namespaces_or_under_seccomp_are_refused() {
         let status = |nspid: &str, nnp: &str, seccomp: &str| {
             format!("Name:\tNSpid:\t9\nNSpid:\t{nspid}\nNoNewPrivs:\t{nnp}\nSeccomp:\t{seccomp}\n")
         };

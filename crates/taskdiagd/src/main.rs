@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines() {
+    fn options_are_read_or_refused() {
         let both = Options { socket: Some("/x".into()), idle: Some(Duration::from_secs(5)) };
         assert_eq!(options(&["--socket", "/x", "--idle-exit=5"]), Ok(both));
         assert_eq!(options(&[]), Ok(Options::default()));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_by_hand() {
+    fn a_socket_is_taken_over_only_if_nobody_listens() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("socket");
         let first = listen(&path).expect("it is free");

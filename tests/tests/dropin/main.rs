@@ -17,7 +17,7 @@ mod machine;
 mod more;
 #[path = "../peers/moving.rs"]
 mod moving;
-#[path = "../peers/typed.rs"]
+#[path = "../peers/typed/mod.rs"]
 mod typed;
 #[path = "../peers/world.rs"]
 #[expect(dead_code, reason = "the processes of the workload are enough")]
@@ -289,7 +289,7 @@ fn taskdiag_run() {
     assert!(err.contains("taskdiag-procps: in front of"), "{err}");
 }
 
-/// Where /proc is not mounted, as in a rescue shell, the program runs all the same.
+/// Where /proc is not mounted, as in a rescue shell, the program still runs.
 #[test]
 fn a_program_is_run_without_the_drop_in_where_the_library_cannot_be_found() {
     const NAME: &str =

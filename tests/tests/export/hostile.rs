@@ -33,7 +33,7 @@ fn is_served_soon(exporter: &Exporter, what: &str) {
 }
 
 #[test]
-fn replies_to_odd_requests() {
+fn odd_requests_get_the_reply_of_http() {
     let mut exporter = Exporter::start(&["--families", "states"]);
     let long =
         format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(20_000));
@@ -80,7 +80,7 @@ fn noise(seed: &mut u64, n: usize) -> Vec<u8> {
 }
 
 #[test]
-fn requests_of_any_bytes() {
+fn requests_of_any_bytes_do_not_end_the_exporter() {
     let mut exporter = Exporter::start(&["--families", "states"]);
     let good = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: a/b;q=0.1\r\n\r\n";
     let mut seed = 0x9e37_79b9_7f4a_7c15;

@@ -162,7 +162,7 @@ fn prometheus_scrapes_it() {
 
 /// Standard output and files have the same text as HTTP.
 #[test]
-fn once_and_as_a_file() {
+fn once_and_a_file_have_the_text_of_http() {
     let ran = Sandbox::new().run(&["export", "--once", "--families", "states,top"]);
     assert_eq!(ran.code, Some(0), "{ran}");
     let once = Metrics::parse(&ran.stdout);

@@ -174,7 +174,7 @@ fn values_are_those_of_the_text() {
 }
 
 #[test]
-fn variables_of_opentelemetry() {
+fn variables_of_opentelemetry_configure_the_push() {
     let collector = Collector::start(&[OK]);
     let url = collector.url() + "/base?key=a";
     let variables = [
@@ -271,7 +271,7 @@ fn closed_port() -> (OwnedFd, SocketAddr) {
 /// The exporter may start before the collector, and continues after the collector was away. Its
 /// counters continue, too.
 #[test]
-fn a_collector_that_starts_later() {
+fn a_collector_that_starts_later_gets_the_data() {
     let (port, address) = closed_port();
     let mut command = Command::new(taskdiag());
     command.args(["export", "--families", "states", "--every", "50ms", "--otlp"]);

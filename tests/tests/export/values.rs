@@ -153,7 +153,7 @@ fn bytes_over_connections_stay_counted_when_these_end() {
 const TICK_S: f64 = 0.01;
 
 #[test]
-fn values_are_those_of_proc() {
+fn metrics_are_those_of_proc() {
     let (_file, path) = config(EACH);
     let exporter = Exporter::start(&["--config", &path]);
     let tasks = workload();
@@ -319,7 +319,7 @@ fn empty_groups_keep_their_counters() {
 
 /// A process that began before the exporter counts from then on; with --once, from its own start.
 #[test]
-fn where_counters_begin() {
+fn counters_of_a_group_begin_at_zero() {
     let (_file, path) = config(EACH);
     let burn = Mktask::start(&["burn", "300"]).expect("any machine has it");
     let group = format!("mktask:{}", burn.pid());
@@ -437,8 +437,8 @@ fn names_have_a_limit() {
 /// A process in a control group with the name of a unit is in its unit, its slice and its
 /// container.
 #[test]
-fn units_slices_and_containers() {
-    let test = "units_slices_and_containers";
+fn a_process_counts_for_its_unit_slice_and_container() {
+    let test = "a_process_counts_for_its_unit_slice_and_container";
     let id = "3f2a9c1e5b7d8f60a1b2c3d4e5f60718293a4b5c6d7e8f90112233445566778a";
     let Some(root) = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"]
         .iter()

@@ -78,8 +78,12 @@ fn refused_callers_read_their_own_proc() {
 
 /// Roots without a /proc, and one with the machine's.
 #[test]
-fn callers_in_a_chroot() {
-    let Some(daemon) = Daemon::start("callers_in_a_chroot") else { return };
+fn a_caller_in_a_chroot_is_answered_only_if_it_has_the_same_proc() {
+    let Some(daemon) =
+        Daemon::start("a_caller_in_a_chroot_is_answered_only_if_it_has_the_same_proc")
+    else {
+        return;
+    };
     let new = tempfile::tempdir().expect("a directory");
     let new = new.path().to_str().expect("text");
     let socket = daemon.dir().to_str().expect("text");
@@ -101,8 +105,10 @@ fn callers_in_a_chroot() {
 /// A caller may change its view after it was answered once. Cached checks of this caller, or of
 /// another caller with the same mounts, must not hide the change.
 #[test]
-fn callers_that_change() {
-    let Some(daemon) = Daemon::start("callers_that_change") else { return };
+fn a_caller_that_changes_its_view_is_checked_again() {
+    let Some(daemon) = Daemon::start("a_caller_that_changes_its_view_is_checked_again") else {
+        return;
+    };
     let new = tempfile::tempdir().expect("a directory");
     let new = new.path().to_str().expect("text");
     let changed = |before: &[&str], what: &str| {
@@ -167,8 +173,10 @@ fn callers_that_change() {
 /// namespace of their own, so its /proc can be changed. A service of root sees the change in its
 /// own table of mounts. A service without rights cannot read about its caller any more.
 #[test]
-fn a_proc_that_is_changed_from_elsewhere() {
-    let Some(daemon) = Daemon::start("a_proc_that_is_changed_from_elsewhere") else { return };
+fn a_proc_that_is_changed_from_elsewhere_is_noticed() {
+    let Some(daemon) = Daemon::start("a_proc_that_is_changed_from_elsewhere_is_noticed") else {
+        return;
+    };
     let dir = daemon.dir().to_str().expect("text");
     let caps = ["inh", "ambient"].map(|c| format!("--{c}-caps=-all,+bpf,+perfmon")).join(" ");
     let without_rights = format!("setpriv --reuid=65533 --regid=65533 --clear-groups {caps}");
@@ -194,8 +202,8 @@ fn a_proc_that_is_changed_from_elsewhere() {
 
 /// A seccomp filter may keep the caller from opening files. The filter here allows everything.
 #[test]
-fn callers_with_a_seccomp_filter() {
-    let Some(daemon) = Daemon::start("callers_with_a_seccomp_filter") else { return };
+fn callers_with_a_seccomp_filter_are_refused() {
+    let Some(daemon) = Daemon::start("callers_with_a_seccomp_filter_are_refused") else { return };
     let mut command = daemon.command(&[], "helper", ARGS);
     command.env(WHAT, "ask");
     // SAFETY: between fork and exec, a system call on memory that lives.

@@ -49,9 +49,11 @@ fn alone() -> MutexGuard<'static, ()> {
 /// 9 users with 56 well-behaved clients each, and 12 with 40 hostile ones each, which keep
 /// reconnecting.
 #[test]
-fn a_thousand_clients_half_of_them_hostile() {
+fn hostile_clients_keep_no_answer_from_the_others() {
     let _alone = alone();
-    let Some(mut daemon) = Daemon::start("a_thousand_clients_half_of_them_hostile") else { return };
+    let Some(mut daemon) = Daemon::start("hostile_clients_keep_no_answer_from_the_others") else {
+        return;
+    };
     let files = open_files(daemon.pid());
     let hostile: Vec<Child> = (0..12).map(|n| start(&daemon, "hostile", 50_000 + n)).collect();
     let good: Vec<Child> = (0..9).map(|n| start(&daemon, "good", 51_000 + n)).collect();
@@ -128,8 +130,11 @@ fn arguments_that_are_cut_in_a_crowd_are_shown() {
 
 /// The service ends at every moment, and every client has a whole answer.
 #[test]
-fn the_service_is_killed() {
-    let Some(mut daemon) = Daemon::start("the_service_is_killed") else { return };
+fn a_killed_service_leaves_no_client_without_an_answer() {
+    let Some(mut daemon) = Daemon::start("a_killed_service_leaves_no_client_without_an_answer")
+    else {
+        return;
+    };
     let me = std::process::id().to_string();
     for round in 0..6 {
         let ps = |_| {

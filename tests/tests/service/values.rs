@@ -125,8 +125,10 @@ fn knows_texts(daemon: &Daemon, of: &[u64]) {
 }
 
 #[test]
-fn processes() {
-    let Some(daemon) = Daemon::start("processes") else { return };
+fn processes_have_the_same_values_from_the_service() {
+    let Some(daemon) = Daemon::start("processes_have_the_same_values_from_the_service") else {
+        return;
+    };
     let made = made();
     let pids: Vec<u64> = made.iter().map(|m| u64::from(m.pid())).collect();
     assert!(!pids.is_empty(), "no state can be made");
@@ -138,8 +140,10 @@ fn processes() {
 }
 
 #[test]
-fn threads() {
-    let Some(daemon) = Daemon::start("threads") else { return };
+fn threads_have_the_same_values_from_the_service() {
+    let Some(daemon) = Daemon::start("threads_have_the_same_values_from_the_service") else {
+        return;
+    };
     let Ok(task) = Mktask::start(&["threads", "3"]) else { panic!("always possible") };
     let pid = task.pid();
     let tids = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
@@ -154,8 +158,10 @@ fn threads() {
 
 /// The answer has exactly the processes of the caller's /proc.
 #[test]
-fn the_same_processes() {
-    let Some(daemon) = Daemon::start("the_same_processes") else { return };
+fn the_service_lists_the_processes_of_the_callers_proc() {
+    let Some(daemon) = Daemon::start("the_service_lists_the_processes_of_the_callers_proc") else {
+        return;
+    };
     let read = |engine: &str| {
         let args = ["ps", "-e", "--engine", engine, "--no-headers", "-o", "pid,ppid,comm"];
         let out = daemon.taskdiag(NOBODY, &args);

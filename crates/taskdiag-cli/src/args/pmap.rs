@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_and_names() {
+    fn letters_and_long_names_choose_the_view_of_pmap() {
         assert_eq!(read("1").unwrap().view, PmapView::Plain);
         for (typed, view) in [
             ("-x 1", PmapView::Extended),

@@ -31,27 +31,47 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// The keys that a row of this set may have.
-fn properties(set: &Set) -> Map<String, Value> {
-    let mut out = Map::new();
-    for field in TASKS.own().filter(|_| set.has_task_columns()) {
-        out.insert(format!("task.{}", field.name), reference(kind(field)));
-        out.insert(field.name.to_owned(), reference(kind(field)));
+/// Adds keys for the values of these fields. Text that is not valid UTF-8 has its bytes in a key of
+/// its own.
+fn add<'f>(out: &mut Map<String, Value>, fields: impl Iterator<Item = &'f Field>, prefix: &str) {
+    for field in fields {
+        if matches!(field.data_type(), DataType::Text | DataType::TextList) {
+            out.insert(format!("{prefix}{}_bytes", field.name), reference("bytes"));
+        }
+        out.insert(format!("{prefix}{}", field.name), reference(kind(field)));
     }
-    for field in set.own() {
-        out.insert(field.name.to_owned(), reference(kind(field)));
+}
+
+/// Does this column of tasks mean the same in the rows of every set that has those columns?
+fn is_shared(column: &Field) -> bool {
+    let mut others = [&FILES, &MAPS, &MEMORY, &TOP].into_iter().flat_map(|set| set.own());
+    others.all(|f| f.name != column.name || kind(f) == kind(column))
+}
+
+/// A row of a set with these further keys. The columns of tasks are in the schema once, for all
+/// sets that have them.
+fn row(set: &Set, more: Map<String, Value>) -> Value {
+    let (is_of_tasks, has_both) = (std::ptr::eq(set, &TASKS), set.has_task_columns());
+    let mut keys = Map::new();
+    if is_of_tasks || has_both {
+        add(&mut keys, TASKS.own().filter(|f| !is_shared(f)), "");
     }
-    out.insert(String::from("missing"), reference("missing"));
+    add(&mut keys, set.own().filter(|f| !is_of_tasks || !is_shared(f)), "");
+    keys.insert(String::from("missing"), reference("missing"));
+    keys.extend(more);
+    let mut out = json!({ "type": "object", "properties": keys, "unevaluatedProperties": false });
+    if is_of_tasks || has_both {
+        let prefixed = has_both.then(|| reference("prefixed_task_columns"));
+        out["allOf"] = [reference("task_columns")].into_iter().chain(prefixed).collect();
+    }
     out
 }
 
-fn row(properties: Map<String, Value>) -> Value {
-    json!({
-        "type": "object",
-        "properties": properties,
-        "patternProperties": { "_bytes$": reference("bytes") },
-        "additionalProperties": false,
-    })
+/// Keys that a row may have, for `allOf`.
+fn some<'f>(fields: impl Iterator<Item = &'f Field>, prefix: &str) -> Value {
+    let mut keys = Map::new();
+    add(&mut keys, fields, prefix);
+    json!({ "properties": keys })
 }
 
 /// The schema.
@@ -59,20 +79,17 @@ pub fn schema() -> String {
     let mut reasons: Vec<&str> = Reason::ALL.iter().map(|r| r.name()).collect();
     reasons.retain(|r| *r != Reason::Absent.name());
     reasons.push("not_asked");
-    let mut tree = properties(&TASKS);
-    tree.insert(
-        String::from("threads"),
-        json!({ "type": "array", "items": {
+    let threads = json!({ "type": "array", "items": {
         "type": "object",
         "properties": { "tid": { "type": "integer" }, "comm": { "type": "string" } },
         "required": ["tid", "comm"],
         "additionalProperties": false,
-    } }),
-    );
-    let mut node = tree.clone();
-    node.insert(String::from("depth"), json!({ "type": "integer" }));
-    tree.insert(String::from("children"), json!({ "type": "array", "items": reference("branch") }));
-    tree.insert(String::from("deeper"), json!({ "type": "integer" }));
+    } });
+    let tree = |more: Value| {
+        let mut keys = Map::from_iter([(String::from("threads"), threads.clone())]);
+        keys.extend(more.as_object().cloned().unwrap_or_default());
+        row(&TASKS, keys)
+    };
     let list = |of: &str| json!({ "type": "array", "items": reference(of) });
     let all = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -90,14 +107,16 @@ pub fn schema() -> String {
             "flat": list("node"),
             "top": list("now"),
             "cgroups": list("cgroup"),
-            "task": row(properties(&TASKS)),
-            "file": row(properties(&FILES)),
-            "map": row(properties(&MAPS)),
-            "process": row(properties(&MEMORY)),
-            "branch": row(tree),
-            "node": row(node),
-            "now": row(properties(&TOP)),
-            "cgroup": row(properties(&CGROUPS)),
+            "task": row(&TASKS, Map::new()),
+            "file": row(&FILES, Map::new()),
+            "map": row(&MAPS, Map::new()),
+            "process": row(&MEMORY, Map::new()),
+            "branch": tree(json!({ "children": { "type": "array", "items": reference("branch") }, "deeper": { "type": "integer" } })),
+            "node": tree(json!({ "depth": { "type": "integer" } })),
+            "task_columns": some(TASKS.own().filter(|f| is_shared(f)), ""),
+            "prefixed_task_columns": some(TASKS.own(), "task."),
+            "now": row(&TOP, Map::new()),
+            "cgroup": row(&CGROUPS, Map::new()),
             "integer": { "type": ["integer", "null"] },
             "limit": { "anyOf": [{ "type": ["integer", "null"] }, { "enum": ["unlimited"] }] },
             "number": { "type": ["number", "null"] },

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_c_library() {
+    fn versions_of_the_c_library_are_read_from_its_file() {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("our own");
         let path =
             maps.lines().find_map(|l| l.split_once('/').filter(|(_, p)| p.ends_with("libc.so.6")));

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn all_users_must_be_able_to_read_it() {
+    fn a_library_that_some_users_cannot_read_is_refused() {
         let top = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
         let (dir, file) = (top.path().join("lib"), top.path().join("lib/a.so"));
         fs::create_dir(&dir).expect("made");

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn as_lsof_selects() {
+    fn an_address_selects_the_same_sockets_as_in_lsof() {
         for (spec, want) in [
             ("", "tlu6"),
             ("4", "tlu"),

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_kernel() {
+    fn mounts_are_read_from_lines_of_the_kernel() {
         let text =
             b"36 35 98:300 /mnt1 /mnt\\0402 rw master:1 - ext3 /dev/root rw,errors=continue\n\
             37 35 0:39 / / rw - btrfs /dev/loop0 rw\n38 cut";

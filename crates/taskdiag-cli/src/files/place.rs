@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn each_place_has_the_paths_that_lie_in_it() {
         let p = Path::new;
         for (place, within, without) in [
             (Place::file(p("/a/b"), false), &["/a/b"][..], &["/a", "/a/b/c", "/a/bc", "/"][..]),

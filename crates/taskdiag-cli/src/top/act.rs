@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nice_values_and_cpus() {
+    fn nice_values_and_cpus_of_a_process_are_set() {
         let (_sleeper, target) = sleeper();
         act(&target, &Action::Nice(7)).expect("it becomes nicer");
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", target.pid)).unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cpus() {
+    fn lists_of_cpus_are_read_and_wrong_ones_refused() {
         assert_eq!(cpus("0,2-4"), Ok(vec![0, 2, 3, 4]));
         for wrong in ["", "a", "3-1", "0,", "99999"] {
             assert!(cpus(wrong).is_err(), "{wrong}");

@@ -281,7 +281,7 @@ fn memory(app: &App, machine: &Machine) -> String {
 fn pressure(app: &App, machine: &Machine) -> String {
     let one = |(i, name): (usize, &&str)| {
         let (some, full) = machine.pressure(&app.before, i)?;
-        // All of a machine never waits for a CPU.
+        // Some task always runs, so the whole machine never waits for a CPU.
         let full = full.filter(|_| *name != "CPU").map(|full| format!(", full {full:.1}"));
         Some(format!("{name} {some:.1}{}", full.unwrap_or_default()))
     };
@@ -355,12 +355,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_cpus() {
+    fn a_number_of_cpus_has_its_noun_or_a_question_mark() {
         assert_eq!([None, Some(1), Some(2)].map(cpus), ["? CPUs", "1 CPU", "2 CPUs"]);
     }
 
     #[test]
-    fn times_for_a_person() {
+    fn times_are_short_for_people() {
         assert_eq!(uptime(59), "00:00");
         assert_eq!(uptime(90_061), "1d 01:01");
         let text = [400, 40_000, 4_000_000, 40_000_000].map(|us| short(Duration::from_micros(us)));

@@ -473,7 +473,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_without_modes() {
+    fn the_mode_at_the_end_of_a_label_is_left_out() {
         for (label, want) in [
             (&b"/usr/bin/man (enforce)"[..], &b"/usr/bin/man"[..]),
             (b"a (b) c (complain)", b"a (b) c"),

@@ -86,7 +86,7 @@ fn a_tree_has_each_cgroup_below_its_parent() {
 }
 
 #[test]
-fn values_are_those_of_the_files() {
+fn rows_have_the_values_of_the_files() {
     let Some(made) = Made::new("values", &[]) else { return };
     let rows = json(&[&made.path(), "-o", "path,id,procs,own_procs,level,name,version,slice"]);
     let id = std::os::unix::fs::MetadataExt::ino(&made.dir.metadata().expect("it is there"));
@@ -140,7 +140,7 @@ fn the_view_for_people_leaves_room_for_names() {
 }
 
 #[test]
-fn errors_name_the_wrong_word() {
+fn errors_of_cgroups_name_the_wrong_word() {
     for (args, code, word) in [
         (&["cgroups", "/taskdiag/nosuch"][..], 1, "/taskdiag/nosuch"),
         (&["cgroups", "taskdiag-nosuch"], 1, "--unit taskdiag-nosuch shows"),

@@ -285,7 +285,7 @@ fn a_walk_that_ended_early_is_partial() {
 
 /// The reason is a negative errno; a file may hold any number.
 #[test]
-fn a_walk_that_ended_early_for_an_odd_reason() {
+fn a_walk_that_ended_early_is_partial_for_any_errno() {
     for error in [5, -5000, i32::MIN, i32::MAX, -4095, -4096, -1, 1] {
         let bytes = stream(Strategy::All, &machine(), build!(Done { error, ..Done::default() }));
         let saved = Saved::bytes(&bytes);
@@ -399,7 +399,7 @@ fn a_full_disk_is_an_error() {
 }
 
 #[test]
-fn dump_and_show() {
+fn a_dump_is_shown_by_ps() {
     let o = run(&["dump", "--groups", "base,stat"]);
     assert_eq!(o.status.code(), Some(0));
     let saved = Saved::bytes(&o.stdout);
@@ -410,7 +410,7 @@ fn dump_and_show() {
 }
 
 #[test]
-fn a_process_that_is_not_there() {
+fn ps_of_a_process_that_is_not_there_fails_as_in_procps() {
     // Above the largest pid that a kernel gives out.
     let nobody = "2147483647";
     for args in [&["-p", nobody][..], &["-p", "2147483646,2147483647"], &["--ppid", nobody]] {

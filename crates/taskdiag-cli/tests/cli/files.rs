@@ -219,7 +219,7 @@ fn ids(saved: &Saved, args: &[&str]) -> String {
 }
 
 #[test]
-fn the_default_view() {
+fn the_default_view_of_files_is_printed_byte_for_byte() {
     let (code, out, err) = files(&machine(), &[]);
     let want = "\
 COMMAND   PID TID THR USER   FD    TYPE DEVICE SIZE/OFF     NODE NAME
@@ -395,7 +395,7 @@ fn count_prints_open_files_by_process() {
 }
 
 #[test]
-fn json_for_programs() {
+fn json_of_files_has_the_values_of_each_file() {
     let m = machine();
     let (_, out, _) = files(&m, &["--json", "-i", ":5000"]);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");

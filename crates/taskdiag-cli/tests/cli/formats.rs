@@ -12,7 +12,7 @@ fn document(saved: &Saved, args: &[&str]) -> Value {
 }
 
 #[test]
-fn units_and_missing_values() {
+fn json_has_units_and_reasons_of_missing_values() {
     let saved = Saved::tasks(&machine());
     let all = document(&saved, &["-o", "pid,user,time,rss,lstart,args,tty,pcpu"]);
     assert_eq!(
@@ -131,7 +131,7 @@ fn a_build_without_arrow_refuses_its_formats() {
 /// A Parquet file that cannot be made is named, with the words of the system.
 #[cfg(feature = "arrow")]
 #[test]
-fn a_parquet_file_that_cannot_be_made() {
+fn a_parquet_file_that_cannot_be_made_is_an_error() {
     for (file, why) in [("/proc/nowhere/x", "No such file or directory"), ("/", "Is a directory")] {
         let (code, out, err) = Saved::tasks(&machine()).ps(&["--parquet", file]);
         assert_eq!((code, out.as_str()), (1, ""));

@@ -125,7 +125,7 @@ fn scripts_of_fish_and_zsh_know_programs_pages_and_names_of_commands() {
     let fish = script("fish");
     for (command, values) in [
         ("run", "(__fish_complete_command)"),
-        ("man", "ps maps memory files tree"),
+        ("man", "files maps memory cgroups why"),
         ("ps", "(taskdiag ps -eo comm= "),
         ("files", "(taskdiag ps -eo comm= "),
         ("why", "(__fish_complete_pids)"),
@@ -140,7 +140,10 @@ fn scripts_of_fish_and_zsh_know_programs_pages_and_names_of_commands() {
     assert!(units.contains("ps -eo unit="), "{units}");
     let zsh = script("zsh");
     let what = zsh.lines().find(|l| l.starts_with("'::what -- Print the page")).expect("man");
-    assert!(what.contains("(ps maps memory files tree"), "{what}");
+    assert!(
+        what.contains("(ps tree ") && what.contains(" files maps memory cgroups why "),
+        "{what}"
+    );
     let program = zsh.lines().find(|l| l.contains("::command -- Run this program")).expect("run");
     assert!(program.contains("_cmdambivalent"), "{program}");
 }

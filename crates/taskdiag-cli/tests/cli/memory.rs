@@ -80,7 +80,7 @@ total                12  76800  92160  124928
 }
 
 #[test]
-fn by_user_and_command() {
+fn memory_is_added_up_by_user_and_by_command() {
     let (code, out, _) = memory(&saved(MACHINE), &["--by", "command", "--json"]);
     assert_eq!(code, 0);
     let all: Value = serde_json::from_str(&out).expect("valid JSON");

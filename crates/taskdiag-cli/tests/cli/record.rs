@@ -76,7 +76,7 @@ impl Recorded {
 }
 
 #[test]
-fn an_answer_of_a_time() {
+fn a_time_selects_the_last_answer_before_it() {
     let recorded = Recorded::new(&[0, 10, 20, 30, 600, 610]);
     for (at, second) in [
         ("2026-01-01 12:00:00", 0),

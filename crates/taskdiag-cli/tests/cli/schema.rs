@@ -20,7 +20,6 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
     for (word, rule) in schema.as_object().expect("a schema is an object") {
         match word.as_str() {
             "$schema" | "$id" | "$defs" | "title" | "description" | "contentEncoding" => {}
-            "properties" | "patternProperties" => {}
             "$ref" => {
                 let name = rule.as_str().and_then(|r| r.strip_prefix("#/$defs/")).expect("of ours");
                 check(root, &root["$defs"][name], value, place)?;
@@ -63,21 +62,27 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
                     return wrong("too few members");
                 }
             }
-            "additionalProperties" => {
+            "properties" => {
+                for (key, rule) in rule.as_object().expect("rules by key") {
+                    if let Some(member) = value.get(key) {
+                        check(root, rule, member, &format!("{place}.{key}"))?;
+                    }
+                }
+            }
+            "allOf" => {
+                for rule in rule.as_array().expect("a list") {
+                    check(root, rule, value, place)?;
+                }
+            }
+            "additionalProperties" | "unevaluatedProperties" => {
                 for (key, member) in value.as_object().into_iter().flatten() {
                     let place = format!("{place}.{key}");
-                    let bytes =
-                        key.ends_with("_bytes") && schema.get("patternProperties").is_some();
-                    let known = schema.get("properties").and_then(|p| p.get(key));
-                    match known {
-                        Some(schema) => check(root, schema, member, &place)?,
-                        None if bytes => {
-                            check(root, &schema["patternProperties"]["_bytes$"], member, &place)?;
-                        }
-                        None if rule == &json!(false) => {
+                    match knows(root, schema, key) {
+                        true => {}
+                        false if rule == &json!(false) => {
                             return Err(format!("{place}: unknown key"));
                         }
-                        None => check(root, rule, member, &place)?,
+                        false => check(root, rule, member, &place)?,
                     }
                 }
             }
@@ -85,6 +90,14 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Does a schema name this key, or one that it takes in?
+fn knows(root: &Value, schema: &Value, key: &str) -> bool {
+    let taken_in = schema["allOf"].as_array().into_iter().flatten();
+    let taken_in = taken_in.filter_map(|s| s["$ref"].as_str()?.strip_prefix("#/$defs/"));
+    schema["properties"].get(key).is_some()
+        || taken_in.into_iter().any(|name| knows(root, &root["$defs"][name], key))
 }
 
 fn schema() -> Value {
@@ -235,7 +248,7 @@ fn one_dump_serves_every_command() {
 
 /// `--groups` takes the name of a command and then reads only the groups that the command shows.
 #[test]
-fn a_dump_for_one_command() {
+fn a_dump_for_one_command_is_enough_for_it() {
     let own = std::process::id().to_string();
     for (groups, command, lacks) in [
         ("memory", "memory", "does not hold open files"),
@@ -273,11 +286,17 @@ fn wrong_documents_are_invalid_by_the_schema() {
         json!([{"args": ["a", 1]}]),
         json!([{"comm": {"bytes": "/w=="}}]),
         json!([{"rlimit_cpu": "much"}]),
+        json!([{"read_bytes": "12"}]),
+        json!([{"pid_bytes": "MQ=="}]),
     ] {
         assert!(as_(&root, "ps", &wrong).is_err(), "{wrong}");
     }
-    let right = json!([{"pid": 1, "rlimit_cpu": "unlimited", "comm": "a", "comm_bytes": "/w=="}]);
+    let right = json!([{"pid": 1, "rlimit_cpu": "unlimited", "comm": "a", "comm_bytes": "/w==", "read_bytes": 5}]);
     as_(&root, "ps", &right).unwrap();
+    // `blocked` is a mask of signals, and a time in the rows of top.
+    for (name, blocked) in [("ps", json!("0000000000000000")), ("top", json!(1.5))] {
+        as_(&root, name, &json!([{"pid": 1, "blocked": blocked}])).unwrap();
+    }
     let cut = json!([{"pid": 1, "children": [], "deeper": 3}]);
     as_(&root, "tree", &cut).unwrap();
     assert!(as_(&root, "flat", &cut).is_err());

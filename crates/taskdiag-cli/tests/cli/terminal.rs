@@ -59,7 +59,7 @@ fn colour_where_it_is_wanted() {
 }
 
 #[test]
-fn lines_of_a_tree() {
+fn lines_of_a_tree_follow_the_locale() {
     let saved = Saved::tasks(&machine());
     let tree = |env| on_terminal(&ps(&saved, "--tree -o pid,args --color never"), env);
     assert!(tree(&[("LC_ALL", "C.UTF-8")]).contains("├─ "));

@@ -18,7 +18,7 @@ root        12    10 Z    1 00:12:12     0  2025 [gone] <defunct>
 }
 
 #[test]
-fn sizes_with_units() {
+fn human_sizes_have_units_and_programs_get_bytes() {
     let rss = |args: &[&str]| {
         let (code, out, _) = Saved::tasks(&machine()).ps(&[args, &["--human"]].concat());
         assert_eq!(code, 0);
@@ -32,7 +32,7 @@ fn sizes_with_units() {
 }
 
 #[test]
-fn times_and_dates() {
+fn times_and_dates_are_printed_as_in_procps() {
     let old = Task { cpu_ns: 90_061_000_000_000, start_s: 0, ..Task::new(1, 0, "a") };
     let new = Task { cpu_ns: 59_999_999_999, start_s: 99_995, ..Task::new(2, 0, "b") };
     let saved = Saved::tasks(&[old, new]);
@@ -65,7 +65,7 @@ fn hostile_bytes_keep_a_line_a_line() {
 }
 
 #[test]
-fn arguments_in_odd_states() {
+fn arguments_are_printed_as_in_procps_in_odd_states() {
     let task = |pid, args: &[u8]| Task { args: Some(args.to_vec()), ..Task::new(pid, 0, "c") };
     let title = Task { rewritten: true, ..task(4, b"nginx: worker\0\0\0") };
     let tasks = [task(1, b""), task(2, b"a\0\0b\0\0"), task(3, b"no end"), title];
@@ -74,7 +74,7 @@ fn arguments_in_odd_states() {
 }
 
 #[test]
-fn headers_and_widths() {
+fn headers_and_widths_can_be_chosen() {
     let saved = Saved::tasks(&machine());
     let first = |args: &[&str]| saved.ps(args).1.lines().next().unwrap_or("").to_owned();
     assert_eq!(first(&["-o", "pid=Number,comm"]), "Number COMMAND");

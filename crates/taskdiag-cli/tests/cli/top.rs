@@ -327,7 +327,7 @@ fn a_nice_value_is_set() {
 }
 
 #[test]
-fn all_about_a_task() {
+fn enter_shows_all_values_of_the_task_at_the_cursor() {
     let mut workload = Workload::new();
     let pid = workload.sleeper("theta");
     let tmux = Tmux::top(100, 40, "", &format!("--where 'pid == {pid}'"));
@@ -466,7 +466,7 @@ fn top_ignores_a_stop_without_a_shell_to_continue_it() {
 }
 
 #[test]
-fn once_as_text_and_json() {
+fn top_once_prints_text_and_json() {
     let mut workload = Workload::new();
     let pids = ["iota", "kappa"].map(|name| workload.sleeper(name));
     let condition = format!("pid in ({}, {})", pids[0], pids[1]);

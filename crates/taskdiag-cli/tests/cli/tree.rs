@@ -115,7 +115,7 @@ init -x
 }
 
 #[test]
-fn a_marked_line() {
+fn the_line_of_a_marked_process_is_bold() {
     let saved = Saved::tasks(&workers());
     let (_, out, _) = tree(&saved, &["-H", "13", "--color", "always"]);
     let bold = |s: &str| format!("\x1b[1m{s}\x1b[0m");
@@ -125,7 +125,7 @@ fn a_marked_line() {
 }
 
 #[test]
-fn threads_in_braces() {
+fn threads_are_drawn_in_braces() {
     let thread = |pid, comm: &str| Task { tgid: 10, ..Task::new(pid, 1, comm) };
     let tasks = [
         Task::new(1, 0, "init"),
@@ -333,7 +333,7 @@ fn a_word_finds_trees_by_name_or_arguments() {
 }
 
 #[test]
-fn colours_by_age() {
+fn the_age_of_a_process_chooses_its_colour() {
     let aged = |pid, ppid, start_s| Task { start_s, ..Task::new(pid, ppid, "x") };
     // The answer was made 100,000 s after boot.
     let saved = Saved::tasks(&[aged(1, 0, 10), aged(2, 1, 99_000), aged(3, 2, 99_990)]);
@@ -354,7 +354,7 @@ fn values_missing_from_a_saved_answer_are_reported() {
 }
 
 #[test]
-fn the_name_pstree() {
+fn as_pstree_changes_version_mark_and_help() {
     let pstree = |args: &[&str]| parts(&run(&[&["--as", "pstree"], args].concat()));
     let (code, out, _) = pstree(&["-V"]);
     assert!(code == 0 && out.starts_with("taskdiag "), "{out}");
@@ -386,13 +386,16 @@ impl Drop for Family {
 }
 
 #[test]
-fn as_pstree_draws() {
+fn our_tree_is_that_of_pstree_with_the_same_options() {
     let pstree = |args: &[&str]| {
         let o = Command::new("pstree").env("LC_ALL", "C").args(args).output().ok()?;
         o.status.success().then(|| String::from_utf8_lossy(&o.stdout).into_owned())
     };
     if Command::new("pstree").arg("-V").stderr(Stdio::null()).status().is_err() {
-        return skip("as_pstree_draws", "pstree (psmisc) is not installed");
+        return skip(
+            "our_tree_is_that_of_pstree_with_the_same_options",
+            "pstree (psmisc) is not installed",
+        );
     }
     let script = "trap 'kill $(jobs -p); exit' TERM; sleep 1000 & sleep 1000 & \
                   (trap 'kill $!; exit' TERM; sleep 1001 & wait) & tail -f /dev/null & wait";

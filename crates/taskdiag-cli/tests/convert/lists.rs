@@ -339,7 +339,7 @@ fn frames() -> Vec<Vec<Process>> {
 }
 
 #[test]
-fn every_frame_can_be_had_again() {
+fn files_and_sockets_of_every_frame_can_be_had_again() {
     let frames = frames();
     let made = Made::of(&frames);
     let ran = made.convert(&[]);
@@ -491,7 +491,7 @@ fn answers_without_the_list_are_reported() {
 }
 
 #[test]
-fn columns_of_each_table() {
+fn each_table_has_its_columns_and_the_chosen_ones() {
     let made = Made::of(&frames());
     made.convert_all(&["-o", "comm", "-o", "sockets:lport, exe", "--args"]);
     let names = |name: &str| {

@@ -365,7 +365,7 @@ fn processes_and_threads_do_not_share_a_table() {
 }
 
 #[test]
-fn all_rows_where_each_frame_is_full() {
+fn each_frame_has_all_rows_if_each_is_full() {
     let lake = Lake::new();
     assert_eq!(lake.convert(&["--full-every", "0"]).status.code(), Some(0));
     let full = [3, 4].map(|h| rows(&lake.hour(h))).concat();

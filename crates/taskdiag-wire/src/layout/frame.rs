@@ -4,7 +4,8 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::fixed::{BootId, Fixed};
-use crate::names::{Groups, Strategy};
+use crate::groups::Groups;
+use crate::names::Strategy;
 use crate::table::{CStruct, Member, c_name};
 
 plain! {

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_a_process() {
+    fn threads_of_a_process_are_counted() {
         let own = std::process::id();
         let before = threads_of(own).expect("it is there");
         let gate = std::sync::RwLock::new(());

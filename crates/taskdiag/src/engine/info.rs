@@ -138,7 +138,7 @@ mod tests {
     use taskdiag_wire::{Done, Groups, Stream};
 
     #[test]
-    fn cpu_lists() {
+    fn processors_of_a_list_are_counted() {
         assert_eq!(count(b"0\n"), Some(1));
         assert_eq!(count(b"0-3,8,10-11\n"), Some(7));
         for bad in ["", "\n", "x", "0-4294967295"] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine() {
+    fn info_describes_this_machine() {
         let i = info(&Request::one(7, Groups::BASE));
         assert_eq!((i.show_flags, i.dump_strategy, i.pid), (1, 1, 7));
         assert!(i.ncpus >= 1 && i.page_size >= 4096 && i.clk_tck >= 1);

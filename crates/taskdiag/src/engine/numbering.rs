@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine() {
+    fn proc_is_ours_where_the_process_has_one_pid() {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let ns = status.lines().find_map(|l| l.strip_prefix("NSpid:")).unwrap();
         let is_own = ns.split_whitespace().count() == 1;

@@ -195,7 +195,7 @@ const FUNCTIONS: &[(&str, WaitKind)] = {
 };
 
 /// Functions in which version 1 of cgroups can freeze a sleeping thread, sorted by name. Since
-/// Linux 6.1, a frozen thread is in state D, in which these functions do not sleep otherwise.
+/// Linux 6.1, the thread is in state D then, and only then: these functions sleep in state S.
 const FREEZABLE: &[&str] = &[
     "__do_wait",
     "do_nanosleep",

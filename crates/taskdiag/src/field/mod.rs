@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_for_a_person() {
+    fn sizes_for_people_have_a_letter_for_the_unit() {
         let cx = Context::new(&StreamWriter::blank_info(), false);
         for (bytes, want) in [
             (0, "0"),

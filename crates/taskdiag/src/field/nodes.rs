@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_of_processors() {
+    fn a_processor_has_the_node_whose_list_has_it() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // Node 2 has memory and no processor.
         for (node, list) in [("node0", "0-3,8-11\n"), ("node1", "4-7\n"), ("node2", "\n")] {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_does_not_say() {
+    fn a_machine_without_nodes_has_no_node_to_show() {
         assert_eq!(read(Path::new("/nonexistent")), []);
     }
 }

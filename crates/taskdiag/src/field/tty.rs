@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn terminals_have_the_names_of_procps() {
         let t = Ttys::default();
         let name = |dev| {
             let mut out = Vec::new();

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_in_words() {
+    fn each_kind_of_detail_has_its_words() {
         use FdDetailKind as D;
         use FdType as T;
         for (kind, detail, value, want) in [

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_kernel() {
+    fn locks_are_read_from_lines_of_the_kernel() {
         let text = b"1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF\n\
             1: -> FLOCK  ADVISORY  WRITE 4712 fe:00:124 0 EOF\n\
             5: OFDLCK ADVISORY  WRITE -1 00:1f:11 0 EOF\n\

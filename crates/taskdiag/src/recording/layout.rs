@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_file() {
+    fn a_changed_head_of_a_file_is_not_taken_for_ours() {
         let head = file_head(UNIX_EPOCH + Duration::from_secs(7));
         assert_eq!(read_file_head(&head), FileHead::Known);
         for byte in 0..HEAD {

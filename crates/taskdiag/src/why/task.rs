@@ -172,7 +172,7 @@ impl Place {
         read(&self.path("cgroup"), SMALL)
     }
 
-    /// The process that a pidfd of it means.
+    /// The process that one of its descriptors, a pidfd, refers to.
     pub(super) fn pidfd(self, fd: u32) -> Option<u32> {
         number(&read(&self.path(&format!("fdinfo/{fd}")), SMALL).ok()?, "Pid")
     }

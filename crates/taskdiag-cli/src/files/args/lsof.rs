@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn habits_of_lsof() {
+    fn words_of_lsof_become_options_of_files() {
         for (args, want) in [
             (&["+D", "/tmp"][..], "--under /tmp"),
             (&["+D/tmp", "-t"], "--under /tmp -t"),

@@ -118,7 +118,7 @@ fn a_number_for_a_task_is_taken_after_it_was_seen() {
 }
 
 #[test]
-fn a_click_on_a_column_that_is_gone() {
+fn a_click_on_a_column_that_is_gone_does_nothing() {
     let mut app = top(&["-o", "pid,comm,user"]);
     app.headers = (3, vec![(0..5, 0), (6..10, 1), (11..15, 2)]);
     app.shape.columns.truncate(1);
@@ -192,7 +192,7 @@ fn a_sum_is_opened_within_the_condition() {
 }
 
 #[test]
-fn a_delay_that_no_clock_reaches() {
+fn a_delay_beyond_the_clock_is_a_long_wait() {
     let mut app = top(&["-d", "10000000000000000000s"]);
     app.scan().expect("/proc is there");
     let now = std::time::Instant::now();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn text() {
+    fn the_text_of_the_brake_is_understood_or_pulls_it() {
         for (text, pulled) in [
             ("", false),
             ("# engine = procfs\n\n", false),

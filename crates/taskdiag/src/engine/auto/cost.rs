@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn large_machines_through_bpf() {
+    fn large_machines_are_read_through_bpf() {
         assert_eq!(first(&Request::all(VIEW), &machine(2_000, 2_000)), EngineId::Bpf);
         assert_eq!(first(&Request::all(Groups::BASE), &machine(100, 100_000)), EngineId::Bpf);
         assert_eq!(first(&Request::all_threads(VIEW), &machine(100, 20_000)), EngineId::Bpf);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_many_mappings_through_bpf() {
+    fn many_mappings_of_a_process_are_read_through_bpf() {
         let all = Some(VIEW | Groups::VMA | Groups::VMA_STAT);
         let facts = |mappings| Facts { mappings, bpf: all, procfs: all, ..machine(1, 1) };
         for groups in [Groups::VMA, Groups::VMA | Groups::BASE | Groups::CMDLINE] {
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_denied_by_proc_come_from_bpf() {
+    fn groups_denied_by_proc_are_planned_for_bpf() {
         let req = Request::one(7, Groups::BASE | Groups::PATHS | Groups::IO);
         let parts = |f: &Facts| {
             let plan = decide(&req, f);

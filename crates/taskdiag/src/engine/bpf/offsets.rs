@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_gate() {
+    fn the_gate_of_old_system_calls_is_found_in_maps() {
         let line = b"1000-2000 r--p 0 00:00 0 [heap]\n\
             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n";
         let gate = (0xffff_ffff_ff60_0000, 0xffff_ffff_ff60_1000, taskdiag_wire::VMA_EXEC);

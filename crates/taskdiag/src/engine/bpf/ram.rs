@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_memory() {
+    fn the_end_of_memory_is_that_of_its_last_range() {
         let text = "00001000-0009fbff : System RAM\n000a0000-000fffff : Reserved\n\
             100000000-11fffffff : System RAM\n  101000000-101ffffff : Kernel code\n\
             380000000000-383fffffffff : PCI Bus 0000:00\n140000000-14fffffff : Persistent Memory\n  \
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine() {
+    fn limits_of_memory_hold_for_this_machine() {
         let (end, bits) = limits();
         if cfg!(target_arch = "x86_64") {
             let sys = rustix::system::sysinfo();

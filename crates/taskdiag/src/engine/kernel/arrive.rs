@@ -188,7 +188,7 @@ mod tests {
 
     /// A crowd of one user with mappings of 80 MB of names, before two processes of root.
     #[test]
-    fn lists_of_a_crowd_end_early_and_those_of_others_are_whole() {
+    fn mappings_of_a_crowd_end_early_and_those_of_others_are_whole() {
         const CROWD: u32 = 40;
         const COUNT: u32 = 2000;
         const LEN: usize = 1000;

@@ -465,7 +465,7 @@ mod tests {
     use taskdiag_wire::Entry;
 
     #[test]
-    fn digits() {
+    fn digits_are_those_of_the_number() {
         let mut d = Digits::new();
         for n in [0, 9, 10, 16384, u32::MAX] {
             assert_eq!(d.of(n).to_str(), Ok(n.to_string().as_str()));

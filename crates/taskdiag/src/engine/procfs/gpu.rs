@@ -24,7 +24,7 @@ use crate::engine::room::LIST_LEAST;
 const OF_DESCRIPTOR: u32 = parse::bit(Gpu::MEMBERS, "fd") | parse::bit(Gpu::MEMBERS, "dev");
 /// `DRM_MAJOR` of the kernel.
 const DRM_MAJOR: u32 = 226;
-/// Where the kernel lists its DRM devices, with a file `version` besides.
+/// Where the kernel lists its DRM devices, next to a file `version`.
 const DRM_CLASS: &str = "/sys/class/drm";
 
 /// Is this the device of a graphics processor?

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn sums() {
+    fn sums_of_sched_know_a_member_only_if_each_thread_has_it() {
         let mut s = SchedSum::default();
         assert_eq!(s.threads, 0);
         s.add([Some(1), Some(2), Some(3), Some(4), Some(u64::MAX)]);

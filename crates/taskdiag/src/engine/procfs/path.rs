@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn paths_of_the_longest_ids_fit() {
         let mut p = Path::id(u32::MAX).join_task().join_id(u32::MAX);
         let want = c"4294967295/task/4294967295/ns/time_for_children";
         assert_eq!(p.file("ns/time_for_children"), want);

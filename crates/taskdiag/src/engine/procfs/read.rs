@@ -521,7 +521,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn whole_files_of_every_length() {
+    fn files_of_every_length_are_read_whole() {
         let dir = tempfile::tempdir().unwrap();
         let mut r = Reader::new();
         for len in [0, 1, FIRST_SIZE - 1, FIRST_SIZE, FIRST_SIZE + 1, FIRST_SIZE * 9] {
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn pids_only_and_in_order() {
+    fn a_directory_gives_pids_alone_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["10", "9", "100", "self", "0", "01", "1x"] {
             std::fs::write(dir.path().join(name), "").unwrap();

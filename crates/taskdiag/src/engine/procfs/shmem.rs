@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn swap_lines() {
+    fn swap_is_read_from_the_lines_of_one_mapping() {
         let text = b"00400000-00401000 r--p 00000000 00:01 5  /x\nRss: 4 kB\nSwap:      0 kB\n\
             100000000-100001000 ---p 00000000 00:01 7  /memfd:x (deleted)\nRss:   0 kB\nSwap:   12 kB\n";
         assert_eq!(swap_of(text, 0x40_0000), Some(0));

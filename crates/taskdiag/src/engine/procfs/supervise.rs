@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts() {
+    fn parts_cover_all_tasks_and_keep_a_process_whole() {
         let processes: Vec<(u32, u32)> = (1..=5000).map(|p| (p, 0)).collect();
         let all: Vec<_> = cut(&processes, true).collect();
         assert_eq!((all[0].0, all.last().map(|p| p.1)), (0, Some(5000)));

@@ -52,7 +52,7 @@ impl Worker<'_> {
                 self.out.put(&record);
                 Ok(())
             }
-            // The counter of anonymous memory is known all the same.
+            // The counter of anonymous memory is still known.
             Err(Stop::Gap(Reason::Denied | Reason::Unsupported)) => {
                 self.out.put(&record);
                 Ok(())

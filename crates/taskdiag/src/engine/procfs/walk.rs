@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thread_counts() {
+    fn the_number_of_reading_threads_follows_tasks_and_processors() {
         assert_eq!(threads_for(0, 8), 1);
         assert_eq!(threads_for(999, 8), 1);
         assert_eq!(threads_for(1000, 8), 2);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_nsswitch() {
+    fn names_come_from_files_where_nsswitch_begins_with_them() {
         let says = |text: &str| says_files(text.as_bytes(), AccountKind::User);
         for yes in [
             "passwd: files",

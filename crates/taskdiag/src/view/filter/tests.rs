@@ -70,7 +70,7 @@ fn truth(stream: &Stream<AlignedBuf>, text: &str) -> Truth {
 }
 
 #[test]
-fn known_values() {
+fn conditions_on_known_values_hold() {
     let stream = stream(&[]);
     for text in [
         "comm == java",

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn numbers_are_parsed_or_refused_whole() {
         assert_eq!(number(b"0"), Some(0));
         assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
         for bad in ["", "18446744073709551616", "99999999999999999999", "-1", "1x", "x", "+1", " 1"]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn fields() {
+    fn fields_are_numbers_that_fit_their_type() {
         let mut f = Fields::new(b" 1\t-2 2147483648 -2147483648 -2147483649 7");
         assert_eq!(f.u64(), Some(1));
         assert_eq!(f.i32(), Some(-2));

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn netlink_and_packet() {
+    fn lines_of_netlink_and_packet_sockets_are_parsed() {
         let s = one("net/netlink", "00000000b5f3fe71 15   5 00000000 0 0 0 2 0 487");
         assert_eq!((s.record.protocol, s.record.portid, s.record.inode), (15, 5, 487));
         assert_eq!(s.valid & bits!(state), 0);

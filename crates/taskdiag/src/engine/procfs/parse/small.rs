@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn pids() {
+    fn only_names_of_digits_are_pids() {
         assert_eq!(pid(b"1"), Some(1));
         assert_eq!(pid(b"4294967295"), Some(u32::MAX));
         for bad in
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn fds() {
+    fn only_names_of_digits_are_descriptors() {
         assert_eq!((fd(b"0"), fd(b"17")), (Some(0), Some(17)));
         assert_eq!((fd(b"."), fd(b".."), fd(b"4294967296")), (None, None, None));
     }

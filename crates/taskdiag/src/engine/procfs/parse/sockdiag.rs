@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn netlink_and_packet() {
+    fn answers_about_netlink_and_packet_sockets_are_parsed() {
         let b =
             [&[16u8, 3, 15, 7][..], &5u32.to_ne_bytes(), &[0; 8], &66u32.to_ne_bytes()].concat();
         let s = netlink_diag(&b).unwrap();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn messages() {
+    fn whole_messages_of_netlink_are_taken_apart() {
         let m = |kind: u16, data: &[u8]| {
             let mut m = ((data.len() + 16) as u32).to_ne_bytes().to_vec();
             m.extend(kind.to_ne_bytes());

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_pages() {
+    fn locked_pages_set_the_flag_of_stat() {
         let s = stat(&line(b"cat"), TICK).unwrap();
         assert_eq!(s.stat_with_locked(None).known().flags(), None);
         assert_eq!(s.stat_with_locked(Some(0)).known().flags(), Some(0));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn flags() {
+    fn flags_tell_kernel_threads_and_ending_tasks() {
         let of = |state: char, pf: u32| {
             let text = format!("1 (x) {state} 0 0 0 0 -1 {pf} 0 \n");
             stat(text.as_bytes(), TICK).unwrap()
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage() {
+    fn garbage_in_stat_is_refused_or_not_known() {
         for bad in
             [&b""[..], b"(", b")", b")(", b"1 (x", b"1 (x)", b"1 (x) ", b"1 (x) SS 1 ", b"\0\0"]
         {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_sizes() {
+    fn statm_in_pages_becomes_bytes() {
         let sizes = statm_sizes(b"100 23 3 4 0 5 0\n", 4096);
         assert_eq!(sizes, Some([100, 23, 3, 4, 0, 5, 0].map(|n| n << 12)));
         assert_eq!(statm_sizes(b"100 23 3 4 0 5 0", 4096), None);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_odd() {
+    fn statm_that_is_cut_or_odd_is_not_known() {
         let known = |text: &[u8]| statm(text, 4096).valid.count_ones();
         assert_eq!([known(b""), known(b"100"), known(b"100 23"), known(b"100 23 3")], [0, 0, 1, 2]);
         // More is shared than is resident.

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn signals() {
+    fn signals_are_parsed_only_if_requested() {
         let s = parse(TEXT, Groups::SIGNALS).signals;
         assert_eq!((s.pending, s.shared_pending, s.blocked, s.ignored), (1, 2, 4, 8));
         assert_eq!((s.caught, s.queued, s.valid), (1 << 63, 3, Signals::ALL_VALID));
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_or_groups() {
+    fn status_of_a_kernel_thread_lacks_memory_and_groups() {
         let s = parse(b"Name:\tkthreadd\nGroups:\t \nKthread:\t1\nThreads:\t1\n", WANT);
         assert_eq!(s.statm.valid, 0);
         assert_eq!(s.cred.known().ngroups(), Some(0));
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_every_length() {
+    fn lines_of_every_length_end_at_their_newline() {
         for len in 0..40 {
             let line = vec![b'a'; len];
             // Bytes with values next to that of a newline must not be mistaken for one.
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage() {
+    fn garbage_in_status_is_not_known() {
         let text = b"\n:\n::\nUid:\nUid:\t-1 99999999999\nVmRSS:\t5 MB\nVmSize:\t18446744073709551615 kB\n\
             CapInh:\tzz\nSeccomp:\nGroups:\t1 x 2\n";
         let s = parse(text, WANT);
