@@ -86,7 +86,7 @@ static void pause_us(unsigned int *seed)
 			;
 }
 
-/* Takes locks from number `first` on, each inside of the one before. */
+/* Takes locks from number `first` on, each inside of the previous one. */
 static void take(struct slot *slot, unsigned int *seed, int first, int depth, int ends_with_it)
 {
 	int n = first + rand_r(seed) % (LOCKS - first), kind = n % KINDS, fd = -1, is_shared = 0;
