@@ -1,8 +1,8 @@
 //! The cgroups that a walk is to read, in an order that is fair to their owners.
 //!
-//! The owner of a cgroup is the user who could have made it: the one to whom the outermost directory
-//! above it belongs that is not the system's. So a user has one share, whatever uids of theirs they
-//! give to directories below their own.
+//! The owner of a cgroup is the user who could have made it: the one to whom the outermost
+//! directory above it belongs that is not the system's. So a user has one share, whatever uids of
+//! theirs they give to directories below their own.
 //!
 //! Those of the system come first, because the directories of all users are below them, but at most
 //! half of what may be read. Then comes the owner of whom the fewest were read, and of each owner

@@ -6,8 +6,8 @@
 //! names, then text. Short lists and texts stay complete, and long ones are cut to one length.
 //! Values that are already in the key frame take no room, so they stay.
 //!
-//! Cgroups of all users together get at most an eighth of the room, and owners of cgroups have equal
-//! shares of that: those nearest to the root stay.
+//! Cgroups of all users together get at most an eighth of the room, and owners of cgroups have
+//! equal shares of that: those nearest to the root stay.
 //!
 //! The size of a value is its compressed size, which is estimated from a sample for each user and
 //! class. Nothing here does I/O.
