@@ -108,12 +108,12 @@ impl Want {
     }
 }
 
+/// Cgroups that were kept with an answer, and remarks as in [`Made`].
+type Recorded = (Option<Cgroups>, Vec<(String, bool)>);
+
 /// The cgroups of a saved answer, or of the answer of a recording that is the last one up to a time
 /// or of all, and remarks. `None`: this answer has none.
-fn kept(
-    from: &Path,
-    at: Option<SystemTime>,
-) -> Result<(Option<Cgroups>, Vec<(String, bool)>), Error> {
+fn kept(from: &Path, at: Option<SystemTime>) -> Result<Recorded, Error> {
     if !from.is_dir() && from.extension().is_none_or(|e| e != "tdr") {
         if at.is_some() {
             return Err(Error::Recording(format!(
