@@ -264,6 +264,8 @@ static __always_inline void begin_run(void)
 	st.late = st.work = st.full = 0;
 	st.thread_head = 0;
 	st.slice++;
+	if (!st.chunk && !st.off)
+		st.empty_slice = st.slice;
 }
 
 /* ---- the output ---- */

@@ -153,17 +153,14 @@ GROUP_FN put_plain(void)
 		put_cred();
 	if (WANT(TASK_DIAG_STAT))
 		put_stat();
-	if (WANT(TASK_DIAG_STATM)) {
-		to_memory();
-		put_statm();
-		from_memory();
-	}
 	if (WANT(TASK_DIAG_IO))
 		put_io();
 	if (WANT(TASK_DIAG_SCHED))
 		put_sched();
-	if (WANT(TASK_DIAG_NS) || WANT(TASK_DIAG_CGROUP) || WANT(TASK_DIAG_FD_COUNT)) {
+	if (WANT(TASK_DIAG_STATM) || WANT(TASK_DIAG_NS) || WANT(TASK_DIAG_CGROUP) || WANT(TASK_DIAG_FD_COUNT)) {
 		to_memory();
+		if (WANT(TASK_DIAG_STATM))
+			put_statm();
 		if (WANT(TASK_DIAG_NS))
 			put_ns();
 		if (WANT(TASK_DIAG_CGROUP))

@@ -152,6 +152,8 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	u64 kn = (u64)R(cg, kn);
 	char *data;
 
+	if (id && cfg.skip_cgroup_roots && (exiting || !kn || !kn_parent(CAST(struct kernfs_node, (void *)kn))))
+		return 0;
 	spill();
 	b = begin_blob();
 	if (!b)
@@ -171,8 +173,6 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	if (exiting && id != 0)
 		st.n = 0;
 	depth = st.n;
-	if (depth == 0 && cfg.skip_cgroup_roots && id)
-		return 0;
 	if (depth == 0)
 		data[st.len++ & 0x1fff] = '/';
 	EACH(i, 0, depth, 32) {
@@ -198,25 +198,107 @@ GROUP_FN put_cgroup_path(u32 id, u32 exiting)
 	return 0;
 }
 
+/* The cgroup of a link between the task's css_set st.set and its cgroups, or 0 if the task has moved meanwhile. Links are
+ * freed at once, so a link and its members are followed only if the task still has the set. */
+static __always_inline struct cgroup *cgroup_of_link(struct task_struct *t, struct css_set *set, struct list_head *pos)
+{
+	struct cgrp_cset_link *l = CAST(struct cgrp_cset_link, (char *)pos -
+		__builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link, BPF_FIELD_BYTE_OFFSET));
+	struct cgroup *cg;
+
+	if (!STILL(t, cgroups, set))
+		return NULL;
+	cg = R(l, cgrp);
+	return STILL(t, cgroups, set) ? cg : NULL;
+}
+
 #ifndef LEGACY
 
 /* A longer text is not copied. */
 enum { SET_MAX = 0x3fff };
 
-#define SLOT_OF(set) (&st.sets[mix(set) & (SETS_MAX - 1)])
+/* A set may be in one of so many places, or two sets of the same place would be made again and again in turn. */
+enum { SET_PLACES = 4 };
+
+/* Is what an entry has of a set still in the chunks? */
+static __always_inline bool is_kept(struct written_set *w)
+{
+	return w->made >= st.first_slice && w->made >= st.empty_slice;
+}
+
+/* The place of the css_set st.set: its own if it has one, else one that is free, else that of another set. */
+GROUP_FN find_set(void)
+{
+	u32 i, h = mix(st.set);
+
+#pragma unroll
+	for (i = 0; i < SET_PLACES; i++)
+		if (st.sets[(h + i) & (SETS_MAX - 1)].set == st.set)
+			return (h + i) & (SETS_MAX - 1);
+#pragma unroll
+	for (i = 0; i < SET_PLACES; i++)
+		if (!is_kept(&st.sets[(h + i) & (SETS_MAX - 1)]))
+			return (h + i) & (SETS_MAX - 1);
+	return h & (SETS_MAX - 1);
+}
+
+/* The entry at st.set_place. The compiler knows what find_set() returns, and would leave out the bounds that the verifier needs. */
+static __always_inline struct written_set *set_entry(void)
+{
+	u32 place = st.set_place;
+
+	barrier_var(place);
+	return &st.sets[place & (SETS_MAX - 1)];
+}
+
+/* Mix the ids of the cgroups of the css_set st.set. Returns 0 if the task has moved meanwhile. The id of a cgroup never becomes
+ * that of another one. So two sets at the same address, one after the other, differ in one. */
+GROUP_FN ids_of_set(void)
+{
+	struct task_struct *t = THIS;
+	struct css_set *set = CAST(struct css_set, (void *)st.set);
+	struct list_head *head = &set->cgrp_links, *pos = R(head, prev);
+	u32 i;
+
+	st.set_ids = 0;
+	EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX) {
+		struct cgroup *cg;
+
+		if (pos == head)
+			break;
+		cg = cgroup_of_link(t, set, pos);
+		if (!cg)
+			return 0;
+		st.set_ids = mix(st.set_ids + R(cg, kn, id));
+		pos = R(CAST(struct list_head, pos), prev);
+	}
+	is_late(8);
+	return STILL(t, cgroups, set);
+}
 
 /*
- * Copies the cgroups of the css_set st.set from a message of this run. Returns 0 if there is none. The cgroups of a set never
- * change, and during this run no other set can be at its address, because its memory is freed under RCU.
+ * Copies the cgroups of the css_set st.set from a message that is still in the chunks. Returns 0 if there is none. During a run
+ * no other set can be at its address, because its memory is freed under RCU. Since an earlier run another one can be, so the
+ * ids of its cgroups are compared once in each run.
  */
 GROUP_FN copy_cgroups(void)
 {
-	struct written_set *w = SLOT_OF(st.set);
-	u32 chunk = w->chunk, off = w->off, len = w->len & SET_MAX;
+	struct written_set *w;
+	u32 chunk, off, len;
 	char *from, *to;
 
-	if (w->set != st.set || w->slice != st.slice)
+	st.set_place = find_set();
+	w = set_entry();
+	chunk = w->chunk;
+	off = w->off;
+	len = w->len & SET_MAX;
+	if (w->set != st.set || !is_kept(w))
 		return 0;
+	if (w->slice != st.slice) {
+		if (!ids_of_set() || st.set_ids != w->ids)
+			return 0;
+		w->slice = st.slice;
+	}
 	spill();
 	from = bpf_map_lookup_elem(&out, &chunk);
 	to = here();
@@ -229,12 +311,15 @@ GROUP_FN copy_cgroups(void)
 
 static __always_inline void remember_cgroups(u32 chunk, u32 off)
 {
-	struct written_set *w = SLOT_OF(st.set);
+	struct written_set *w = set_entry();
 
 	if (st.chunk != chunk || st.off - off > SET_MAX)
 		return;
+	if (!ids_of_set())
+		return;
 	w->set = st.set;
-	w->slice = st.slice;
+	w->ids = st.set_ids;
+	w->made = w->slice = st.slice;
 	w->chunk = chunk;
 	w->off = off;
 	w->len = st.off - off;
@@ -275,20 +360,13 @@ GROUP_FN put_cgroups_of_set(void)
 	/* Go backwards, which is the order of /proc/PID/cgroup. */
 	pos = R(head, prev);
 	EACH(i, 0, HIERARCHIES_MAX, HIERARCHIES_MAX) {
-		struct cgrp_cset_link *l;
 		struct cgroup *cg;
 		u32 id;
 
 		if (pos == head)
 			break;
-		l = CAST(struct cgrp_cset_link, (char *)pos -
-			 __builtin_preserve_field_info(((struct cgrp_cset_link *)0)->cgrp_link,
-						       BPF_FIELD_BYTE_OFFSET));
-		/* The link and its members are followed only if the task still has the set. */
-		if (!STILL(t, cgroups, set))
-			return 0;
-		cg = R(l, cgrp);
-		if (!STILL(t, cgroups, set))
+		cg = cgroup_of_link(t, set, pos);
+		if (!cg)
 			return 0;
 		id = cg == R(set, dfl_cgrp) ? 0 : R(cg, root, hierarchy_id);
 		if (id < HIERARCHIES_MAX) {

@@ -21,8 +21,8 @@
 #define GROUPS_MAX	64
 #define CPUS_MAX	1024
 #define HIERARCHIES_MAX	32
-/* How many css_sets a run remembers. */
-#define SETS_MAX	64
+/* How many css_sets an answer remembers: a power of two. */
+#define SETS_MAX	1024
 #define CONTROLLERS_MAX	128
 #define OFFSETS_MAX	320
 #define OFFSET_NONE	0xffffu	/* the kernel has no such member */
@@ -118,8 +118,11 @@ struct hierarchy {
 /* The place of the cgroups of a css_set in a message. Tasks with the same cgroups have the same css_set. */
 struct written_set {
 	__u64 set;
-	__u32 slice;		/* the run in which this entry was made */
+	__u64 ids;		/* of the cgroups, mixed */
+	__u32 made;		/* the run that wrote the message */
+	__u32 slice;		/* the run that last compared the ids */
 	__u32 chunk, off, len;
+	__u32 reserved;
 };
 
 /* A task that the walk will come to: see ahead.h. */
@@ -232,6 +235,9 @@ struct state {
 	struct hierarchy hierarchy[HIERARCHIES_MAX];
 	struct written_set sets[SETS_MAX];
 	__u64 set;		/* the css_set of the task, as a number */
+	__u64 set_ids;		/* the ids of its cgroups, mixed: see ids_of_set() */
+	__u32 empty_slice;	/* the last run that began with empty chunks: those of earlier runs are gone */
+	__u32 set_place;	/* its place in sets */
 	/* lists, names and paths: raw.h, names.h */
 	__u32 list, list_n, list_any, list_attr, list_valid;
 	__u32 names;		/* written so far */

@@ -228,7 +228,7 @@ struct task_diag_done {
 
 struct task_diag_cut {
 	__u32 uid;	/* real uid of the tasks */
-	__u32 reserved;
+	__u32 cgroups;	/* control groups of this owner that are left out of the stream */
 	__u64 tasks;	/* that are left out of the stream */
 	__u64 cut_tasks; /* in the stream, with values that are cut or left out */
 	__u64 cut_bytes; /* of such values */
@@ -256,6 +256,7 @@ enum task_diag_container {
  */
 #define TASK_DIAG_CG_HAS_V1	0x1	/* in task_diag_cgroup_list: version 1 was read, too */
 #define TASK_DIAG_CG_IS_V2	0x1	/* in task_diag_cgroup_msg: version 2 has the group */
+#define TASK_DIAG_CG_HAS_OWNER	0x2	/* in task_diag_cgroup_msg: uid is known */
 #define TASK_DIAG_CG_UNLIMITED	0x1	/* in task_diag_cgroup_value: "max", there is no limit */
 
 struct task_diag_cgroup_list {
@@ -273,8 +274,9 @@ struct task_diag_cgroup_msg {
 	__u64 id;	/* inode number of its directory; 0: not known */
 	__u64 after_ns;	/* when its files were read, counted from boottime_ns of the list; a recorder
 			 * may round it down, so that a group without changes has the same bytes again */
-	__u32 flags;	/* TASK_DIAG_CG_IS_V2 */
-	__u32 reserved;
+	__u32 flags;	/* TASK_DIAG_CG_IS_V2, TASK_DIAG_CG_HAS_OWNER */
+	__u32 uid;	/* with CG_HAS_OWNER: the owner of the outermost directory above it that is not
+			 * the root's, who may have made it */
 };
 
 /* A value. One that was not asked for has no entry. */

@@ -2,6 +2,7 @@
 //! Arguments of calls, each with a sentence that says what to pass if something else was passed.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -81,6 +82,28 @@ pub fn count(given: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
 pub fn proc(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
     let what = "proc is the path of a directory, as in proc='/proc'";
     optional(given, || given.extract().ok(), what)
+}
+
+/// The path of a recording or of a saved answer.
+pub fn from(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
+    let what =
+        "from_ is the path of a recording or of a saved answer, as in from_='/var/lib/taskdiag'";
+    optional(given, || given.extract().ok(), what)
+}
+
+/// A moment: seconds since 1970, or a datetime.
+pub fn at(given: &Bound<'_, PyAny>) -> PyResult<Option<SystemTime>> {
+    let what = "at is a number of seconds since 1970 or a datetime, as in at=time.time() - 300";
+    // A datetime without a time zone is in local time.
+    let seconds = || match given.getattr("timestamp") {
+        Ok(method) => method.call0().ok()?.extract::<f64>().ok(),
+        Err(_) => given.extract::<f64>().ok(),
+    };
+    let Some(seconds) = optional(given, seconds, what)? else { return Ok(None) };
+    let since = Duration::try_from_secs_f64(seconds).ok();
+    let time = since.and_then(|since| UNIX_EPOCH.checked_add(since));
+    let no_time = || format!("{seconds} seconds since 1970 is no moment of a recording");
+    time.map(Some).ok_or_else(|| error::bad_query(given.py(), no_time()))
 }
 
 /// True or false.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, final, overload
@@ -291,12 +292,18 @@ def cgroups(
     *,
     where: str | None = None,
     sort: _Names | None = None,
+    from_: _Path | None = None,
+    at: datetime | float | None = None,
 ) -> Table:
     """Cgroups as rows: what each uses and may use, as `taskdiag cgroups` shows it.
 
     `paths` is the path of a cgroup, or a list of them, each with those below it; without it, all cgroups are rows. `columns`,
     `where` and `sort` are those of `snapshot()`, with the columns that `columns('cgroups')` lists. Only the files that they need
-    are read. Columns whose names end in _now need a `CgroupSession`.
+    are read.
+
+    `from_` is a recording that `taskdiag record --cgroups` made, or a saved answer. `at`, which is a datetime or seconds since
+    1970, chooses the last answer of a recording up to that time; without it, the newest one counts. `table.info` has its time and
+    host. Columns whose names end in _now are rates since the answer before it. Without `from_`, they need a `CgroupSession`.
     """
 
 @final

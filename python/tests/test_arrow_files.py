@@ -2,6 +2,7 @@
 """The command's --arrow and --parquet, read by pyarrow, DuckDB and polars, and compared with --json."""
 
 import base64
+import datetime
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
+import taskdiag
 from conftest import state, until
 
 COMMAND = os.environ.get("TASKDIAG_ARROW")
@@ -234,3 +236,49 @@ def test_convert_gives_each_frame_again(tmp_path, start):
     assert later.pid in {p for p, _, _ in found} and short.pid not in {p for p, _, _ in found}
     changes = duckdb.sql(f"select change, pid from '{lake}/**/*.parquet'").fetchall()
     assert ("ended", short.pid) in changes and ("new", later.pid) in changes
+
+
+def test_recorded_cgroups_are_those_of_the_command(cgroup, tmp_path):
+    recording, plain = str(tmp_path / "recording"), str(tmp_path / "plain")
+    run("record", "--cgroups", "--every", "300ms", "-n", "3", recording)
+    run("record", "-n", "1", plain)
+    names = ["path", "id", "tasks", "memory", "memory_max", "cpu_now"]
+    (want,) = json.loads(run("cgroups", cgroup.path, "--from", recording, "--json", "-o", ",".join(names)))
+    table = taskdiag.cgroups(cgroup.path, names, from_=recording)
+    (got,) = table.to_dicts()
+    assert {name: got[name] for name in names[:4]} == {name: want.get(name) for name in names[:4]}
+    # The process is stopped, so the rate since the answer before is known and 0.
+    assert got["cpu_now"] == 0 and table.info["host"] == os.uname().nodename
+    times = [table.info["time"]]
+    for _ in range(2):
+        earlier = taskdiag.cgroups(cgroup.path, names, from_=recording, at=times[-1] - 0.001)
+        assert earlier["path"] == [cgroup.path] and earlier["tasks"] == [1]
+        times.append(earlier.info["time"])
+    assert times == sorted(times, reverse=True) and len(set(times)) == 3
+    # There is none before the first one to compare with, and its time is the first that is known.
+    assert earlier["cpu_now"] == [None]
+    at = datetime.datetime.fromtimestamp(times[2] + 0.001)
+    for moment in (at, at.astimezone(datetime.UTC)):
+        assert taskdiag.cgroups("/", "path", from_=pathlib.Path(recording), at=moment).info["time"] == times[2]
+    everything = taskdiag.cgroups(from_=recording, where=f"path == '{cgroup.path}'")
+    assert everything["path"] == [cgroup.path]
+    for options, says in (
+        ({"from_": recording, "at": times[2] - 1}, "nothing was recorded before that time"),
+        ({"from_": plain}, "has no cgroups: 'taskdiag record --cgroups'"),
+        ({"from_": recording, "paths": "/none"}, "/none"),
+        ({"from_": str(tmp_path / "none")}, "No such file"),
+        ({"from_": str(tmp_path)}, "holds no recording"),
+        ({"at": times[0]}, "name it with from_"),
+        ({"from_": recording, "at": float("nan")}, "is no moment"),
+    ):
+        with pytest.raises((taskdiag.Error, OSError), match=says):
+            taskdiag.cgroups(**options)
+    with pytest.raises(TypeError, match="at is a number of seconds since 1970 or a datetime"):
+        taskdiag.cgroups(from_=recording, at="noon")
+    # An answer of 'dump' has no cgroups, and is one answer.
+    saved = tmp_path / "saved"
+    saved.write_bytes(run("dump", "--groups", "base"))
+    with pytest.raises(taskdiag.Error, match="has no cgroups"):
+        taskdiag.cgroups(from_=saved)
+    with pytest.raises(taskdiag.Error, match="is not one"):
+        taskdiag.cgroups(from_=saved, at=times[0])

@@ -9,7 +9,10 @@ use std::time::Duration;
 use common::{plan_with, rows_with, run};
 use serde_json::json;
 use taskdiag::recording::{Options, Writer};
-use taskdiag::wire::{Done, Fixed, Info, StreamWriter, build};
+use taskdiag::wire::{
+    AlignedBuf, CG_IS_V2, CG_UNLIMITED, CgroupList, CgroupMember, CgroupMsg, CgroupValue, Done,
+    Fixed, Info, StreamWriter, build,
+};
 use taskdiag::{Base, Groups, Snapshot, Statm};
 
 /// 2026-11-22 at 03:10:00 UTC.
@@ -146,4 +149,70 @@ fn values_that_were_not_recorded_are_reported() {
     );
     let files = run(&["--recording", path, "-c", "select count(*) from files"]);
     assert_eq!(files.code, 3, "{}", files.err);
+}
+
+/// The same with two cgroups, whose memory is the number of the second. `left_out` more were not
+/// recorded.
+fn snapshot_with_cgroups(second: u64, left_out: u64) -> Snapshot {
+    let bytes = AlignedBuf::copy_of(snapshot(BEGIN + second).stream().bytes());
+    let (mut w, done) = StreamWriter::reopen(bytes).expect("it is well formed");
+    w.cgroup_list(&build!(CgroupList { most: 2000, levels: 100, left_out }));
+    let memory = build!(CgroupValue { value: second, member: CgroupMember::Memory as u32 });
+    let member = CgroupMember::MemoryMax as u32;
+    let unlimited = build!(CgroupValue { flags: CG_UNLIMITED, member });
+    for (id, path) in [(1, "/"), (2, "/a.service")] {
+        let head = CgroupMsg { id, flags: CG_IS_V2, ..CgroupMsg::default() };
+        w.cgroup(&head, path.as_bytes(), &[memory, unlimited]);
+    }
+    Snapshot::parse(w.finish(done)).expect("it is well formed")
+}
+
+#[test]
+fn recorded_cgroups_have_the_moment_of_their_frame_and_frames_without_them_are_counted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("UTF-8");
+    let mut writer =
+        Writer::open(directory.path(), Options::new(Duration::from_secs(10))).expect("it is empty");
+    writer.append(&snapshot_with_cgroups(0, 0)).expect("there is room");
+    writer.append(&snapshot(BEGIN + 10)).expect("there is room");
+    writer.append(&snapshot_with_cgroups(20, 5)).expect("there is room");
+    writer.append(&snapshot_with_cgroups(30, 7)).expect("there is room");
+    let at = ["--recording", path, "--host", "web1"];
+    let sql = "select ts, host, path, id, memory from cgroups where path like '/a%' order by ts";
+    let row = |ts: &str, memory: u64| {
+        json!({"ts": format!("2026-11-22T03:10:{ts}Z"), "host": "web1", "path": "/a.service",
+            "id": 2, "memory": memory})
+    };
+    assert_eq!(rows_with(&at, sql), [row("00", 0), row("20", 20), row("30", 30)]);
+    // A missing limit is no NULL.
+    let limit = "select count(*) as n from cgroups where memory_max > 1000000";
+    assert_eq!(rows_with(&at, limit), [json!({"n": 6})]);
+    // The frames without cgroups are a gap, and the one that lacks most is described.
+    let all = run(&[&at[..2], &["-c", sql]].concat());
+    assert_eq!(all.code, 3, "{}", all.err);
+    for part in [
+        "1 of 4 answers have no rows in cgroups, since their cgroups were not recorded",
+        "7 cgroups or more are not in this recorded answer",
+        "cgroups are missing in 2 answers, and this one lacks most",
+    ] {
+        assert!(all.err.contains(part), "{part}: {}", all.err);
+    }
+    assert!(!all.err.contains("5 cgroups"), "{}", all.err);
+    // A condition on the moment leaves the gap out, as does --at.
+    let first = "select memory from cgroups where ts < '2026-11-22 03:10:05Z' and path = '/'";
+    let ran = run(&[&at[..2], &["-o", "csv", "-c", first]].concat());
+    assert_eq!((ran.code, ran.out.as_str()), (0, "memory\n0\n"), "{}", ran.err);
+    assert!(plan_with(&at, first).contains("frames=1 of 4"));
+    let one = ["--recording", path, "--at", "@1795317010", "-c", "select path from cgroups"];
+    let none = run(&one);
+    assert_eq!(none.code, 3, "{}", none.err);
+    assert!(none.err.contains("1 of 1 answers have no rows"), "{}", none.err);
+    // A value that a recorder does not read.
+    let unread = "select path, pids_max from cgroups where ts < '2026-11-22 03:10:05Z'";
+    let unread = run(&[&at[..2], &["-c", unread]].concat());
+    assert_eq!(unread.code, 3, "{}", unread.err);
+    assert!(unread.err.contains("without pids_max: it was not recorded"), "{}", unread.err);
+    // The present ones are there, too.
+    let live = "select count(*) as n from live.cgroups where path = '/'";
+    assert_eq!(rows_with(&at, live), [json!({"n": 1})]);
 }

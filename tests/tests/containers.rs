@@ -462,6 +462,61 @@ fn columns_of_places_ask_for_no_path_that_is_a_root() {
     }
 }
 
+/// More sets of cgroups than one run of the BPF program meets, in turn from task to task, so that
+/// paths are copied from earlier runs. Then groups are removed and others made, whose sets get the
+/// memory of the old ones.
+#[test]
+fn tasks_of_many_groups_in_turn_have_the_paths_of_their_own() {
+    let test = "tasks_of_many_groups_in_turn_have_the_paths_of_their_own";
+    let Some(mut groups) = Groups::new(test, "turn") else { return };
+    let request = taskdiag::Request::all(taskdiag::Groups::CGROUP);
+    let ids = names_of_engines();
+    let mut sessions: Vec<Session> = ids
+        .iter()
+        .map(|name| if *name == "bpf" { EngineId::Bpf } else { EngineId::Procfs })
+        .map(|id| Session::open(request.clone(), Choice::Only(id)).expect("a session"))
+        .collect();
+    let mut tasks: Vec<(String, u32)> = Vec::new();
+    for generation in 0..3 {
+        let dirs: Vec<String> =
+            (0..100).map(|n| groups.make(&format!("{generation}-{n}/inner-{n}"))).collect();
+        for _ in 0..8 {
+            for dir in &dirs {
+                let child = Command::new("sleep").arg("1000").spawn().expect("it starts");
+                fs::write(format!("{dir}/cgroup.procs"), child.id().to_string()).expect("moved");
+                tasks.push((dir.clone(), child.id()));
+                groups.children.push(child);
+            }
+        }
+        let texts: BTreeMap<u32, Vec<String>> = tasks
+            .iter()
+            .map(|(_, pid)| (*pid, fs::read_to_string(format!("/proc/{pid}/cgroup"))))
+            .map(|(pid, text)| (pid, text.expect("it lives").lines().map(str::to_owned).collect()))
+            .collect();
+        for (name, session) in ids.iter().zip(&mut sessions) {
+            let answer = session.refresh().expect("an answer");
+            for (pid, want) in &texts {
+                let task = answer.task(*pid).expect("it lives");
+                let line =
+                    |(n, path): (u32, &[u8])| format!("{n}:{}", String::from_utf8_lossy(path));
+                assert_eq!(task.cgroups().map(line).collect::<Vec<_>>(), *want, "{name} {pid}");
+            }
+        }
+        // The first of these groups end, and with them their sets.
+        let ended: Vec<String> = dirs.into_iter().take(60).collect();
+        ended.iter().for_each(|dir| end_all(dir));
+        tasks.retain(|(dir, _)| !ended.contains(dir));
+        wait("their processes have ended", || {
+            groups.children.iter_mut().for_each(|child| _ = child.try_wait());
+            ended
+                .iter()
+                .all(|dir| fs::remove_dir(dir).is_ok() || !Path::new(dir).exists())
+                .then_some(())
+        });
+    }
+    assert!(tasks.len() >= 3 * 40 * 8);
+}
+
 /// CPU time of this thread, which tells the cost also on a busy machine.
 fn cpu_time() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -131,11 +131,13 @@ fn taken(cut: &Cut) -> Option<String> {
 
 /// Reports the data that the recorder left out of an answer.
 fn say_cuts(snapshot: &Snapshot) {
-    let all = snapshot.stream().cuts();
+    // The command 'cgroups' reports the cgroups that it lacks.
+    let all = snapshot.stream().cuts().iter().filter(|c| c.tasks | c.cut_tasks | c.answers > 0);
+    let all: Vec<Cut> = all.copied().collect();
     if !all.is_empty() {
         say(format_args!(
             "taskdiag: the recorder had no room for all of this answer, and left out: {}",
-            cuts(all)
+            cuts(&all)
         ));
     }
 }

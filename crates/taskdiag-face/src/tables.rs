@@ -76,10 +76,6 @@ impl Kind {
     pub fn id_column(self) -> &'static str {
         if self == Kind::Cgroups { "path" } else { "pid" }
     }
-    /// Are there rows of it in recordings? These have no cgroups.
-    pub fn is_recorded(self) -> bool {
-        self != Kind::Cgroups
-    }
     /// A query of these columns of all rows of the set. Which of them are rows of this table, the
     /// face adds as a condition.
     pub fn query(self, columns: impl IntoIterator<Item = &'static Field>) -> Query {

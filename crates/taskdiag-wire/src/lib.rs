@@ -142,6 +142,8 @@ pub const MSG_CGROUP: u16 = 24;
 pub const CG_HAS_V1: u32 = 1;
 /// In [`CgroupMsg`]: version 2 has the group.
 pub const CG_IS_V2: u32 = 1;
+/// In [`CgroupMsg`]: the uid of its owner is known.
+pub const CG_HAS_OWNER: u32 = 2;
 /// In [`CgroupValue`]: there is no limit.
 pub const CG_UNLIMITED: u16 = 1;
 /// The uid in a [`Cut`] for users that are not named, or for data of several users.

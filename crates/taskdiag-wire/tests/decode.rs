@@ -578,7 +578,7 @@ fn control_groups_are_read_back() {
     w.end_task();
     w.cgroup_list(&build!(CgroupList { boottime_ns: 5, left_out: 3, most: 9 }));
     let value = |member: u32, value| build!(CgroupValue { value, member });
-    let head = CgroupMsg { id: 1, after_ns: 2, flags: CG_IS_V2, reserved: 0 };
+    let head = CgroupMsg { id: 1, after_ns: 2, flags: CG_IS_V2, uid: 0 };
     let all = [
         value(CgroupMember::Memory as u32, 4096),
         build!(CgroupValue { member: CgroupMember::PidsMax as u32, flags: CG_UNLIMITED }),

@@ -159,6 +159,7 @@ fn constants() -> Vec<(String, i64)> {
         ("MSG_CGROUP", MSG_CGROUP as i64),
         ("CG_HAS_V1", CG_HAS_V1 as i64),
         ("CG_IS_V2", CG_IS_V2 as i64),
+        ("CG_HAS_OWNER", CG_HAS_OWNER as i64),
         ("CG_UNLIMITED", CG_UNLIMITED as i64),
         ("CUT_OTHERS", i64::from(CUT_OTHERS)),
         ("VMA_READ", VMA_READ as i64),

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use taskdiag::cgroups::Cgroups;
 use taskdiag::recording::{Options, Recording, Writer, Written};
 use taskdiag::wire::{
-    CUT_OTHERS, CgroupList, CgroupMember, CgroupMsg, CgroupValue, ContainerPart, Cred, Cut, Done,
-    Fd, FdCount, Info, Stat, StreamWriter, build,
+    CG_HAS_OWNER, CUT_OTHERS, CgroupList, CgroupMember, CgroupMsg, CgroupValue, ContainerPart,
+    Cred, Cut, Done, Fd, FdCount, Info, Stat, StreamWriter, build,
 };
 use taskdiag::{Base, Error, Group, Groups, Reason, Snapshot};
 
@@ -123,7 +123,9 @@ fn frame(n: u64, hostile: Hostile, random: &mut Random) -> Snapshot {
             build!(CgroupValue { value, member: *member as u32 })
         };
         let values: Vec<_> = CgroupMember::ALL.iter().map(value).collect();
-        w.cgroup(&CgroupMsg { id, ..CgroupMsg::default() }, path.as_bytes(), &values);
+        let uid = if path.contains("/run-") { HOSTILE } else { 0 };
+        let head = CgroupMsg { id, flags: CG_HAS_OWNER, uid, ..CgroupMsg::default() };
+        w.cgroup(&head, path.as_bytes(), &values);
     };
     OTHERS.iter().for_each(|path| group(1, path, None));
     for i in 0..hostile.cgroups {
@@ -134,7 +136,8 @@ fn frame(n: u64, hostile: Hostile, random: &mut Random) -> Snapshot {
 }
 
 /// Control groups of others.
-const OTHERS: [&str; 4] = ["/", "/system.slice", "/system.slice/web.service", "/user.slice"];
+const OTHERS: [&str; 5] =
+    ["/", "/system.slice", "/system.slice/web.service", "/user.slice", "/kubepods.slice/a/b/c/d"];
 
 fn size(dir: &Path) -> u64 {
     let sizes = std::fs::read_dir(dir)
@@ -270,11 +273,13 @@ fn thousands_of_control_groups_of_one_user_leave_the_history_of_others() {
     let paths: Vec<_> = all.list().iter().map(|c| String::from_utf8_lossy(c.path())).collect();
     assert!(OTHERS.iter().all(|path| paths.contains(&(*path).into())), "{paths:?}");
     let left = all.left_out().no_room;
-    assert!(left > 1900 && left as usize + paths.len() == 2004, "{left} and {}", paths.len());
+    assert!(left > 1900 && left as usize + paths.len() == 2005, "{left} and {}", paths.len());
     let remarks = all.remarks();
     assert!(remarks.iter().any(|r| r.starts_with(&format!("{left} cgroups"))), "{remarks:?}");
+    assert_eq!(all.left_out_by_owner(), [(HOSTILE, left)]);
     // The tasks of others lost nothing.
-    assert_eq!(last.stream().cuts(), []);
+    let cgroups = u32::try_from(left).expect("it is small");
+    assert_eq!(last.stream().cuts(), [build!(Cut { uid: HOSTILE, cgroups })]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use taskdiag::field::{Missing, TASKS};
 use taskdiag::view::Left;
 use taskdiag::{Groups, Reason, Snapshot};
 use taskdiag_face::exit::{Asked, Lack};
+use taskdiag_face::tables::Kind;
 
 /// Why values are missing, in the order of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,12 +37,15 @@ impl Why {
             Missing::Reason(_) => Why::Unknown,
         })
     }
-    fn words(self, is_live: bool) -> &'static str {
+    fn words(self, is_live: bool, table: &str) -> &'static str {
         // SAFETY: the call only returns a number.
         let is_root = unsafe { libc::geteuid() } == 0;
         match self {
             Why::NotAsked if is_live => {
                 "other processes, which were not read, may share it; without a condition on pid, all are read"
+            }
+            Why::NotAsked if table == Kind::Cgroups.name() => {
+                "it was not recorded; live.cgroups has the present values"
             }
             Why::NotAsked => "it was not recorded; 'taskdiag record --groups' changes that",
             Why::Denied if !is_live => "it was denied to the user who recorded",
@@ -182,7 +186,8 @@ impl Lacks {
                 more => format!("{} and {} more columns", columns[..6].join(", "), more - 6),
             };
             let how = if is_live { why.how(&columns) } else { "" };
-            let line = format!("{n} {rows} of {table} without {what}: {}{how}", why.words(is_live));
+            let line =
+                format!("{n} {rows} of {table} without {what}: {}{how}", why.words(is_live, table));
             lines.push(Lack { line, from: why.from(is_live) });
         }
         for ((why, is_live, table), n) in &self.lists {
@@ -192,7 +197,7 @@ impl Lacks {
                 Why::Truncated => {
                     format!("{n} {processes} not all rows in {table}: a list was cut")
                 }
-                _ => format!("{n} {processes} no rows in {table}: {}", why.words(*is_live)),
+                _ => format!("{n} {processes} no rows in {table}: {}", why.words(*is_live, table)),
             };
             lines.push(Lack { line, from: why.from(*is_live) });
         }
@@ -201,7 +206,7 @@ impl Lacks {
             let how = if *is_live { why.how(&[column]) } else { "" };
             let line = format!(
                 "{n} {tasks} left out of {table}, as a condition looks at {column}: {}{how}",
-                why.words(*is_live)
+                why.words(*is_live, table)
             );
             lines.push(Lack { line, from: why.from(*is_live) });
         }

@@ -23,6 +23,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
+use taskdiag::cgroups::Cgroups;
 use taskdiag::columns::{Batch, Builder, Spec};
 use taskdiag::field::{Context, Missing, Part};
 use taskdiag::view::{CgroupRows, Filter, Query, Rows};
@@ -45,13 +46,7 @@ pub enum Source {
     Recording(Arc<Recorded>),
 }
 
-impl Source {
-    /// The tables that it has.
-    pub fn kinds(&self) -> impl Iterator<Item = Kind> + use<> {
-        let is_live = matches!(self, Source::Live);
-        Kind::IN_SQL.into_iter().filter(move |kind| is_live || kind.is_recorded())
-    }
-}
+impl Source {}
 
 /// A table.
 #[derive(Debug)]
@@ -234,7 +229,6 @@ impl Work {
         schema: &SchemaRef,
         take: &mut dyn FnMut(RecordBatch) -> bool,
     ) -> Result<()> {
-        let failed = |why: String| DataFusionError::External(Box::new(NoAnswer(why)));
         match &self.from {
             From::Ask(ask) => {
                 if let Some(snapshot) = ask.answer(&self.statement).map_err(failed)? {
@@ -243,13 +237,10 @@ impl Work {
             }
             From::Cgroups(listing) => {
                 let all = listing.answer(&self.statement).map_err(failed)?;
-                let rows = CgroupRows::new(&self.query, all).map_err(|e| failed(e.to_string()))?;
-                let mut lacks = Lacks::default();
-                rows.left().iter().for_each(|left| lacks.left(kind.name(), true, left));
-                self.pass(kind, schema, (rows.cx(), &rows), None, &mut lacks, take)?;
-                self.statement.lack(lacks);
+                self.cgroups(kind, schema, all, None, take)?;
             }
             From::Frames(recorded, frames) => {
+                let mut gaps = CgroupGaps::default();
                 for number in frames {
                     if self.statement.watch.is_stopped() {
                         break;
@@ -265,13 +256,39 @@ impl Work {
                     };
                     let host = recorded.host_of(&frame.snapshot);
                     let at = Some((micros(frame.info.time), host.as_str()));
-                    if !self.rows(kind, schema, &frame.snapshot, at, take)? {
+                    let goes_on = if kind != Kind::Cgroups {
+                        self.rows(kind, schema, &frame.snapshot, at, take)?
+                    } else if let Some(all) = Cgroups::of(&frame.snapshot) {
+                        gaps.see(&all);
+                        self.cgroups(kind, schema, &all, at, take)?
+                    } else {
+                        gaps.without += 1;
+                        true
+                    };
+                    if !goes_on {
                         break;
                     }
                 }
+                self.statement.lack(gaps.lacks());
             }
         }
         Ok(())
+    }
+    /// Calls `take` with the rows of a list of cgroups. Returns whether to continue.
+    fn cgroups(
+        &self,
+        kind: Kind,
+        schema: &SchemaRef,
+        all: &Cgroups,
+        at: Option<(i64, &str)>,
+        take: &mut dyn FnMut(RecordBatch) -> bool,
+    ) -> Result<bool> {
+        let rows = CgroupRows::new(&self.query, all).map_err(|e| failed(e.to_string()))?;
+        let mut lacks = Lacks::default();
+        rows.left().iter().for_each(|left| lacks.left(kind.name(), at.is_none(), left));
+        let goes_on = self.pass(kind, schema, (rows.cx(), &rows), at, &mut lacks, take);
+        self.statement.lack(lacks);
+        goes_on
     }
     /// Calls `take` with the rows of an answer. Returns whether to continue.
     fn rows(
@@ -385,6 +402,55 @@ impl Work {
             }
         }
         Ok(true)
+    }
+}
+
+fn failed(why: String) -> DataFusionError {
+    DataFusionError::External(Box::new(NoAnswer(why)))
+}
+
+/// What recorded answers lack of cgroups. A recording has thousands of answers, so they are
+/// counted, and only the answer that lacks most is described.
+#[derive(Default)]
+struct CgroupGaps {
+    /// Answers with cgroups.
+    with: u64,
+    /// Answers without cgroups.
+    without: u64,
+    /// Answers that lack some of their cgroups.
+    cut: u64,
+    /// The number of cgroups that one of these lacks at most, with its remarks.
+    most: u64,
+    remarks: Vec<String>,
+}
+
+impl CgroupGaps {
+    fn see(&mut self, all: &Cgroups) {
+        self.with += 1;
+        let left = all.left_out();
+        let lacking =
+            [left.cgroups, left.deep, left.no_room].into_iter().fold(0, u64::saturating_add);
+        self.cut += u64::from(lacking > 0);
+        if lacking > self.most {
+            (self.most, self.remarks) = (lacking, all.remarks());
+        }
+    }
+    fn lacks(self) -> Lacks {
+        let mut lacks = Lacks::default();
+        if self.without > 0 {
+            let all = self.with + self.without;
+            let line = format!(
+                "{} of {all} answers have no rows in cgroups, since their cgroups were not recorded: 'taskdiag record --cgroups' records them",
+                self.without
+            );
+            lacks.line(line, Asked::All);
+        }
+        let of = match self.cut {
+            0 | 1 => String::new(),
+            n => format!(" (cgroups are missing in {n} answers, and this one lacks most)"),
+        };
+        self.remarks.iter().for_each(|text| lacks.line(format!("{text}{of}"), Asked::Named));
+        lacks
     }
 }
 

@@ -34,10 +34,11 @@ plain! {
         /// When its files were read, counted from `boottime_ns` of the list, ns. A recorder may
         /// round it down.
         after_ns: u64,
-        /// `CG_IS_V2`.
+        /// `CG_IS_V2`, `CG_HAS_OWNER`.
         flags: u32,
-        /// 0.
-        reserved: u32,
+        /// With `CG_HAS_OWNER`: the owner of the outermost directory above it that is not the
+        /// root's, who may have made it.
+        uid: u32,
     }
 }
 

@@ -147,8 +147,8 @@ plain! {
     Cut = "task_diag_cut", least 40 {
         /// Real uid of the tasks, or [`CUT_OTHERS`](crate::CUT_OTHERS).
         uid: u32,
-        /// 0.
-        reserved: u32,
+        /// Control groups of this owner that are left out of the stream.
+        cgroups: u32,
         /// Tasks that are left out of the stream.
         tasks: u64,
         /// Tasks in the stream with values that are cut or left out.

@@ -3,12 +3,15 @@
 //! The values are those of the listing, with the sums over cgroups below. A reader on another
 //! machine cannot make the sums, because a listing may lack cgroups.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use taskdiag_wire::{
-    AlignedBuf, BLOB_MAX, CG_HAS_V1, CG_IS_V2, CG_UNLIMITED, CgroupList, CgroupMsg, CgroupValue,
-    CgroupView, Done, Groups, Info, Reason, Strategy, StreamWriter, build,
+    AlignedBuf, BLOB_MAX, CG_HAS_OWNER, CG_HAS_V1, CG_IS_V2, CG_UNLIMITED, CUT_OTHERS, CgroupList,
+    CgroupMsg, CgroupValue, CgroupView, Cut, Done, Groups, Info, Reason, Strategy, StreamWriter,
+    build,
 };
 
 use super::{
@@ -16,7 +19,12 @@ use super::{
     compare_with,
 };
 use crate::error::Error;
+#[cfg(feature = "record")]
+use crate::recording::Recording;
 use crate::snapshot::Snapshot;
+
+/// The most owners of left-out cgroups that an answer names.
+const OWNERS_KEPT: usize = 8;
 
 impl Cgroups {
     /// The cgroups that were kept with an answer, at most as many as a listing has by default.
@@ -41,11 +49,18 @@ impl Cgroups {
             levels: head.levels as usize,
             ..Bounds::default()
         };
+        let mut by_owner: HashMap<u32, u64> = HashMap::new();
+        for cut in stream.cuts().iter().filter(|cut| cut.cgroups > 0 && cut.uid != CUT_OTHERS) {
+            *by_owner.entry(cut.uid).or_default() += u64::from(cut.cgroups);
+        }
+        let mut left_by_owner: Vec<(u32, u64)> = by_owner.into_iter().collect();
+        left_by_owner.sort_unstable_by_key(|(uid, n)| (Reverse(*n), *uid));
         let has_v1 = head.flags & CG_HAS_V1 != 0;
         let (syscalls, took) = (0, Duration::ZERO);
         Some(Cgroups {
             list,
             left,
+            left_by_owner,
             bounds,
             syscalls,
             took,
@@ -53,6 +68,24 @@ impl Cgroups {
             at,
             kept_with: without_tasks(snapshot),
         })
+    }
+    /// The cgroups of a frame of a recording, with their growth since the frame before it, if both
+    /// are of the same boot. `None`: the frame has none.
+    ///
+    /// # Errors
+    /// As [`Recording::read`] for this frame. If the frame before it cannot be read, nothing is
+    /// known about growth.
+    #[cfg(feature = "record")]
+    pub fn of_frame(recording: &Recording, number: usize) -> Result<Option<Cgroups>, Error> {
+        let snapshot = recording.read(number)?.snapshot;
+        let Some(mut all) = Cgroups::of(&snapshot) else { return Ok(None) };
+        let before = number.checked_sub(1).and_then(|before| recording.read(before).ok());
+        let before = before.map(|frame| frame.snapshot);
+        let is_same_boot = |e: &Snapshot| e.host().is_same_boot(&snapshot.host()) != Some(false);
+        if let Some(earlier) = before.filter(is_same_boot).as_ref().and_then(Cgroups::of) {
+            all.compare(&earlier);
+        }
+        Ok(Some(all))
     }
     /// Gives each cgroup its growth since an earlier listing of the same boot.
     pub fn compare(&mut self, earlier: &Cgroups) {
@@ -79,9 +112,12 @@ impl Cgroups {
     pub(super) fn remarks_of_kept(&self) -> Vec<String> {
         let LeftOut { cgroups, deep, no_room } = self.left;
         let mut remarks = Vec::new();
+        // One number of each owner has both reasons.
+        let mut whose = Some(self.whose()).into_iter();
         if cgroups > 0 {
             remarks.push(format!(
-                "{cgroups} cgroups or more are not in this recorded answer, because only the {} nearest to the root are",
+                "{cgroups} cgroups or more are not in this recorded answer{}, because at most {} are",
+                whose.next().unwrap_or_default(),
                 self.bounds.cgroups
             ));
         }
@@ -93,7 +129,8 @@ impl Cgroups {
         }
         if no_room > 0 {
             remarks.push(format!(
-                "{no_room} cgroups are not in this recorded answer, because it had no room for them"
+                "{no_room} cgroups are not in this recorded answer{}, because it had no room for them",
+                whose.next().unwrap_or_default()
             ));
         }
         remarks
@@ -128,6 +165,7 @@ fn cgroup(view: CgroupView<'_>, begin: Duration) -> Cgroup {
     Cgroup {
         path: view.path().to_vec(),
         id: head.id,
+        owner: (head.flags & CG_HAS_OWNER != 0).then_some(head.uid),
         hierarchies: bit(0),
         is_v2,
         level: 0,
@@ -176,12 +214,19 @@ impl Snapshot {
             let head = CgroupMsg {
                 id: one.id,
                 after_ns: after / grain * grain,
-                flags: if one.is_v2 { CG_IS_V2 } else { 0 },
-                reserved: 0,
+                flags: if one.is_v2 { CG_IS_V2 } else { 0 }
+                    | if one.owner.is_some() { CG_HAS_OWNER } else { 0 },
+                uid: one.owner.unwrap_or(0),
             };
             let values = Member::ALL.iter().filter_map(|m| entry(*m, one.get(*m)));
             let values: Vec<_> = values.collect();
             out.cgroup(&head, &one.path, &values);
+        }
+        for (place, (uid, left)) in cgroups.left_by_owner.iter().enumerate() {
+            let cgroups = u32::try_from(*left).unwrap_or(u32::MAX);
+            if place < OWNERS_KEPT {
+                out.cut(&build!(Cut { uid: *uid, cgroups }));
+            }
         }
         // The stream was valid before, and what is added is well formed.
         Snapshot::with_served(out.finish(done), self.served().to_vec()).ok()

@@ -8,7 +8,7 @@
 //! - `parse` turns the text of files into values;
 //! - `hierarchy` finds the mounted hierarchies;
 //! - `kept` puts a listing into a stream, for a recording, and takes it out again;
-//! - `walk` goes through the directories, and `read` reads one of them.
+//! - `walk` goes through the directories, in the order of `queue`, and `read` reads one of them.
 //!
 //! The module [`cgroup`](crate::cgroup) is about the meaning of a path. Which cgroup a task is in
 //! is a column of tasks.
@@ -29,6 +29,7 @@ mod hierarchy;
 mod kept;
 mod members;
 mod parse;
+mod queue;
 mod read;
 mod value;
 mod walk;
@@ -57,6 +58,8 @@ use crate::snapshot::Snapshot;
 pub struct Cgroup {
     path: Vec<u8>,
     id: u64,
+    /// The uid of its owner. `None`: a recording does not have it.
+    owner: Option<u32>,
     /// As in [`walk::Found`].
     hierarchies: u64,
     is_v2: bool,
@@ -85,6 +88,12 @@ impl Cgroup {
     /// known, because the directory cannot be opened.
     pub fn id(&self) -> u64 {
         self.id
+    }
+    /// The uid of the user who could have made it: to whom the outermost directory above it belongs
+    /// that is not of the owner of the root. Owners have equal shares of a bounded listing. `None`:
+    /// it is of a recording that does not have it.
+    pub fn owner(&self) -> Option<u32> {
+        self.owner
     }
     /// How many levels it is below the root.
     pub fn level(&self) -> usize {
@@ -129,6 +138,7 @@ impl Cgroup {
 pub struct Cgroups {
     list: Vec<Cgroup>,
     left: LeftOut,
+    left_by_owner: Vec<(u32, u64)>,
     bounds: Bounds,
     syscalls: u64,
     took: Duration,
@@ -155,6 +165,23 @@ impl Cgroups {
     pub fn left_out(&self) -> LeftOut {
         self.left
     }
+    /// The uids of the owners whose cgroups the bounds left out, each with their number, the
+    /// largest number first. A recording names only those with the largest numbers.
+    pub fn left_out_by_owner(&self) -> &[(u32, u64)] {
+        &self.left_by_owner
+    }
+    /// Whose cgroups were left out, to be added to a sentence.
+    fn whose(&self) -> String {
+        let shown = self.left_by_owner.iter().take(OWNERS_NAMED);
+        let mut whose: Vec<String> = shown.map(|(uid, n)| format!("{n} of uid {uid}")).collect();
+        if let Some(more) = self.left_by_owner.len().checked_sub(OWNERS_NAMED).filter(|n| *n > 0) {
+            whose.push(format!("some of {more} more users"));
+        }
+        match whose.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", whose.join(", ")),
+        }
+    }
     /// The same as sentences, for users.
     pub fn remarks(&self) -> Vec<String> {
         let (left, bounds) = (self.left, self.bounds);
@@ -164,8 +191,10 @@ impl Cgroups {
         }
         if left.cgroups > 0 {
             remarks.push(format!(
-                "{} cgroups or more are not shown, because only {} are read: name those to show",
-                left.cgroups, bounds.cgroups
+                "{} cgroups or more are not shown{}, because only {} are read: name those to show",
+                left.cgroups,
+                self.whose(),
+                bounds.cgroups
             ));
         }
         if left.deep > 0 {
@@ -211,6 +240,9 @@ pub struct Session {
 
 /// The values of cgroups by path, each with the id of the cgroup and when they were read.
 type Earlier = HashMap<Vec<u8>, (u64, Duration, Arc<Values>)>;
+
+/// The most owners that a sentence about left-out cgroups names.
+const OWNERS_NAMED: usize = 3;
 
 /// The most descriptors that a session should use. The kernel keeps a page for the text of each
 /// open file.
@@ -331,7 +363,9 @@ impl Session {
             }
         }
         self.kept.end();
-        let left = list.left;
+        let left_by_owner = list.left_by_owner();
+        let mut left = list.left;
+        left.cgroups = left_by_owner.iter().map(|(_, n)| n).sum();
         let v2 = self.hierarchies.iter().position(|h| h.version == 2).map_or(0, bit);
         let mut list = arranged(list, v2);
         sum_up(&mut list, self.files, left);
@@ -339,7 +373,17 @@ impl Session {
         let has_v1 = self.hierarchies.iter().any(|h| h.version == 1);
         let syscalls = self.reader.syscalls - before;
         let (bounds, took) = (self.bounds, begin.elapsed());
-        Ok(Cgroups { list, left, bounds, syscalls, took, has_v1, at, kept_with: None })
+        Ok(Cgroups {
+            list,
+            left,
+            left_by_owner,
+            bounds,
+            syscalls,
+            took,
+            has_v1,
+            at,
+            kept_with: None,
+        })
     }
     /// Gives each cgroup its values of the previous listing, and remembers the new ones.
     fn compare(&mut self, list: &mut [Cgroup]) {
@@ -424,6 +468,7 @@ fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
     let cgroup = |one: walk::Found| Cgroup {
         path: one.path,
         id: one.id,
+        owner: Some(one.owner),
         hierarchies: one.hierarchies,
         is_v2: one.hierarchies & v2 != 0,
         level: 0,

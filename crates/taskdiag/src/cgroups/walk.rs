@@ -1,11 +1,11 @@
 //! Walks the directories of a hierarchy, and reads the files of each cgroup.
 //!
-//! The walk goes from level to level. So if a user makes thousands of cgroups below their own, a
-//! bounded list can lack only cgroups at the same depth or deeper. The walk has one directory and
-//! one file open at a time. A [`Kept`] has more: a session reads the same files again from their
-//! start.
+//! The walk goes from level to level, and each owner has a share of a bounded list ([`Queue`]). So
+//! a user who makes thousands of cgroups below their own takes no room from cgroups of others,
+//! however deep these are. The walk has one directory and one file open at a time. A [`Kept`] has
+//! more: a session reads the same files again from their start.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use taskdiag_wire::Reason;
 use super::hierarchy::{Hierarchy, open_below};
 use super::members::{Files, Form, Member, Source};
 use super::parse;
+use super::queue::{Next, Queue};
 use super::read::Reader;
 use super::value::{Known, Values};
 
@@ -62,6 +63,8 @@ pub(super) struct Found {
     /// From the root on, with a slash at its start.
     pub path: Vec<u8>,
     pub id: u64,
+    /// The uid of its owner, as in [`Queue`].
+    pub owner: u32,
     /// The hierarchies that have it, by number, as bits.
     pub hierarchies: u64,
     /// When its files were begun to be read, since boot.
@@ -76,9 +79,10 @@ pub(super) struct List {
     pub found: Vec<Found>,
     /// The place of each path, where several hierarchies have the same paths.
     by_path: Option<HashMap<Vec<u8>, usize>>,
-    path_bytes: usize,
     pub left: LeftOut,
-    bounds: Bounds,
+    /// The cgroups that were left out, by hierarchy and owner.
+    left_by: HashMap<(usize, u32), u64>,
+    pub bounds: Bounds,
     /// All values, missing.
     blank: Values,
 }
@@ -95,15 +99,15 @@ impl List {
         List {
             found: Vec::new(),
             by_path: (hierarchies.len() > 1).then(HashMap::new),
-            path_bytes: 0,
             left: LeftOut::default(),
+            left_by: HashMap::new(),
             bounds,
             blank,
         }
     }
     /// Returns the place of a cgroup in the list, and adds it if no other hierarchy has it. `None`:
     /// there is no room.
-    fn place(&mut self, path: Vec<u8>, id: u64, number: usize) -> Option<usize> {
+    fn place(&mut self, path: Vec<u8>, id: u64, owner: u32, number: usize) -> Option<usize> {
         if let Some(at) = self.by_path.as_ref().and_then(|by| by.get(&path)) {
             self.found[*at].hierarchies |= bit(number);
             return Some(*at);
@@ -116,8 +120,26 @@ impl List {
         }
         let values = Arc::new(self.blank.clone());
         let (hierarchies, at) = (bit(number), since_boot());
-        self.found.push(Found { path, id, hierarchies, at, values });
+        self.found.push(Found { path, id, owner, hierarchies, at, values });
         Some(self.found.len() - 1)
+    }
+    /// Counts cgroups of an owner that are left out.
+    pub fn leave_out(&mut self, number: usize, owner: u32, cgroups: u64) {
+        if cgroups > 0 {
+            *self.left_by.entry((number, owner)).or_default() += cgroups;
+        }
+    }
+    /// The cgroups that were left out, by the uid of their owner, with the largest number first.
+    /// Hierarchies mostly have the same cgroups, so that with the most counts.
+    pub fn left_by_owner(&self) -> Vec<(u32, u64)> {
+        let mut all: HashMap<u32, u64> = HashMap::new();
+        for ((_, owner), n) in &self.left_by {
+            let most = all.entry(*owner).or_default();
+            *most = (*most).max(*n);
+        }
+        let mut all: Vec<(u32, u64)> = all.into_iter().collect();
+        all.sort_unstable_by_key(|(owner, n)| (std::cmp::Reverse(*n), *owner));
+        all
     }
 }
 
@@ -210,13 +232,6 @@ fn is_gone(e: Errno) -> bool {
     matches!(e, Errno::NOENT | Errno::NODEV)
 }
 
-/// A cgroup that is to be read.
-struct Next {
-    path: Vec<u8>,
-    level: usize,
-    id: Option<u64>,
-}
-
 /// A walk over a hierarchy.
 pub(super) struct Walk<'a> {
     pub hierarchy: &'a Hierarchy,
@@ -237,16 +252,20 @@ impl Walk<'_> {
     /// Only errors that are not about a single cgroup, such as too many open files.
     pub fn run(&mut self, path: &[u8]) -> Result<bool, Errno> {
         let level = path.split(|b| *b == b'/').filter(|part| !part.is_empty()).count();
-        let mut next = VecDeque::from([Next { path: path.to_vec(), level, id: None }]);
+        let first = Next { path: path.to_vec(), level, id: None, owner: 0 };
+        let mut next = Queue::new(first, self.list.bounds.cgroups, self.list.bounds.path_bytes);
         let mut is_there = false;
-        while let Some(one) = next.pop_front() {
+        while let Some(one) = next.pop() {
             is_there |= self.visit(one, &mut next)?;
+        }
+        for (owner, cgroups) in next.left_out() {
+            self.list.leave_out(self.number, owner, cgroups);
         }
         Ok(is_there)
     }
 
     /// Reads a cgroup, and adds its children to `next`. `false`: the cgroup has been removed.
-    fn visit(&mut self, one: Next, next: &mut VecDeque<Next>) -> Result<bool, Errno> {
+    fn visit(&mut self, one: Next, next: &mut Queue) -> Result<bool, Errno> {
         let is_top = one.path == b"/";
         let id = one.id.or_else(|| self.kept.roots.get(&self.number).copied().filter(|_| is_top));
         let key = id.map(|id| (self.number, id));
@@ -260,7 +279,8 @@ impl Walk<'_> {
                 Err(e) if is_gone(e) => return Ok(false),
                 Err(e) if is_about_us(e) => return Err(e),
                 Err(e) => {
-                    self.deny(one, why(e, Form::CpuMax));
+                    let owner = next.owner(one.owner);
+                    self.deny(one, owner, why(e, Form::CpuMax));
                     return Ok(true);
                 }
             }
@@ -272,15 +292,20 @@ impl Walk<'_> {
             self.kept.roots.insert(self.number, stat.st_ino);
         }
         let is_root = one.level == 0 && self.hierarchy.is_whole;
-        let Some(at) = self.list.place(one.path.clone(), stat.st_ino, self.number) else {
-            self.list.left.cgroups += 1;
+        if next.is_first() {
+            next.begin(stat.st_uid);
+        }
+        let owner = next.owner(one.owner);
+        let Some(at) = self.list.place(one.path.clone(), stat.st_ino, owner, self.number) else {
+            self.list.leave_out(self.number, owner, 1);
             return Ok(true);
         };
         let done = self.read(&mut place, is_root, at);
         // The number of links of a directory is 2 plus the number of directories in it. Some file
         // systems, which are not those of cgroups, have 1.
         if stat.st_nlink != 2 {
-            self.below(place.dir.as_fd(), &one, next)?;
+            let owner = next.owner_below(one.owner, stat.st_uid);
+            self.below(place.dir.as_fd(), &one, owner, next)?;
         }
         self.keep(place, stat.st_ino);
         done.map(|()| true)
@@ -297,9 +322,9 @@ impl Walk<'_> {
     }
 
     /// Adds a cgroup whose directory cannot be opened.
-    fn deny(&mut self, one: Next, why: Reason) {
-        let Some(at) = self.list.place(one.path, one.id.unwrap_or(0), self.number) else {
-            self.list.left.cgroups += 1;
+    fn deny(&mut self, one: Next, owner: u32, why: Reason) {
+        let Some(at) = self.list.place(one.path, one.id.unwrap_or(0), owner, self.number) else {
+            self.list.leave_out(self.number, owner, 1);
             return;
         };
         for source in &self.sources {
@@ -369,12 +394,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds the child cgroups of a directory to `next`.
+    /// Adds the child cgroups of a directory to `next`, as those of the owner with this number.
     fn below(
         &mut self,
         dir: BorrowedFd<'_>,
         one: &Next,
-        next: &mut VecDeque<Next>,
+        owner: usize,
+        next: &mut Queue,
     ) -> Result<(), Errno> {
         let list = &mut *self.list;
         let listed = self.reader.children(dir, |name, id| {
@@ -387,22 +413,13 @@ impl Walk<'_> {
             path.extend_from_slice(one.path.strip_suffix(b"/").unwrap_or(&one.path));
             path.push(b'/');
             path.extend_from_slice(name);
-            list.path_bytes += path.len();
-            let seen = list.found.len() + next.len();
-            if list.path_bytes > list.bounds.path_bytes
-                || list.by_path.is_none() && seen >= list.bounds.cgroups
-                || next.len() >= list.bounds.cgroups
-            {
-                list.left.cgroups += 1;
-                return;
-            }
-            next.push_back(Next { path, level: one.level + 1, id: Some(id) });
+            next.push(Next { path, level: one.level + 1, id: Some(id), owner });
         });
         match listed {
             Err(e) if is_about_us(e) => return Err(e),
             Err(e) if is_gone(e) => {}
             // The descendants are not known, and sums without them would be too low.
-            Err(_) => self.list.left.cgroups += 1,
+            Err(_) => self.list.leave_out(self.number, next.owner(owner), 1),
             Ok(_) => {}
         }
         Ok(())

@@ -6,7 +6,8 @@
 //! names, then text. Short lists and texts stay complete, and long ones are cut to one length.
 //! Values that are already in the key frame take no room, so they stay.
 //!
-//! Cgroups of all users together get at most an eighth of the room: those nearest to the root stay.
+//! Cgroups of all users together get at most an eighth of the room, and owners of cgroups have
+//! equal shares of that: those nearest to the root stay.
 //!
 //! The size of a value is its compressed size, which is estimated from a sample for each user and
 //! class. Nothing here does I/O.
@@ -16,8 +17,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use taskdiag_wire::registry::{Shape, group_of, shape};
 use taskdiag_wire::{
     A_CGROUP_PATH, A_GROUPS, A_MISSING, A_NAME, A_SHARED, AlignedBuf, BLOB_CUT, BlobHdr,
-    CUT_OTHERS, Cgroup, CgroupList, CgroupView, Cred, Cut, Done, Fd, Group, MissingEntry,
-    MissingHdr, Plain as _, Reason, Shared, Socket, Stream, StreamWriter, TaskView, Vma, build,
+    CG_HAS_OWNER, CUT_OTHERS, Cgroup, CgroupList, CgroupView, Cred, Cut, Done, Fd, Group,
+    MissingEntry, MissingHdr, Plain as _, Reason, Shared, Socket, Stream, StreamWriter, TaskView,
+    Vma, build,
 };
 
 use super::codec;
@@ -354,6 +356,9 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> Work<'_, A, B> {
         done.vanished += full.done().vanished.saturating_sub(lacking_before.vanished);
         keep_names(&mut w, full, self.room_for_names);
         self.cgroups.write(&mut w);
+        for (uid, cgroups) in &self.cgroups.left {
+            taken.entry(*uid).or_insert_with(|| build!(Cut { uid: *uid })).cgroups = *cgroups;
+        }
         note(&mut w, full.cuts(), taken, answers);
         w.finish(done)
     }
@@ -490,10 +495,13 @@ struct CgroupsKept<'a> {
     messages: Vec<(usize, &'a [u8])>,
     /// Bytes that they take in the frame.
     bytes: u64,
+    /// How many of each owner do not stay.
+    left: HashMap<u32, u32>,
 }
 
 impl<'a> CgroupsKept<'a> {
-    /// As many as fit into these bytes, those nearest to the root first.
+    /// As many as fit into these bytes. Owners have equal shares, and of each owner those nearest
+    /// to the root stay.
     fn within<A: AsRef<[u8]>, B: AsRef<[u8]>>(
         full: &'a Stream<A>,
         key: Option<&Stream<B>>,
@@ -506,7 +514,21 @@ impl<'a> CgroupsKept<'a> {
         let level = |group: &CgroupView<'_>| group.path().iter().filter(|b| **b == b'/').count();
         let mut nearest: Vec<_> = full.cgroups().enumerate().collect();
         nearest.sort_by_key(|(_, group)| level(group));
-        let mut messages: Vec<_> = nearest.into_iter().map(|(at, c)| (at, c.message())).collect();
+        // What of its owner comes before each of them.
+        let mut taken: HashMap<u32, usize> = HashMap::new();
+        let mut ranked: Vec<_> = nearest
+            .into_iter()
+            .map(|(at, group)| {
+                let (head, message) = (group.head(), group.message());
+                let uid = if head.flags & CG_HAS_OWNER != 0 { head.uid } else { CUT_OTHERS };
+                let before = taken.entry(uid).or_default();
+                *before += message.len();
+                (*before - message.len(), at, uid, message)
+            })
+            .collect();
+        ranked.sort_by_key(|(before, ..)| *before);
+        let owners: Vec<u32> = ranked.iter().map(|(_, _, uid, _)| *uid).collect();
+        let mut messages: Vec<_> = ranked.into_iter().map(|(_, at, _, m)| (at, m)).collect();
         let mut packed = Vec::new();
         loop {
             let mut in_order = messages.clone();
@@ -518,7 +540,9 @@ impl<'a> CgroupsKept<'a> {
             };
             if messages.is_empty() || bytes <= most {
                 let bytes = if messages.is_empty() { 0 } else { bytes };
-                return CgroupsKept { head: Some(head), messages: in_order, bytes };
+                let mut left: HashMap<u32, u32> = HashMap::new();
+                owners[messages.len()..].iter().for_each(|uid| *left.entry(*uid).or_default() += 1);
+                return CgroupsKept { head: Some(head), messages: in_order, bytes, left };
             }
             // They are not all of the same size, so a little less than their number says.
             let before = messages.len();
@@ -539,7 +563,7 @@ impl<'a> CgroupsKept<'a> {
 /// others.
 fn note(w: &mut StreamWriter, before: &[Cut], taken: HashMap<u32, Cut>, answers: u64) {
     let mut taken: Vec<Cut> = taken.into_values().collect();
-    taken.sort_unstable_by_key(|c| std::cmp::Reverse((c.tasks, c.cut_bytes, c.uid)));
+    taken.sort_unstable_by_key(|c| std::cmp::Reverse((c.tasks, c.cut_bytes, c.cgroups, c.uid)));
     let mut others = build!(Cut { uid: CUT_OTHERS, answers });
     for cut in before {
         w.cut(cut);
@@ -552,6 +576,7 @@ fn note(w: &mut StreamWriter, before: &[Cut], taken: HashMap<u32, Cut>, answers:
         others.tasks += cut.tasks;
         others.cut_tasks += cut.cut_tasks;
         others.cut_bytes += cut.cut_bytes;
+        others.cgroups = others.cgroups.saturating_add(cut.cgroups);
     }
     if others != build!(Cut { uid: CUT_OTHERS }) {
         w.cut(&others);

@@ -315,7 +315,9 @@ impl Writer {
         self.write(&frame, now)?;
         self.room.take(written.bytes);
         self.remember(&frame, stream.bytes());
-        written.cuts = stream.cuts().to_vec();
+        // The cgroups that were too many for the recorder to read take no room.
+        let is_for_room = |c: &&Cut| c.tasks | c.cut_tasks | c.answers > 0;
+        written.cuts = stream.cuts().iter().filter(is_for_room).copied().collect();
         Ok(true)
     }
     /// The stream of the key frame.

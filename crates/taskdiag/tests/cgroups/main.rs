@@ -232,6 +232,75 @@ fn bounds_say_what_they_leave_out() {
     assert!(all.list().len() < 10 && all.left_out().cgroups > 20, "{:?}", all.left_out());
 }
 
+/// Cgroups of the system, deep in the tree, and of the users 1000 and 1001, of whom the first makes
+/// hundreds, some with long names, some for other uids. `None`: only root can make them.
+fn hostile() -> Option<Laid> {
+    let laid = laid_out("", &[]);
+    let make = |path: &str, uid: u32| {
+        fs::create_dir_all(laid.path(path)).expect("made");
+        std::os::unix::fs::chown(laid.path(path), Some(uid), None).is_ok()
+    };
+    let manager = |uid: u32| format!("user.slice/user-{uid}.slice/user@{uid}.service");
+    if ![1000, 1001].into_iter().all(|uid| make(&manager(uid), uid)) {
+        return None;
+    }
+    for n in 0..300 {
+        let uid = if n % 3 == 0 { 100_000 + n } else { 1000 };
+        make(&format!("{}/{}{n}", manager(1000), "x".repeat(n as usize % 200)), uid);
+    }
+    for n in 0..20 {
+        make(&format!("{}/app.slice/a/b/c/{n}", manager(1001)), 1001);
+        make(&format!("kubepods.slice/burstable/pod{n}/container/init.scope/a/b"), 0);
+    }
+    Some(laid)
+}
+
+/// The owner of each cgroup in the hostile tree, by its path.
+fn owner_of(path: &str) -> u32 {
+    let of = |uid: u32| path.contains(&format!("/user@{uid}.service/")).then_some(uid);
+    of(1000).or(of(1001)).unwrap_or(0)
+}
+
+#[test]
+fn a_user_with_many_shallow_cgroups_takes_no_room_from_deeper_ones_of_others() {
+    let Some(laid) = hostile() else { return skip("only root can give directories to others") };
+    let whole = laid.list();
+    assert_eq!(whole.left_out_by_owner(), []);
+    let of_others = |all: &Cgroups| -> Vec<String> {
+        paths(all).into_iter().filter(|path| owner_of(path) != 1000).collect()
+    };
+    for cgroup in whole.list() {
+        let path = String::from_utf8_lossy(cgroup.path());
+        assert_eq!(cgroup.owner(), Some(owner_of(&path)), "{path}");
+    }
+    let others = of_others(&whole);
+    let (all, mut bounds) = (whole.list().len(), Bounds::default());
+    // There are over 100 of the system, 24 of one user and 300 of the other.
+    assert!(all - others.len() == 300 && others.len() > 124, "{}", others.len());
+    bounds.cgroups = 250;
+    let few = laid.bounded(bounds).list().expect("read");
+    assert_eq!(of_others(&few), others);
+    assert_eq!(few.list().len(), 250);
+    assert_eq!(few.left_out_by_owner(), [(1000, all as u64 - 250)]);
+    assert_eq!(few.left_out().cgroups, all as u64 - 250);
+    let remarks = few.remarks().join("; ");
+    assert!(remarks.contains(&format!("({} of uid 1000)", all - 250)), "{remarks}");
+    // If there is room for few, everybody has as many. Of each owner those near the root stay.
+    bounds.cgroups = 60;
+    let few = laid.bounded(bounds).list().expect("read");
+    let count = |uid| few.list().iter().filter(|c| c.owner() == Some(uid)).count();
+    assert_eq!([0, 1000, 1001].map(count).iter().sum::<usize>(), 60);
+    let [system, users @ ..] = [0, 1000, 1001].map(count);
+    assert!(system >= 20 && users.iter().all(|n| *n >= 14), "{system} {users:?}");
+    assert!(paths(&few).contains(&String::from("/kubepods.slice/burstable")));
+    // Long paths take no room either.
+    bounds.cgroups = 1000;
+    bounds.path_bytes = others.iter().map(String::len).sum::<usize>() * 3;
+    let few = laid.bounded(bounds).list().expect("read");
+    assert_eq!(of_others(&few), others);
+    assert!(few.left_out_by_owner().iter().all(|(uid, n)| *uid == 1000 && *n > 50));
+}
+
 #[test]
 fn paths_choose_a_part_and_cannot_leave_the_root() {
     let laid = laid_out("", &[("a/b/cgroup.procs", "5\n"), ("ab/cgroup.procs", "6\n")]);

@@ -45,6 +45,9 @@ fn cgroups_of_an_answer_are_those_of_the_listing_value_by_value() {
         let read = Cgroups::of(&read).expect("it has some");
         assert_eq!(all_of(&read), all_of(&live));
         assert_eq!(read.left_out(), live.left_out());
+        assert_eq!(read.left_out_by_owner(), live.left_out_by_owner());
+        let owners = |all: &Cgroups| all.list().iter().map(Cgroup::owner).collect::<Vec<_>>();
+        assert_eq!(owners(&read), owners(&live));
         assert_eq!(read.remarks().len(), live.remarks().len());
         assert_eq!(read.has_version_1(), live.has_version_1());
     }

@@ -90,7 +90,7 @@ pub const AHEAD_OF_PROCESSES: u32 = 1;
 pub const AHEAD_OF_THREADS: u32 = 2;
 
 /// `sizeof(struct state)`, of which [`State`] is the beginning.
-pub const STATE_SIZE: usize = 38696;
+pub const STATE_SIZE: usize = 78136;
 
 #[cfg(test)]
 mod tests {
