@@ -88,11 +88,6 @@ fn wait(mut is_done: impl FnMut() -> bool) {
     }
 }
 
-fn skip(why: &str) {
-    let name = std::thread::current().name().unwrap_or("cgroups").to_owned();
-    skips::skip(&name, why);
-}
-
 #[test]
 fn live_cgroups_have_the_values_of_the_kernel() {
     let Some(mut made) = Made::new("values") else { return skip("no cgroup can be made") };

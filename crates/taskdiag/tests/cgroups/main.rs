@@ -232,6 +232,11 @@ fn bounds_say_what_they_leave_out() {
     assert!(all.list().len() < 10 && all.left_out().cgroups > 20, "{:?}", all.left_out());
 }
 
+fn skip(why: &str) {
+    let name = std::thread::current().name().unwrap_or("cgroups").to_owned();
+    skips::skip(&name, why);
+}
+
 /// Cgroups of the system, deep in the tree, and of the users 1000 and 1001, of whom the first makes
 /// hundreds, some with long names, some for other uids. `None`: only root can make them.
 fn hostile() -> Option<Laid> {
