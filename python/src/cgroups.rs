@@ -155,7 +155,7 @@ fn kept(from: &Path, at: Option<SystemTime>) -> Result<Recorded, Error> {
 /// `from_` is a recording that `taskdiag record --cgroups` made, or a saved answer. `at`, which is
 /// a datetime or seconds since 1970, chooses the last answer of a recording up to that time;
 /// without it, the newest one counts. `table.info` has its time and host. Columns whose names end
-/// in _now are rates since the answer before it. Without `from_`, they need a `CgroupSession`.
+/// in _now are rates since the previous answer. Without `from_`, they need a `CgroupSession`.
 #[pyfunction]
 #[pyo3(signature = (paths=None, columns=None, *, r#where=None, sort=None, from_=None, at=None))]
 pub fn cgroups(

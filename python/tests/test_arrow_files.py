@@ -247,7 +247,7 @@ def test_recorded_cgroups_are_those_of_the_command(cgroup, tmp_path):
     table = taskdiag.cgroups(cgroup.path, names, from_=recording)
     (got,) = table.to_dicts()
     assert {name: got[name] for name in names[:4]} == {name: want.get(name) for name in names[:4]}
-    # The process is stopped, so the rate since the answer before is known and 0.
+    # The process is stopped, so the rate since the previous answer is known, and it is 0.
     assert got["cpu_now"] == 0 and table.info["host"] == os.uname().nodename
     times = [table.info["time"]]
     for _ in range(2):

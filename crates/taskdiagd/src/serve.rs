@@ -349,8 +349,8 @@ impl Server {
         held
     }
 
-    /// Closes a connection of the user who has the most: the one that was quiet longest. So users
-    /// with few connections always get one.
+    /// Closes the connection that has been quiet longest, of the user with the most connections. So
+    /// users with few connections always get one.
     fn make_room(&mut self) {
         let rank = |c: &Connection| (self.fair.connections(c.peer.uid), Reverse(c.last));
         let of = self.connections.iter().max_by_key(|(_, c)| rank(c)).map(|(id, _)| *id);

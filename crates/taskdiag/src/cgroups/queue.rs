@@ -5,10 +5,11 @@
 //! theirs they give to directories below their own.
 //!
 //! Those of the system come first, because the directories of all users are below them, but at most
-//! half of what may be read. Then comes the owner of whom the fewest were read, and of each owner
-//! those nearest to the root. If there are more cgroups than may be read, those farthest from the
-//! root go of the owner who has most. So a user loses no cgroup while another user has more. If
-//! everything fits, all is read, in about the same time.
+//! half of what may be read. After them, the next cgroup is always one of the owner with the fewest
+//! cgroups read so far, and of that owner's cgroups the one nearest to the root. If there are more
+//! cgroups than may be read, the owner with the most loses the one farthest from the root. So a
+//! user loses no cgroup while another user has more. If everything fits, all is read, in about the
+//! same time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -104,7 +105,8 @@ impl Queue {
     /// The next one.
     pub fn pop(&mut self) -> Option<Next> {
         while let Some(Reverse((turn, number))) = self.turns.pop() {
-            // An owner who lost all that waited and got more has two turns, of which one counts.
+            // An owner may have two turns: one from before it lost all its waiting cgroups, and one
+            // from when it got more. Only the current one counts.
             if turn != self.turn(number) {
                 continue;
             }
@@ -157,7 +159,7 @@ impl Queue {
             self.full_at = self.share(largest);
         }
     }
-    /// What an owner holds, as a part of what there is room for.
+    /// The part of the room that an owner takes, the larger one of number and bytes.
     fn share(&self, number: usize) -> u128 {
         let owner = &self.owners[number];
         let of_number = owner.held() as u128 * self.most_bytes as u128;
@@ -220,7 +222,7 @@ mod tests {
         let mut queue = queue(40, 10_000);
         (0..1000).for_each(|n| queue.push(next(1, 2, &format!("/u/{n}"))));
         (0..5).for_each(|n| queue.push(next(0, 3, &format!("/a/b/{n}"))));
-        // Those of the system come before those of the user who has waited longer.
+        // The system has its turn first, although the user's cgroups have waited longer.
         (0..5).for_each(|n| assert_eq!(queue.pop().map(|next| next.owner), Some(0), "{n}"));
         let late = queue.owner_below(0, 1001);
         (0..30).for_each(|n| queue.push(next(late, 9, &format!("/v/{n}"))));

@@ -83,12 +83,12 @@ impl Place {
     /// it had left a CPU according to the answer: many programs wait for one thing after another
     /// in the same call, and this look is about the wait that the answer has.
     pub(super) fn stand_in(self, call: &Call, before: Option<u64>) -> Result<Stand, NoHolder> {
-        let switches = self.switches()?;
-        if before.is_some_and(|before| before != switches) {
+        let stand = self.stand()?;
+        if before.is_some_and(|before| before != stand.switches) {
             return Err(NoHolder::Changed);
         }
         match Call::of(parse::syscall(&read(&self.path("syscall"), SMALL)?)) {
-            Some(now) if now == *call => Ok(Stand { switches }),
+            Some(now) if now == *call => Ok(stand),
             _ => Err(NoHolder::Changed),
         }
     }
@@ -101,8 +101,7 @@ impl Place {
     /// Where the thread sleeps, whether or not it is in a system call.
     #[cfg(feature = "user-stack")]
     pub(super) fn sleeps(self) -> Result<(Stand, Option<parse::SyscallText>), NoHolder> {
-        let switches = self.switches()?;
-        Ok((Stand { switches }, parse::syscall(&read(&self.path("syscall"), SMALL)?)))
+        Ok((self.stand()?, parse::syscall(&read(&self.path("syscall"), SMALL)?)))
     }
 
     /// The mappings of its process.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
@@ -15,7 +16,7 @@ use super::elf::{Elf, Source};
 use crate::why::task::Place;
 
 /// How many bytes of files are read for an answer.
-const BYTES: u64 = 256 << 20;
+pub(super) const BYTES: u64 = 256 << 20;
 
 /// One state of a file. Any change of its content changes the time.
 type Key = (u32, u64, u64, i64, u32);
@@ -24,16 +25,15 @@ type Key = (u32, u64, u64, i64, u32);
 #[derive(Debug)]
 pub(super) struct Files {
     known: HashMap<Key, Result<Arc<Elf>, StackEnd>>,
-    left: u64,
-}
-
-impl Default for Files {
-    fn default() -> Files {
-        Files { known: HashMap::new(), left: BYTES }
-    }
+    left: Arc<AtomicU64>,
 }
 
 impl Files {
+    /// No files yet. `left` is how many bytes may be read.
+    pub(super) fn new(left: Arc<AtomicU64>) -> Files {
+        Files { known: HashMap::new(), left }
+    }
+
     /// The tables of the file of a mapping. `path` is its path as the process sees it.
     pub(super) fn get(
         &mut self,
@@ -51,14 +51,24 @@ impl Files {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let file = rustix::fs::openat(CWD, again, flags, Mode::empty()).map_err(why)?;
-        let found = Elf::read(&Source::File(File::from(file)), &mut self.left).map(Arc::new);
+        let found = self.read(&Source::File(File::from(file)));
         self.known.insert(key, found.clone());
         found
     }
 
     /// The tables of the code that the kernel puts into each process.
     pub(super) fn of_memory(&mut self, bytes: Vec<u8>) -> Result<Arc<Elf>, StackEnd> {
-        Elf::read(&Source::Memory(bytes), &mut self.left).map(Arc::new)
+        self.read(&Source::Memory(bytes))
+    }
+
+    fn read(&self, source: &Source) -> Result<Arc<Elf>, StackEnd> {
+        let before = self.left.load(Ordering::Relaxed);
+        let mut left = before;
+        let found = Elf::read(source, &mut left).map(Arc::new);
+        // Another thread may have read at the same time.
+        let used = |now: u64| Some(now.saturating_sub(before - left));
+        _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, used);
+        found
     }
 }
 
@@ -104,4 +114,18 @@ fn open(place: Place, vma: &Vma, path: &[u8]) -> Result<(OwnedFd, Statx), StackE
         open(&[format!("/proc/{tgid}/root").as_bytes(), path].concat()).map_err(why)?;
     let is_mapped = (device_of(&stat), stat.stx_ino) == (vma.dev, vma.inode);
     if is_file(&stat) && is_mapped { Ok((fd, stat)) } else { Err(StackEnd::OtherFile) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_one_answer_share_its_bytes() {
+        // Enough for the header of one file, which is none of ELF.
+        let left = Arc::new(AtomicU64::new(100));
+        let mut all = [Files::new(Arc::clone(&left)), Files::new(left)];
+        let ends = all.each_mut().map(|files| files.of_memory(vec![0; 200]).map(drop));
+        assert_eq!(ends, [Err(StackEnd::BadFile), Err(StackEnd::NotLookedAt)]);
+    }
 }

@@ -1,12 +1,13 @@
 //! Looks at the stack of one thread, and makes sure that it slept all the time.
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use taskdiag_wire::{Groups, VMA_EXEC, VmaKind, Wait as WaitRecord};
 
-use super::files::Files;
+use super::files::{BYTES, Files};
 use super::unwind::{HERE, Memory, Registers, caller};
 use super::{FRAMES, Frame, StackEnd, UserStack};
 use crate::engine::EngineId;
@@ -21,8 +22,9 @@ use crate::{Choice, Request, query_with};
 const TRIES: usize = 3;
 /// The largest number of files of a stack.
 const FILES: usize = 16;
-/// The stack is read in parts of this size, at most so many.
+/// The size of the parts in which the stack is read, in bytes.
 const PART: usize = 64 << 10;
+/// The largest number of parts.
 const PARTS: usize = 8;
 /// The largest vDSO, which is a few pages.
 const VDSO: u64 = 64 << 10;
@@ -37,6 +39,8 @@ pub struct Stacks {
     end: Instant,
     patience: Patience,
     files: Arc<Mutex<Files>>,
+    /// How many bytes of files may still be read, also by threads that were left behind.
+    left: Arc<AtomicU64>,
     /// Processes whose memory or files did not come in time.
     stuck: HashSet<u32>,
 }
@@ -45,12 +49,14 @@ impl Stacks {
     /// For one answer. `choice` is whom the caller lets answer: BPF is asked for a register only if
     /// it may answer.
     pub fn new(choice: Choice, limits: Limits) -> Stacks {
+        let left = Arc::new(AtomicU64::new(BYTES));
         Stacks {
             choice,
             limits,
             end: Instant::now() + limits.all,
             patience: Patience::default(),
-            files: Arc::default(),
+            files: Arc::new(Mutex::new(Files::new(Arc::clone(&left)))),
+            left,
             stuck: HashSet::new(),
         }
     }
@@ -77,8 +83,9 @@ impl Stacks {
         let files = Arc::clone(&self.files);
         let found = self.patience.within(limit, move || look.stack(&files));
         found.unwrap_or_else(|| {
-            // The thread that was left behind has the old files.
-            self.files = Arc::default();
+            // The thread that was left behind keeps the old files, which count as before. Any user
+            // can make a thread stay behind for each of many processes.
+            self.files = Arc::new(Mutex::new(Files::new(Arc::clone(&self.left))));
             self.stuck.insert(wait.tgid);
             UserStack::none(StackEnd::Blocked)
         })

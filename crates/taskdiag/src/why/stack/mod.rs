@@ -142,7 +142,7 @@ impl StackEnd {
 }
 
 impl UserStack {
-    /// A stack of which nothing is known.
+    /// A stack without frames, for this reason.
     fn none(end: StackEnd) -> UserStack {
         UserStack { frames: Vec::new(), end }
     }

@@ -32,7 +32,6 @@ pub(super) struct Machine {
     vendor: Vendor,
 }
 
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 const X86_64: Machine = Machine {
     stack: 7,
     frame: 6,
@@ -42,7 +41,6 @@ const X86_64: Machine = Machine {
     address: u64::MAX,
     vendor: Vendor::Default,
 };
-#[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 const AARCH64: Machine = Machine {
     stack: 31,
     frame: 29,
@@ -54,10 +52,7 @@ const AARCH64: Machine = Machine {
 };
 
 /// That of this build. Files of other kinds are not read.
-#[cfg(target_arch = "aarch64")]
-pub(super) const HERE: Machine = AARCH64;
-#[cfg(not(target_arch = "aarch64"))]
-pub(super) const HERE: Machine = X86_64;
+pub(super) const HERE: Machine = if cfg!(target_arch = "aarch64") { AARCH64 } else { X86_64 };
 
 /// The registers that are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
