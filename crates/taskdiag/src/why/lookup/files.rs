@@ -1,0 +1,240 @@
+//! Who holds the pipes and the locks on files that threads wait for.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
+
+use taskdiag_wire::{Fd, FdType, Groups, Reason, WaitKind};
+
+use super::Look;
+use crate::files::{Access, Files};
+use crate::why::filelocks::{self, Blocked, Class};
+use crate::why::task::{self, Place};
+use crate::why::wait::{Holder, How, NoHolder};
+use crate::{Request, query_with};
+
+/// At most this much is read of the list of file locks.
+const LOCKS: u64 = 16 << 20;
+/// The largest number of descriptors that are asked for their locks.
+const DESCRIPTORS: usize = 4096;
+
+/// For a kind of lock and an inode, the processes with an open file that has such a lock.
+type LockHolders = HashMap<(Class, u64), Vec<u32>>;
+
+/// The holder of a lock, by the kind of the lock, its inode, and the process that asks for it.
+type HeldBy = HashMap<(Class, u64, Option<u32>), Result<Holder, NoHolder>>;
+
+struct OpenFile {
+    fd: u32,
+    inode: Option<u64>,
+}
+
+impl Look<'_> {
+    /// All waits for pipes and for locks on files.
+    pub(super) fn by_files(&mut self) {
+        let is_open = |at: &usize| self.waits.all[*at].holder == Err(NoHolder::NotKept);
+        let of: Vec<usize> = (0..self.waits.all.len()).filter(is_open).collect();
+        for (at, found) in self.files_held(&of) {
+            self.is_done[at] = true;
+            self.waits.all[at].holder = self.settled(at, found);
+        }
+    }
+
+    /// Who holds the pipes and the locks on files that some of these threads wait for. They are
+    /// looked up together, because the open files of all processes and the list of locks are read
+    /// once.
+    pub(super) fn files_held(&mut self, of: &[usize]) -> Vec<(usize, Result<Holder, NoHolder>)> {
+        use WaitKind::{Flock, OfdLock, PipeRead, PipeWrite, PosixLock};
+        let mut all = Vec::new();
+        let mut pipes = Vec::new();
+        let mut locks = Vec::new();
+        for &at in of {
+            let class = match self.waits.all[at].kind {
+                Some(PipeRead | PipeWrite) => None,
+                Some(PosixLock) => Some(Class::Posix),
+                Some(OfdLock) => Some(Class::OpenFile),
+                Some(Flock) => Some(Class::Flock),
+                _ => continue,
+            };
+            match (self.open_file(at), class) {
+                (Err(why), _) => all.push((at, Err(why))),
+                (Ok(file), None) => pipes.push((at, file.fd)),
+                (Ok(file), Some(class)) => locks.push((at, class, file.inode)),
+            }
+        }
+        let blocked = match locks.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.within(0, || read_locks().map(|text| filelocks::blocked(&text))),
+        };
+        let of_open_files = |b: &Blocked| b.held != Class::Posix;
+        let is_needed = blocked.as_ref().is_ok_and(|all| all.iter().any(of_open_files));
+        let snapshot = (is_needed || !pipes.is_empty())
+            .then(|| query_with(&Request::all(Groups::BASE | Groups::FD), self.choice).ok())
+            .flatten();
+        let files = snapshot.as_ref().map(Files::new);
+        for (at, fd) in pipes {
+            let found = files.as_ref().map_or(Err(NoHolder::NotKnown), |f| self.pipe(f, at, fd));
+            all.push((at, found));
+        }
+        let holders = match (&blocked, &files) {
+            (Ok(blocked), Some(files)) => self.lock_holders(files, blocked),
+            _ => LockHolders::new(),
+        };
+        let held = blocked.map(|all| self.held_by(&all, &holders));
+        for (at, class, inode) in locks {
+            let tgid = self.waits.all[at].tgid;
+            let by = Some(tgid).filter(|_| class != Class::OpenFile);
+            let found = match (&held, inode) {
+                (Err(why), _) => Err(*why),
+                (_, None) => Err(NoHolder::NotKnown),
+                (Ok(held), Some(inode)) => {
+                    *held.get(&(class, inode, by)).unwrap_or(&Err(NoHolder::Changed))
+                }
+            };
+            all.push((at, found));
+        }
+        all
+    }
+
+    /// The holder, if the thread has not run since the look at its file began.
+    fn settled(&mut self, at: usize, found: Result<Holder, NoHolder>) -> Result<Holder, NoHolder> {
+        let holder = found?;
+        let (place, _) = self.wait(at);
+        let stand = self.stands.get(&at).copied().ok_or(NoHolder::Changed)?;
+        self.within(place.tgid, move || place.is_still(&stand))?;
+        Ok(holder)
+    }
+
+    /// The file whose descriptor is the first argument of the system call that the thread waits in.
+    fn open_file(&mut self, at: usize) -> Result<OpenFile, NoHolder> {
+        let (place, call) = self.wait(at);
+        let call = call.ok_or(NoHolder::NotKnown)?;
+        let fd = call.descriptor().ok_or(NoHolder::NotKnown)?;
+        let before = self.waits.all[at].switches;
+        let (stand, name, inode) = self.within(place.tgid, move || {
+            let stand = place.stand_in(&call, before)?;
+            Ok((stand, place.link(fd), place.inode(fd)?))
+        })?;
+        self.stands.insert(at, stand);
+        self.waits.all[at].file = name;
+        Ok(OpenFile { fd, inode })
+    }
+
+    fn pipe(&self, files: &Files<'_>, at: usize, fd: u32) -> Result<Holder, NoHolder> {
+        let wait = &self.waits.all[at];
+        let is_unseen = |reason| matches!(reason, Reason::Denied | Reason::Blocked);
+        // One of these processes may have the pipe open, too.
+        let is_sure = !files.gaps().iter().any(|g| is_unseen(g.reason));
+        let all = files.owners();
+        let first = all.partition_point(|o| o.row.view.tgid() < wait.tgid);
+        let owner = all.get(first).filter(|o| o.row.view.tgid() == wait.tgid);
+        let table = owner.and_then(|o| o.table.as_ref()).ok_or(NoHolder::Changed)?;
+        let mut all = table.owner.list::<Fd>().ok_or(NoHolder::NotKnown)?;
+        let entry = all.find(|e| e.raw.fd == fd).ok_or(NoHolder::Changed)?;
+        let kind = FdType::from_number(entry.raw.r#type);
+        if !matches!(kind, Some(FdType::Pipe | FdType::Fifo)) {
+            return Err(NoHolder::NotKnown);
+        }
+        let reads = wait.kind == Some(WaitKind::PipeRead);
+        let ends = files.ends().of_pipe(&entry).iter().filter(|e| match e.access {
+            Access::Both => true,
+            Access::Read => !reads,
+            Access::Write => reads,
+            Access::Path => false,
+        });
+        let mut processes: Vec<u32> =
+            ends.map(|e| files.owners()[e.owner].row.view.tgid()).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        match processes[..] {
+            // A signal handler of the process itself may use the other end.
+            [tgid] if tgid != wait.tgid => {
+                let how = if reads { How::Writer } else { How::Reader };
+                Ok(Holder { tid: tgid, tgid, is_process: true, is_sure, how })
+            }
+            [] if !is_sure => Err(NoHolder::NoRight),
+            [] | [_] => Err(NoHolder::NotKept),
+            _ => Err(NoHolder::Several(processes.len() as u32)),
+        }
+    }
+
+    /// The processes that have an open file with a lock on one of these inodes. Processes that
+    /// share an open file are read one after another, and the lock may come or go meanwhile. So
+    /// only those count that two looks find, and an inode for which the looks differ has no entry.
+    fn lock_holders(&mut self, files: &Files<'_>, blocked: &[Blocked]) -> LockHolders {
+        let inodes: HashSet<u64> =
+            blocked.iter().filter(|b| b.held != Class::Posix).map(|b| b.inode).collect();
+        let mut candidates = Vec::new();
+        for owner in files.owners() {
+            let task = owner.row.view;
+            let fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
+            let fds = fds.filter(|fd| fd.inode().is_some_and(|i| inodes.contains(&i)));
+            candidates.extend(fds.map(|fd| (task.tgid(), task.pid(), fd.raw.fd)));
+        }
+        candidates.truncate(DESCRIPTORS);
+        let mut first = self.with_locks(&candidates);
+        let second = self.with_locks(&candidates);
+        first.retain(|lock, processes| second.get(lock) == Some(processes));
+        first
+    }
+
+    fn with_locks(&mut self, candidates: &[(u32, u32, u32)]) -> LockHolders {
+        let mut holders = LockHolders::new();
+        for &(tgid, tid, fd) in candidates {
+            let place = Place { tgid, tid };
+            let locks = self.within(tgid, move || Ok(place.locks(fd))).unwrap_or_default();
+            for (class, inode) in locks {
+                let of: &mut Vec<u32> = holders.entry((class, inode)).or_default();
+                if of.last() != Some(&tgid) {
+                    of.push(tgid);
+                }
+            }
+        }
+        holders
+    }
+
+    /// The holder for each kind of request. If some of them wait for different holders, it is not
+    /// known which one of them a thread has made.
+    fn held_by(&self, blocked: &[Blocked], holders: &LockHolders) -> HeldBy {
+        let mut held = HeldBy::new();
+        for b in blocked {
+            let found = self.lock_holder(b, holders);
+            held.entry((b.class, b.inode, b.by))
+                .and_modify(|before| {
+                    if *before != found {
+                        *before = Err(NoHolder::Several(2));
+                    }
+                })
+                .or_insert(found);
+        }
+        held
+    }
+
+    fn lock_holder(&self, b: &Blocked, holders: &LockHolders) -> Result<Holder, NoHolder> {
+        let (pid, how) = match b.held {
+            Class::Posix => (b.holder.ok_or(NoHolder::OtherNumbers)?, How::PosixLock),
+            class => {
+                let all = holders.get(&(class, b.inode)).map_or(&[][..], Vec::as_slice);
+                // The pids are sorted, as the processes are.
+                let took_it = b.holder.filter(|pid| all.binary_search(pid).is_ok());
+                match (took_it, all) {
+                    (Some(pid), _) if class == Class::Flock => (pid, How::Flock),
+                    (_, [pid]) => (*pid, How::OpenFileLock),
+                    (_, []) => return Err(NoHolder::NotKnown),
+                    (_, all) => return Err(NoHolder::Several(all.len() as u32)),
+                }
+            }
+        };
+        if self.waits.find(pid).is_none() {
+            return Err(NoHolder::Changed);
+        }
+        Ok(Holder { tid: pid, tgid: pid, is_process: true, is_sure: true, how })
+    }
+}
+
+fn read_locks() -> Result<String, NoHolder> {
+    let mut text = Vec::new();
+    let file = std::fs::File::open("/proc/locks");
+    let read = file.and_then(|f| f.take(LOCKS).read_to_end(&mut text));
+    read.map_err(|e| task::why(&e))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
