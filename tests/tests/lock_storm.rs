@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use taskdiag::why::{Graph, Holder, How, Limits, Wait, Waits};
-use taskdiag::{Choice, EngineId, Groups, Request, WaitKind};
+use taskdiag::{Choice, EngineId, Group, Groups, Reason, Request, WaitKind};
 use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::{Mktask, Source, engines, needs_root, plain_dir, skip};
 
@@ -176,6 +176,10 @@ fn look(log: &Log, engine: EngineId, pids: &[u32], round: usize, seen: &mut Seen
     let request = Request::all_threads(Groups::BASE | Groups::WAIT);
     let start = now_ns();
     let snapshot = taskdiag::query_with(&request, choice).expect("an answer");
+    for task in snapshot.tasks().filter(|t| pids.contains(&t.tgid())) {
+        let reason = task.reason(Group::Wait);
+        assert!(matches!(reason, None | Some(Reason::Vanished)), "{engine}: WAIT: {reason:?}");
+    }
     let mut waits = Waits::of(&snapshot);
     let answered = now_ns();
     let members: Vec<usize> =

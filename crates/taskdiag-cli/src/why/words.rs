@@ -273,6 +273,9 @@ pub fn does(waits: &Waits, wait: &Wait) -> String {
         None if wait.holder == Err(NoHolder::NoRight) => {
             return format!("waits for ? (no right to look: {})", way_to_see());
         }
+        None if wait.holder == Err(NoHolder::Changed) => {
+            return String::from("ended while it was looked at");
+        }
         None if wait.state == b'R' => return String::from("runs"),
         None => return String::from("waits for something unknown"),
         _ => {}

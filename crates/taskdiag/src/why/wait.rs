@@ -210,9 +210,11 @@ impl Wait {
         let is_close = |ns: &u64| self.waited_error_ns.is_none_or(|e| e <= (*ns).max(ERROR_NS));
         self.waited_ns.filter(is_close)
     }
-    /// Whether the object of the wait is not known, or the reader has no right to see the holder.
+    /// Whether it is not known what the thread waits for, or the reader has no right to see the
+    /// holder. A thread that ended while it was read has nothing to show.
     pub fn is_unseen(&self) -> bool {
-        self.kind.is_none() || self.holder == Err(NoHolder::NoRight)
+        let has_ended = self.holder == Err(NoHolder::Changed);
+        self.kind.is_none() && !has_ended || self.holder == Err(NoHolder::NoRight)
     }
     /// Whether the task waits: it does not run and is not about to.
     pub fn is_waiting(&self) -> bool {
@@ -301,6 +303,7 @@ fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
         None => Err(match task.reason(Group::Wait) {
             Some(Reason::Denied) => NoHolder::NoRight,
             Some(Reason::Blocked) => NoHolder::Blocked,
+            Some(Reason::Vanished) => NoHolder::Changed,
             _ => NoHolder::NotKnown,
         }),
         Some(w) => of_record(*w),
