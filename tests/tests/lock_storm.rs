@@ -191,10 +191,14 @@ fn look(log: &Log, engine: EngineId, pids: &[u32], round: usize, seen: &mut Seen
     let end = now_ns();
     let all = log.since(start);
     let graph = Graph::new(&waits);
-    if let Some(cycle) = graph.cycles().first() {
+    // Other programs of this machine may be in a deadlock.
+    let is_ours = |cycle: &&Vec<usize>| {
+        cycle.iter().any(|at| pids.contains(&waits.all()[graph.node(*at).wait].tgid))
+    };
+    if let Some(cycle) = graph.cycles().iter().find(is_ours) {
         let told: String = cycle
             .iter()
-            .filter_map(|at| waits.all().get(*at))
+            .map(|at| &waits.all()[graph.node(*at).wait])
             .map(|w| {
                 let entries = all.get(&u64::from(w.tid)).map_or("".into(), |e| lines(&e.0, &[]));
                 format!("{w:?}\n{entries}")

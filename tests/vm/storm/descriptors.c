@@ -18,8 +18,8 @@
 
 enum { FILES = 24 };
 
-/* Connects two sockets over the loopback device, and leaves some bytes in their queues. Nothing here
- * waits, since another task may have put another file in the place of these. */
+/* Connects two sockets over the loopback device, and leaves some bytes in their queues. Nothing
+ * here waits, since another task may have put another file in the place of these. */
 static int connected(int fds[2], int family, int protocol)
 {
 	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };

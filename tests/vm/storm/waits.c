@@ -11,8 +11,8 @@ struct shared {
 	int pipes[2];
 };
 
-/* Takes a lock once. Returns whether this task now has to end with it, since whoever waits with a
- * lock of its own could wait for ever. */
+/* Takes a lock once. Returns whether this task now has to end with it. If it took another one, two
+ * tasks could wait for each other for ever. */
 static int holds(struct shared *s)
 {
 	static char bytes[3 * 4096];

@@ -108,6 +108,10 @@ pub enum How {
     Writer,
     /// The holder is the process that can read from the pipe.
     Reader,
+    /// The holder has the other end of the socket, and can send.
+    Sender,
+    /// The holder has the other end of the socket, and does not receive.
+    Receiver,
     /// The holder is the child that is waited for.
     Child,
     /// The holder traces the thread.
@@ -130,6 +134,8 @@ impl How {
             How::Flock => "flock",
             How::Writer => "writer",
             How::Reader => "reader",
+            How::Sender => "sender",
+            How::Receiver => "receiver",
             How::Child => "child",
             How::Tracer => "tracer",
             How::Parent => "parent",
@@ -138,7 +144,7 @@ impl How {
     /// Whether such waits are usual where nothing is wrong: a shell waits for its child, and the
     /// end of a pipeline for its beginning.
     pub fn is_usual(self) -> bool {
-        matches!(self, How::Child | How::Writer | How::Parent | How::Thread)
+        matches!(self, How::Child | How::Writer | How::Sender | How::Parent | How::Thread)
     }
 }
 
