@@ -71,9 +71,21 @@ impl Look<'_> {
             .then(|| query_with(&Request::all(Groups::BASE | Groups::FD), self.choice).ok())
             .flatten();
         let files = snapshot.as_ref().map(Files::new);
-        for (at, fd) in pipes {
-            let found = files.as_ref().map_or(Err(NoHolder::NotKnown), |f| self.pipe(f, at, fd));
-            all.push((at, found));
+        match &files {
+            None => all.extend(pipes.into_iter().map(|(at, _)| (at, Err(NoHolder::NotKnown)))),
+            Some(files) => {
+                let of = |(at, fd): &(usize, u32)| (self.waits.all[*at].tgid, *fd);
+                let open = OpenFiles::new(files, pipes.iter().map(of));
+                let mut others = Others::new(files);
+                all.extend(pipes.into_iter().map(|(at, fd)| {
+                    let (tgid, kind) = (self.waits.all[at].tgid, self.waits.all[at].kind);
+                    let reads = kind == Some(PipeRead);
+                    (
+                        at,
+                        open.get(tgid, fd).and_then(|(_, pipe)| others.of_pipe(&pipe, reads, tgid)),
+                    )
+                }));
+            }
         }
         let holders = match (&blocked, &files) {
             (Ok(blocked), Some(files)) => self.lock_holders(files, blocked),
@@ -121,24 +133,6 @@ impl Look<'_> {
         self.stands.insert(at, stand);
         self.waits.all[at].file = name;
         Ok(OpenFile { fd, inode })
-    }
-
-    fn pipe(&self, files: &Files<'_>, at: usize, fd: u32) -> Result<Holder, NoHolder> {
-        let wait = &self.waits.all[at];
-        let (_, entry) = file_of(files, wait.tgid, fd)?;
-        let kind = FdType::from_number(entry.raw.r#type);
-        if !matches!(kind, Some(FdType::Pipe | FdType::Fifo)) {
-            return Err(NoHolder::NotKnown);
-        }
-        let reads = wait.kind == Some(WaitKind::PipeRead);
-        let ends = files.ends().of_pipe(&entry).iter().filter(|e| match e.access {
-            Access::Both => true,
-            Access::Read => !reads,
-            Access::Write => reads,
-            Access::Path => false,
-        });
-        let how = if reads { How::Writer } else { How::Reader };
-        only_process(files, ends, wait.tgid, how)
     }
 
     /// The processes that have an open file with a lock on one of these inodes. Processes that
@@ -215,41 +209,101 @@ impl Look<'_> {
     }
 }
 
-/// A descriptor of a process, and who has it.
-pub(super) fn file_of<'a>(
-    files: &'a Files<'a>,
-    tgid: u32,
-    fd: u32,
-) -> Result<(&'a Owner<'a>, Entry<'a, Fd>), NoHolder> {
-    let all = files.owners();
-    let first = all.partition_point(|o| o.row.view.tgid() < tgid);
-    let owner = all.get(first).filter(|o| o.row.view.tgid() == tgid).ok_or(NoHolder::Changed)?;
-    let table = owner.table.as_ref().ok_or(NoHolder::Changed)?;
-    let mut all = table.owner.list::<Fd>().ok_or(NoHolder::NotKnown)?;
-    Ok((owner, all.find(|e| e.raw.fd == fd).ok_or(NoHolder::Changed)?))
+/// Descriptors that were asked for, by process and number.
+pub(super) struct OpenFiles<'a>(HashMap<(u32, u32), (&'a Owner<'a>, Entry<'a, Fd>)>);
+
+impl<'a> OpenFiles<'a> {
+    /// Finds these descriptors. Each table is gone through once, because it may have a million.
+    pub fn new(files: &'a Files<'a>, of: impl Iterator<Item = (u32, u32)>) -> OpenFiles<'a> {
+        let mut wanted: HashMap<u32, HashSet<u32>> = HashMap::new();
+        for (tgid, fd) in of {
+            wanted.entry(tgid).or_default().insert(fd);
+        }
+        let mut found = HashMap::new();
+        for (tgid, fds) in wanted {
+            let all = files.owners();
+            let first = all.partition_point(|o| o.row.view.tgid() < tgid);
+            let Some(owner) = all.get(first).filter(|o| o.row.view.tgid() == tgid) else {
+                continue;
+            };
+            let table = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
+            let of_wanted = table.filter(|fd| fds.contains(&fd.raw.fd));
+            found.extend(of_wanted.map(|fd| ((tgid, fd.raw.fd), (owner, fd))));
+        }
+        OpenFiles(found)
+    }
+    /// A descriptor, and who has it.
+    pub fn get(&self, tgid: u32, fd: u32) -> Result<(&'a Owner<'a>, Entry<'a, Fd>), NoHolder> {
+        self.0.get(&(tgid, fd)).copied().ok_or(NoHolder::Changed)
+    }
 }
 
-/// The only process, other than `tgid`, that has one of these ends.
-pub(super) fn only_process<'e>(
-    files: &Files<'_>,
-    ends: impl Iterator<Item = &'e End>,
-    tgid: u32,
-    how: How,
-) -> Result<Holder, NoHolder> {
-    let is_unseen = |reason| matches!(reason, Reason::Denied | Reason::Blocked);
-    // One of these processes may have the end, too.
-    let is_sure = !files.gaps().iter().any(|g| is_unseen(g.reason));
-    let mut processes: Vec<u32> = ends.map(|e| files.owners()[e.owner].row.view.tgid()).collect();
-    processes.sort_unstable();
-    processes.dedup();
-    match processes[..] {
-        // A signal handler of the process itself may use the other end.
-        [other] if other != tgid => {
-            Ok(Holder { tid: other, tgid: other, is_process: true, is_sure, how })
+/// The processes with the other ends of pipes and sockets. Thousands of threads may wait for one
+/// pipe that thousands of processes have, so each pipe is looked at once.
+pub(super) struct Others<'f, 'a> {
+    files: &'f Files<'a>,
+    /// Whether the files of all processes are seen.
+    is_whole: bool,
+    /// By device, inode, and whether readers of it wait: one process, and how many there are.
+    known: HashMap<(Option<u32>, u64, bool), (u32, usize)>,
+}
+
+impl<'f, 'a> Others<'f, 'a> {
+    pub fn new(files: &'f Files<'a>) -> Others<'f, 'a> {
+        let is_unseen = |reason| matches!(reason, Reason::Denied | Reason::Blocked);
+        let is_whole = !files.gaps().iter().any(|g| is_unseen(g.reason));
+        Others { files, is_whole, known: HashMap::new() }
+    }
+    /// Who can write, or read, so that a reader, or a writer, of this pipe goes on.
+    fn of_pipe(
+        &mut self,
+        pipe: &Entry<'_, Fd>,
+        reads: bool,
+        tgid: u32,
+    ) -> Result<Holder, NoHolder> {
+        let kind = FdType::from_number(pipe.raw.r#type);
+        if !matches!(kind, Some(FdType::Pipe | FdType::Fifo)) {
+            return Err(NoHolder::NotKnown);
         }
-        [] if !is_sure => Err(NoHolder::NoRight),
-        [] | [_] => Err(NoHolder::NotKept),
-        _ => Err(NoHolder::Several(processes.len() as u32)),
+        let ends = self.files.ends().of_pipe(pipe).iter().filter(|e| match e.access {
+            Access::Both => true,
+            Access::Read => !reads,
+            Access::Write => reads,
+            Access::Path => false,
+        });
+        let dev = if kind == Some(FdType::Fifo) { pipe.dev() } else { None };
+        let how = if reads { How::Writer } else { How::Reader };
+        self.only(ends, (dev, pipe.raw.inode, reads), tgid, how)
+    }
+    /// Who has the socket with this inode, which is the other end of one of `tgid`.
+    pub fn of_socket(&mut self, inode: u64, how: How, tgid: u32) -> Result<Holder, NoHolder> {
+        let ends = self.files.ends().of_socket(inode).iter();
+        // Inodes of sockets and of pipes are numbered together.
+        self.only(ends, (None, inode, false), tgid, how)
+    }
+    /// The only process, other than `tgid`, that has one of these ends.
+    fn only<'e>(
+        &mut self,
+        ends: impl Iterator<Item = &'e End>,
+        key: (Option<u32>, u64, bool),
+        tgid: u32,
+        how: How,
+    ) -> Result<Holder, NoHolder> {
+        let (process, count) = *self.known.entry(key).or_insert_with(|| {
+            let owners = self.files.owners();
+            let all: HashSet<u32> = ends.map(|e| owners[e.owner].row.view.tgid()).collect();
+            (all.iter().next().copied().unwrap_or(0), all.len())
+        });
+        match count {
+            // A signal handler of the process itself may use the other end.
+            1 if process != tgid => {
+                let is_sure = self.is_whole;
+                Ok(Holder { tid: process, tgid: process, is_process: true, is_sure, how })
+            }
+            0 if !self.is_whole => Err(NoHolder::NoRight),
+            0 | 1 => Err(NoHolder::NotKept),
+            n => Err(NoHolder::Several(n as u32)),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use taskdiag_wire::{Entry, Fd, FdType, Groups, Socket, WaitKind};
 
 use super::Look;
-use super::files::{file_of, only_process};
+use super::files::{OpenFiles, Others};
 use crate::files::{self, Files, Owner, Side};
 use crate::why::wait::{How, NoHolder};
 use crate::{Request, query_with};
@@ -30,46 +30,55 @@ enum Other {
 impl Look<'_> {
     /// Looks up the waits for sockets that were found so far, and returns them.
     pub(super) fn sockets(&mut self) -> Vec<usize> {
-        let mut of = std::mem::take(&mut self.for_sockets);
-        of.truncate(MOST);
+        let mut of_all = std::mem::take(&mut self.for_sockets);
+        of_all.truncate(MOST);
         let mut open = Vec::new();
-        for at in &of {
+        for at in &of_all {
             match self.open_file(*at) {
                 Ok(file) => open.push((*at, file.fd)),
                 Err(why) => self.waits.all[*at].holder = Err(why),
             }
         }
         if open.is_empty() {
-            return of;
+            return of_all;
         }
         let answer = query_with(&Request::all(Groups::BASE | Groups::FD), self.choice).ok();
-        let Some(files) = answer.as_ref().map(Files::new) else { return of };
-        let mut others = Vec::new();
+        let Some(files) = answer.as_ref().map(Files::new) else { return of_all };
+        let of = |(at, fd): &(usize, u32)| (self.waits.all[*at].tgid, *fd);
+        let descriptors = OpenFiles::new(&files, open.iter().map(of));
+        let mut ends = Vec::new();
         for (at, fd) in open {
             let wait = &mut self.waits.all[at];
-            match socket_of(&files, wait.tgid, fd) {
-                Ok((owner, socket)) => {
-                    wait.file = Some(name(owner, &socket));
-                    others.push((at, Ok(other(&socket, wait.kind))));
-                }
-                Err(why) => others.push((at, Err(why))),
-            }
+            let socket = descriptors.get(wait.tgid, fd).and_then(|(owner, entry)| {
+                let is_socket = entry.raw.r#type == FdType::Socket as u32;
+                let socket = owner.socket(fd).filter(|_| is_socket);
+                Ok((owner, socket.ok_or(NoHolder::NotKnown)?))
+            });
+            let other = socket.map(|(owner, socket)| {
+                wait.file = Some(name(owner, &socket));
+                other(&socket, wait.kind)
+            });
+            ends.push((at, other));
         }
-        let by_address = inodes(&files, &others);
-        for (at, other) in others {
+        let by_address = inodes(&files, &ends);
+        let mut others = Others::new(&files);
+        for (at, other) in ends {
             let wait = &self.waits.all[at];
             let is_send = wait.kind == Some(WaitKind::Send);
             let how = if is_send { How::Receiver } else { How::Sender };
-            let inode = other.map(|other| match other? {
-                Other::Unix(inode) => Some(inode),
-                Other::Tcp(connection) => by_address.get(&connection).copied().flatten(),
-            });
-            let found = inode.and_then(|inode| inode.ok_or(NoHolder::NotKept)).and_then(|inode| {
-                only_process(&files, files.ends().of_socket(inode).iter(), wait.tgid, how)
+            let found = other.and_then(|other| {
+                let inode = match other.ok_or(NoHolder::NotKept)? {
+                    Other::Unix(inode) => inode,
+                    Other::Tcp(connection) => *by_address
+                        .get(&connection)
+                        .and_then(Option::as_ref)
+                        .ok_or(NoHolder::NotKept)?,
+                };
+                others.of_socket(inode, how, wait.tgid)
             });
             self.waits.all[at].holder = self.settled(at, found);
         }
-        of
+        of_all
     }
 
     /// Two threads that wait for data of each other are no deadlock: a receive may have a limit of
@@ -86,16 +95,6 @@ impl Look<'_> {
             }
         }
     }
-}
-
-fn socket_of<'a>(
-    files: &'a Files<'a>,
-    tgid: u32,
-    fd: u32,
-) -> Result<(&'a Owner<'a>, Entry<'a, Socket>), NoHolder> {
-    let (owner, entry) = file_of(files, tgid, fd)?;
-    let socket = owner.socket(fd).filter(|_| entry.raw.r#type == FdType::Socket as u32);
-    Ok((owner, socket.ok_or(NoHolder::NotKnown)?))
 }
 
 /// `TCP 127.0.0.1:80->127.0.0.1:5000 (ESTABLISHED)`, `unix /run/x`.
@@ -162,11 +161,17 @@ fn inodes(
         return HashMap::new();
     }
     for owner in files.owners() {
-        for socket in owner.sockets() {
-            let Some(all) = connection(socket).and_then(|c| found.get_mut(&c)) else { continue };
-            let mut fds = owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten();
-            let inode = fds.find(|fd| fd.raw.fd == socket.raw.fd).and_then(|fd| fd.inode());
-            all.extend(inode.filter(|inode| all.len() < 2 && !all.contains(inode)));
+        let of = |s: &Entry<'_, Socket>| connection(s).filter(|c| found.contains_key(c));
+        let sockets = owner.sockets().iter().filter_map(|s| Some((s.raw.fd, of(s)?)));
+        let sockets: HashMap<u32, Connection> = sockets.collect();
+        if sockets.is_empty() {
+            continue;
+        }
+        for fd in owner.table.iter().filter_map(|t| t.owner.list::<Fd>()).flatten() {
+            let all = sockets.get(&fd.raw.fd).and_then(|c| found.get_mut(c));
+            if let (Some(all), Some(inode)) = (all, fd.inode()) {
+                all.extend(Some(inode).filter(|inode| all.len() < 2 && !all.contains(inode)));
+            }
         }
     }
     let only = |all: Vec<u64>| if let [inode] = all[..] { Some(inode) } else { None };
