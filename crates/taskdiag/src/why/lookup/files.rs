@@ -57,7 +57,7 @@ impl Look<'_> {
             };
             match (self.open_file(at), class) {
                 (Err(why), _) => all.push((at, Err(why))),
-                (Ok(file), None) => pipes.push((at, file.fd)),
+                (Ok(file), None) => pipes.push((at, file)),
                 (Ok(file), Some(class)) => locks.push((at, class, file.inode)),
             }
         }
@@ -74,16 +74,14 @@ impl Look<'_> {
         match &files {
             None => all.extend(pipes.into_iter().map(|(at, _)| (at, Err(NoHolder::NotKnown)))),
             Some(files) => {
-                let of = |(at, fd): &(usize, u32)| (self.waits.all[*at].tgid, *fd);
+                let of = |(at, file): &(usize, OpenFile)| (self.waits.all[*at].tgid, file.fd);
                 let open = OpenFiles::new(files, pipes.iter().map(of));
                 let mut others = Others::new(files);
-                all.extend(pipes.into_iter().map(|(at, fd)| {
+                all.extend(pipes.into_iter().map(|(at, file)| {
                     let (tgid, kind) = (self.waits.all[at].tgid, self.waits.all[at].kind);
                     let reads = kind == Some(PipeRead);
-                    (
-                        at,
-                        open.get(tgid, fd).and_then(|(_, pipe)| others.of_pipe(&pipe, reads, tgid)),
-                    )
+                    let pipe = open.get(tgid, &file);
+                    (at, pipe.and_then(|(_, pipe)| others.of_pipe(&pipe, reads, tgid)))
                 }));
             }
         }
@@ -232,9 +230,16 @@ impl<'a> OpenFiles<'a> {
         }
         OpenFiles(found)
     }
-    /// A descriptor, and who has it.
-    pub fn get(&self, tgid: u32, fd: u32) -> Result<(&'a Owner<'a>, Entry<'a, Fd>), NoHolder> {
-        self.0.get(&(tgid, fd)).copied().ok_or(NoHolder::Changed)
+    /// A descriptor, and who has it, if it is still of the same file.
+    pub fn get(
+        &self,
+        tgid: u32,
+        file: &OpenFile,
+    ) -> Result<(&'a Owner<'a>, Entry<'a, Fd>), NoHolder> {
+        let found = self.0.get(&(tgid, file.fd)).copied();
+        // Linux before 5.14 has no inode in fdinfo.
+        let is_same = |entry: &Entry<'_, Fd>| file.inode.is_none_or(|i| entry.inode() == Some(i));
+        found.filter(|(_, entry)| is_same(entry)).ok_or(NoHolder::Changed)
     }
 }
 

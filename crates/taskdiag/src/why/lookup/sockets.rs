@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use taskdiag_wire::{Entry, Fd, FdType, Groups, Socket, WaitKind};
 
 use super::Look;
-use super::files::{OpenFiles, Others};
+use super::files::{OpenFile, OpenFiles, Others};
 use crate::files::{self, Files, Owner, Side};
 use crate::why::wait::{How, NoHolder};
 use crate::{Request, query_with};
@@ -35,7 +35,7 @@ impl Look<'_> {
         let mut open = Vec::new();
         for at in &of_all {
             match self.open_file(*at) {
-                Ok(file) => open.push((*at, file.fd)),
+                Ok(file) => open.push((*at, file)),
                 Err(why) => self.waits.all[*at].holder = Err(why),
             }
         }
@@ -44,14 +44,14 @@ impl Look<'_> {
         }
         let answer = query_with(&Request::all(Groups::BASE | Groups::FD), self.choice).ok();
         let Some(files) = answer.as_ref().map(Files::new) else { return of_all };
-        let of = |(at, fd): &(usize, u32)| (self.waits.all[*at].tgid, *fd);
+        let of = |(at, file): &(usize, OpenFile)| (self.waits.all[*at].tgid, file.fd);
         let descriptors = OpenFiles::new(&files, open.iter().map(of));
         let mut ends = Vec::new();
-        for (at, fd) in open {
+        for (at, file) in open {
             let wait = &mut self.waits.all[at];
-            let socket = descriptors.get(wait.tgid, fd).and_then(|(owner, entry)| {
+            let socket = descriptors.get(wait.tgid, &file).and_then(|(owner, entry)| {
                 let is_socket = entry.raw.r#type == FdType::Socket as u32;
-                let socket = owner.socket(fd).filter(|_| is_socket);
+                let socket = owner.socket(file.fd).filter(|_| is_socket);
                 Ok((owner, socket.ok_or(NoHolder::NotKnown)?))
             });
             let other = socket.map(|(owner, socket)| {
