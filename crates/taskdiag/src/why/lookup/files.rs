@@ -259,7 +259,7 @@ impl<'f, 'a> Others<'f, 'a> {
         let is_whole = !files.gaps().iter().any(|g| is_unseen(g.reason));
         Others { files, is_whole, known: HashMap::new() }
     }
-    /// Who can write, or read, so that a reader, or a writer, of this pipe goes on.
+    /// Who can write, or read, so that a reader, or a writer, of this pipe continues.
     fn of_pipe(
         &mut self,
         pipe: &Entry<'_, Fd>,
