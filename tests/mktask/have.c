@@ -68,7 +68,7 @@ static void touch(char *p)
 		((volatile char *)p)[i] = 1;
 }
 
-/* Addresses that the kernel keeps of this program. */
+/* Addresses in this program that the kernel remembers. */
 static void layout(void)
 {
 	unsigned long long v[3];

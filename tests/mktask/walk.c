@@ -483,7 +483,7 @@ static int walk_signals(unsigned int n)
 	return signal(sig, n & 128 ? SIG_IGN : caught) == SIG_ERR ? -1 : 0;
 }
 
-/* ---- rights, of which fewer are left after each ---- */
+/* ---- rights; each step leaves fewer of them ---- */
 
 static int walk_groups(unsigned int n)
 {

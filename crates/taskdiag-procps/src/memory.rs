@@ -177,8 +177,7 @@ unsafe impl GlobalAlloc for Memory {
             // SAFETY: both have as many bytes, and one was handed out just now.
             unsafe { to.copy_from_nonoverlapping(at, layout.size().min(size)) };
             if !is_ours {
-                // SAFETY: it was taken with this layout, and a call that failed has left it as it
-                // was.
+                // SAFETY: it was allocated with this layout, and a failed call does not change it.
                 unsafe { release(at, layout) };
             }
         }

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_private() {
+    fn only_public_files_of_proc_are_shown() {
         assert!(is_shown("stat") && is_shown("cmdline"));
         assert!(
             !is_shown("environ") && !is_shown("io") && !is_shown("stack") && !is_shown("no-such")

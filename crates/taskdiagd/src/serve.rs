@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_time_of_centuries() {
+    fn a_service_with_the_longest_idle_time_runs() {
         let mut here = Here::new();
         let mut client = here.connect();
         ask(&client);

@@ -45,7 +45,7 @@ struct Text {
     /// The length of the text, and the hash of the whole text if all of it was read.
     len: usize,
     hash: Option<u128>,
-    /// The hashes of its beginnings of these lengths, as far as it was read.
+    /// The hashes of its first bytes, for these lengths, as far as the text was read.
     beginnings: [Option<u128>; CUTS.len()],
     /// The last answer that the process was in.
     answer: u64,

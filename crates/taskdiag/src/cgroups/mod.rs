@@ -1,4 +1,5 @@
-//! Cgroups as rows: what each may use, what it uses, and how often it had to wait for that.
+//! Cgroups as rows: the limits of each, its use of resources, and how often it had to wait for
+//! them.
 //!
 //! [`Cgroups::read`] reads the cgroups that this process sees, from the files of version 2, and of
 //! version 1 where a controller is still there. A [`Session`] keeps the files open, and its
@@ -89,9 +90,9 @@ impl Cgroup {
     pub fn id(&self) -> u64 {
         self.id
     }
-    /// The uid of the user who could have made it: to whom the outermost directory above it belongs
-    /// that is not of the owner of the root. Owners have equal shares of a bounded listing. `None`:
-    /// it is of a recording that does not have it.
+    /// The uid of the user who could have made it. On the path from the root to it, this is the
+    /// owner of the first directory that does not belong to the owner of the root. Owners have
+    /// equal shares of a bounded listing. `None`: it is of a recording that does not have it.
     pub fn owner(&self) -> Option<u32> {
         self.owner
     }

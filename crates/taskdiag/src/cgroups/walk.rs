@@ -130,7 +130,7 @@ impl List {
         }
     }
     /// The cgroups that were left out, by the uid of their owner, with the largest number first.
-    /// Hierarchies mostly have the same cgroups, so that with the most counts.
+    /// Most cgroups are in several hierarchies, so only the hierarchy with the most cgroups counts.
     pub fn left_by_owner(&self) -> Vec<(u32, u64)> {
         let mut all: HashMap<u32, u64> = HashMap::new();
         for ((_, owner), n) in &self.left_by {

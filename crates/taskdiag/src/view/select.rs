@@ -67,7 +67,7 @@ impl PidfdInodes {
     pub fn groups(&self) -> Groups {
         if self.is_empty() { Groups::NONE } else { Groups::PIDFD }
     }
-    /// Is the task, or its process, the one that is meant by this id of it?
+    /// Does this id mean this task or its process?
     pub fn admit(&self, id: u32, row: &Row<'_>) -> bool {
         let mut meant = self.0.iter().filter(|(of, _)| *of == id).map(|(_, inode)| *inode);
         let Some(first) = meant.next() else { return true };

@@ -80,7 +80,7 @@ impl Words<'_> {
     fn give_back(&mut self, given: Given, used: usize) {
         match given.own_word {
             true if used == 0 => self.at -= 1,
-            // Digits in a separate word, and the letters after them, which are options, too.
+            // A separate word of digits, in which letters after the digits are options, too.
             _ => self.rest = given.value[used..].to_vec(),
         }
     }
@@ -327,7 +327,7 @@ mod tests {
         let mut read = 0;
         for letter in ('A'..='Z').chain('a'..='z').chain(['?']) {
             for sign in ['-', '+'] {
-                // A value, so that a letter that needs one has it.
+                // The word 1 follows, for letters that need a value.
                 let is_read = match typed(&[&format!("{sign}{letter}"), "1"]) {
                     Err(Exit::Usage(why)) => {
                         !why.contains("illegal option") && !why.contains("is not supported")

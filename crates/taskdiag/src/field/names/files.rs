@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_the_c_library_skips() {
+    fn lines_that_the_c_library_skips_name_nobody() {
         let named = |line: &str, kind| entry(line.as_bytes(), kind).map(|(n, id)| (n.to_vec(), id));
         for no in [
             "#old:x:5:5::/:/bin/sh",

@@ -384,14 +384,7 @@ pub fn nl_messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attr(kind: u16, data: &[u8]) -> Vec<u8> {
-        let mut a = ((data.len() + 4) as u16).to_ne_bytes().to_vec();
-        a.extend(kind.to_ne_bytes());
-        a.extend(data);
-        a.resize(a.len().next_multiple_of(4), 0);
-        a
-    }
+    use crate::testing::attr;
 
     #[test]
     fn internet_sockets_are_parsed_from_messages() {

@@ -145,14 +145,7 @@ impl DelayCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attr(kind: u16, data: &[u8]) -> Vec<u8> {
-        let mut a = ((data.len() + 4) as u16).to_ne_bytes().to_vec();
-        a.extend(kind.to_ne_bytes());
-        a.extend(data);
-        a.resize(a.len().next_multiple_of(4), 0);
-        a
-    }
+    use crate::testing::attr;
 
     /// An answer of a kernel with this version, in which each number of 8 bytes is its place.
     fn answer(version: u16, len: usize) -> Vec<u8> {
