@@ -360,7 +360,7 @@ pub fn packet_diag(b: &[u8]) -> Option<Sock> {
 }
 
 /// The netlink attributes of a message as type and data, up to the first that is malformed.
-fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(rest, 0)?);
         let kind = u16_at(rest, 2)?;
