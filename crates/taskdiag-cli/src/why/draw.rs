@@ -219,7 +219,7 @@ pub fn machine(out: &mut Vec<u8>, report: &Report<'_>) {
                 "Nobody is stuck for {longer} or longer, and there is no deadlock: looked at {all}."
             ),
             n => format!(
-                "Of what can be seen, nobody is stuck for {longer} or longer or in a deadlock; {n} of {all} cannot be seen."
+                "Nobody is stuck for {longer} or longer, or in a deadlock, as far as can be seen: {n} of {all} are hidden."
             ),
         };
         line(out, &text);

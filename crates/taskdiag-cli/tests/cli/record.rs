@@ -46,7 +46,7 @@ impl Replayed {
 struct Recorded(tempfile::TempDir);
 
 impl Recorded {
-    /// With answers at these seconds, ten of which are an interval.
+    /// With answers at these seconds. The interval is ten seconds.
     fn new(seconds: &[u32]) -> Recorded {
         let recorded = Recorded(tempfile::tempdir().expect("there is room"));
         let options = Options::new(Duration::from_secs(10));

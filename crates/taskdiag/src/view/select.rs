@@ -42,7 +42,7 @@ pub struct Selection {
     pub deselect: bool,
 }
 
-/// The inodes that some pids stand with, as in `PID:INODE`.
+/// The inodes that were given with some pids, as in `PID:INODE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PidfdInodes(Vec<(u32, u64)>);
 

@@ -257,15 +257,15 @@ impl Typed {
         let tasks = self.layout.tasks == Some(true);
         let joins = !self.commands.is_empty() || tasks || self.args.iter().any(selects);
         if !joins && self.args.iter().any(|a| a == "-a") {
-            return Err(bad("-a", "needs conditions that it joins"));
+            return Err(bad("-a", "needs conditions to join"));
         }
         if self.layout.offset && self.layout.size {
-            return Err(bad("-o and -s", "are about the same column"));
+            return Err(bad("-o and -s", "both choose the column SIZE/OFF: give one of them"));
         }
         let format = self.repeat.as_ref().and_then(|r| r.format.as_deref());
         let breaks = |f: &OsStr| f.as_bytes().windows(2).any(|w| w == b"%n");
         if self.layout.form != Form::Table && format.is_some_and(breaks) {
-            return Err(bad("-r", "takes no %n with -F: the line would be two"));
+            return Err(bad("-r", "takes no %n with -F, where a mark is one line"));
         }
         Ok(())
     }

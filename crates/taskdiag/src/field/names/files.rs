@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_from_files_where_nsswitch_begins_with_them() {
+    fn names_come_from_files_if_nsswitch_names_them_first() {
         let says = |text: &str| says_files(text.as_bytes(), AccountKind::User);
         for yes in [
             "passwd: files",
