@@ -119,7 +119,7 @@ fn errors_suggest_the_likely_meaning() {
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
     fails(&["--as", "fuser"], 2, &["ps, pmap, pstree, lsof", "taskdiag files"]);
     fails(&["--as", "lsof", "+c", "x"], 1, &["+c needs a number"]);
-    fails(&["--as", "lsof", "-o", "-s"], 1, &["the same column"]);
+    fails(&["--as", "lsof", "-o", "-s"], 1, &["SIZE/OFF"]);
 }
 
 #[test]
