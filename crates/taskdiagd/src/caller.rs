@@ -84,12 +84,12 @@ pub struct Peer {
     /// The user who connected.
     pub uid: u32,
     pidfd: Option<OwnedFd>,
-    held: Option<Held>,
+    held: Option<CallerFiles>,
 }
 
 /// The open files of a caller that was checked.
 #[derive(Debug)]
-struct Held {
+struct CallerFiles {
     /// The directory of the caller in /proc. It and all files below belong to this process, even if
     /// another process gets its pid.
     dir: OwnedFd,
@@ -181,7 +181,7 @@ impl Own {
         }
         let held = match &mut peer.held {
             Some(held) => held,
-            none => none.insert(Held::open(peer.pid).map_err(unknown)?),
+            none => none.insert(CallerFiles::open(peer.pid).map_err(unknown)?),
         };
         let status = read_short(&held.status).map_err(unknown)?;
         has_plain_status(&status, peer.pid)?;
@@ -245,15 +245,15 @@ impl Own {
     }
 }
 
-impl Held {
-    fn open(pid: u32) -> io::Result<Held> {
+impl CallerFiles {
+    fn open(pid: u32) -> io::Result<CallerFiles> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, format!("/proc/{pid}"), flags, Mode::empty())?;
         let offsets = match open(&dir, "timens_offsets") {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened?),
         };
-        Ok(Held { status: open(&dir, "status")?, offsets, dir, mounts: None })
+        Ok(CallerFiles { status: open(&dir, "status")?, offsets, dir, mounts: None })
     }
 }
 

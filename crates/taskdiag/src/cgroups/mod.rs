@@ -27,11 +27,11 @@
 //! ```
 
 mod hierarchy;
-mod kept;
 mod members;
 mod parse;
 mod queue;
 mod read;
+mod saved;
 mod value;
 mod walk;
 
@@ -50,7 +50,7 @@ use taskdiag_wire::Reason;
 use self::hierarchy::Hierarchy;
 use self::read::Reader;
 use self::value::Values;
-use self::walk::{Kept, List, Walk, bit, is_about_us, since_boot};
+use self::walk::{List, OpenCgroups, Walk, bit, is_about_us, since_boot};
 use crate::error::Error;
 use crate::snapshot::Snapshot;
 
@@ -61,7 +61,7 @@ pub struct Cgroup {
     id: u64,
     /// The uid of its owner. `None`: a recording does not have it.
     owner: Option<u32>,
-    /// As in [`walk::Found`].
+    /// As in [`walk::ReadCgroup`].
     hierarchies: u64,
     is_v2: bool,
     level: usize,
@@ -233,7 +233,7 @@ pub struct Session {
     bounds: Bounds,
     below: Vec<Vec<u8>>,
     is_single: bool,
-    kept: Kept,
+    kept: OpenCgroups,
     reader: Reader,
     /// The previous listing.
     earlier: Earlier,
@@ -286,7 +286,7 @@ impl Session {
             bounds,
             below: vec![b"/".to_vec()],
             is_single: false,
-            kept: Kept::new(descriptors),
+            kept: OpenCgroups::new(descriptors),
             reader: Reader::default(),
             earlier: Earlier::new(),
         }
@@ -466,7 +466,7 @@ fn is_below(path: &[u8], other: &[u8]) -> bool {
 
 /// The cgroups that were found, in the order of a tree. `v2`: the bit of version 2.
 fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
-    let cgroup = |one: walk::Found| Cgroup {
+    let cgroup = |one: walk::ReadCgroup| Cgroup {
         path: one.path,
         id: one.id,
         owner: Some(one.owner),
