@@ -269,3 +269,4 @@ import procps_cases  # noqa: E402, F401
 import export_cases  # noqa: E402, F401
 import before_cases  # noqa: E402, F401
 import sql_cases  # noqa: E402, F401
+import size_cases  # noqa: E402, F401

@@ -76,7 +76,7 @@ def gopsutil():
 @contextlib.contextmanager
 def limits():
     """Raises limits for the largest load until the end."""
-    wanted = ["kernel.pid_max=4194304", "kernel.threads-max=400000", "vm.max_map_count=1000000"]
+    wanted = ["kernel.pid_max=4194304", "kernel.threads-max=500000", "vm.max_map_count=1000000"]
     keeper = subprocess.Popen(
         [sys.executable, HERE / "limits.py", *wanted],
         stdin=subprocess.PIPE,

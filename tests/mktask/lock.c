@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/userfaultfd.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -17,6 +18,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -435,12 +437,84 @@ static void no_memory(int argc, char **argv)
 	hold();
 }
 
+/* Connections of the tasks of sockets(): each is between two of them. */
+enum { READ, MUTUAL, SEND, CONNECTIONS };
+
+/* A child that has these ends only, as bits 2 * connection + end. */
+static pid_t child_with(int ends[CONNECTIONS][2], unsigned int mine)
+{
+	pid_t pid = spawn();
+
+	for (int i = 0; !pid && i < 2 * CONNECTIONS; i++)
+		if (!(mine >> i & 1))
+			close(ends[i / 2][i % 2]);
+	return pid;
+}
+
+/* Readers of sockets and a writer into a full one, and an idle task that has the other ends of two
+ * of them. Two readers have the two ends of one connection. */
+static void sockets(int argc, char **argv)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(at);
+	int listens = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), ends[CONNECTIONS][2];
+	int datagrams = must(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	pid_t idle, reads, mutual[2], sends, hears, accepts;
+	char page[4096] = { 0 };
+
+	must(bind(datagrams, (void *)&at, size));
+	must(bind(listens, (void *)&at, size));
+	must(listen(listens, 1));
+	must(getsockname(listens, (void *)&at, &size));
+	for (int i = READ; i <= MUTUAL; i++) {
+		ends[i][0] = must(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		must(connect(ends[i][0], (void *)&at, size));
+		ends[i][1] = must(accept4(listens, NULL, NULL, SOCK_CLOEXEC));
+	}
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends[SEND]));
+	if (!(idle = child_with(ends, 1 << 2 * READ | 2 << 2 * SEND)))
+		forever();
+	if (!(reads = child_with(ends, 2 << 2 * READ)))
+		recv(ends[READ][1], page, 1, 0);
+	else if (!(mutual[0] = child_with(ends, 1 << 2 * MUTUAL)))
+		recv(ends[MUTUAL][0], page, 1, 0);
+	else if (!(mutual[1] = child_with(ends, 2 << 2 * MUTUAL)))
+		recv(ends[MUTUAL][1], page, 1, 0);
+	else if (!(sends = child_with(ends, 1 << 2 * SEND)))
+		while (send(ends[SEND][0], page, sizeof(page), 0) > 0)
+			;
+	else if (!(hears = child_with(ends, 0)))
+		recv(datagrams, page, 1, 0);
+	else if (!(accepts = child_with(ends, 0)))
+		accept(listens, NULL, NULL);
+	else {
+		for (int i = 0; i < 2 * CONNECTIONS; i++)
+			close(ends[i / 2][i % 2]);
+		await_call(accepts, SYS_accept);
+		await_call(sends, SYS_sendto);
+		await_call(hears, SYS_recvfrom);
+		await_call(reads, SYS_recvfrom);
+		await_call(mutual[0], SYS_recvfrom);
+		await_call(mutual[1], SYS_recvfrom);
+		fact("pid", "%d", getpid());
+		fact("port", "%d", ntohs(at.sin_port));
+		pair("reads", reads, idle);
+		pair("sends", sends, idle);
+		pair("mutual", mutual[0], mutual[1]);
+		fact("hears", "%d", hears);
+		fact("accepts", "%d", accepts);
+		hold();
+	}
+	forever();
+}
+
 const struct state lock_states[] = {
 	{ "lock-abba", abba, "two threads wait for each other's mutex" },
 	{ "lock-across", across, "three threads of two processes wait for each other in a ring" },
 	{ "lock-owners", owners, "threads wait for locks of each kind that keep an owner" },
 	{ "lock-no-owners", no_owners, "threads wait for objects that keep no owner" },
 	{ "lock-files", lock_chain, "DIRECTORY: a chain of file locks" },
+	{ "lock-sockets", sockets, "waits for sockets, whose other ends other processes have" },
 	{ "lock-ends", ends, "a full pipe, an empty pipe, and a child that is waited for" },
 	{ "lock-crowd", crowd, "[NUMBER]: this many threads wait for one mutex" },
 	{ "lock-no-memory", no_memory, "a mutex in memory that does not come" },

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use taskdiag::why::{Graph, Holder, How, Limits, Wait, Waits};
-use taskdiag::{Choice, EngineId, Groups, Request, WaitKind};
+use taskdiag::{Choice, EngineId, Group, Groups, Reason, Request, WaitKind};
 use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::{Mktask, Source, engines, needs_root, plain_dir, skip};
 
@@ -176,6 +176,10 @@ fn look(log: &Log, engine: EngineId, pids: &[u32], round: usize, seen: &mut Seen
     let request = Request::all_threads(Groups::BASE | Groups::WAIT);
     let start = now_ns();
     let snapshot = taskdiag::query_with(&request, choice).expect("an answer");
+    for task in snapshot.tasks().filter(|t| pids.contains(&t.tgid())) {
+        let reason = task.reason(Group::Wait);
+        assert!(matches!(reason, None | Some(Reason::Vanished)), "{engine}: WAIT: {reason:?}");
+    }
     let mut waits = Waits::of(&snapshot);
     let answered = now_ns();
     let members: Vec<usize> =
@@ -187,10 +191,14 @@ fn look(log: &Log, engine: EngineId, pids: &[u32], round: usize, seen: &mut Seen
     let end = now_ns();
     let all = log.since(start);
     let graph = Graph::new(&waits);
-    if let Some(cycle) = graph.cycles().first() {
+    // Other programs of this machine may be in a deadlock.
+    let is_ours = |cycle: &&Vec<usize>| {
+        cycle.iter().any(|at| pids.contains(&waits.all()[graph.node(*at).wait].tgid))
+    };
+    if let Some(cycle) = graph.cycles().iter().find(is_ours) {
         let told: String = cycle
             .iter()
-            .filter_map(|at| waits.all().get(*at))
+            .map(|at| &waits.all()[graph.node(*at).wait])
             .map(|w| {
                 let entries = all.get(&u64::from(w.tid)).map_or("".into(), |e| lines(&e.0, &[]));
                 format!("{w:?}\n{entries}")

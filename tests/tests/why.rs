@@ -264,6 +264,55 @@ fn the_other_end_of_a_pipe_and_a_child_are_waited_for() {
     }
 }
 
+#[test]
+fn the_address_and_the_other_end_of_a_socket_are_named() {
+    if !can_look("the_address_and_the_other_end_of_a_socket_are_named") {
+        return;
+    }
+    let m = Mktask::start(&["lock-sockets"]).expect("any machine");
+    let (reads, sends, mutual) = (pair(&m, "reads"), pair(&m, "sends"), pair(&m, "mutual"));
+    let (hears, accepts, port) =
+        (m.num::<u32>("hears"), m.num::<u32>("accepts"), m.num::<u32>("port"));
+    for engine in both() {
+        let pids = [reads.0, sends.0, mutual.0, mutual.1, hears, accepts];
+        let (code, json) = why(engine, &pids);
+        // Two that wait for data of each other may have limits of time.
+        assert_eq!((code, &json["deadlocks"]), (0, &serde_json::json!([])), "{engine}: {json}");
+        held(&json, reads, "sender");
+        held(&json, sends, "receiver");
+        let file = |tid| of(&json, tid)["file"].as_str().expect("a socket").to_owned();
+        let own = format!("TCP 127.0.0.1:{port}->127.0.0.1:");
+        let is_connected = |name: &str| name.ends_with(" (ESTABLISHED)");
+        assert!(
+            file(reads.0).starts_with(&own) && is_connected(&file(reads.0)),
+            "{engine}: {json}"
+        );
+        assert_eq!(file(accepts), format!("TCP 127.0.0.1:{port} (LISTEN)"), "{engine}");
+        assert!(file(hears).starts_with("UDP 127.0.0.1:"), "{engine}: {json}");
+        assert_eq!(file(sends.0), "unix", "{engine}");
+        for (tid, other) in [mutual, (mutual.1, mutual.0)] {
+            let wait = of(&json, tid);
+            assert_eq!(
+                (&wait["how"], &wait["is_sure"]),
+                (&"sender".into(), &false.into()),
+                "{wait}"
+            );
+            assert_eq!(wait["waits_for"], other, "{engine}: {wait}");
+        }
+        for (tid, kind) in [(hears, "receive"), (accepts, "accept")] {
+            let wait = of(&json, tid);
+            assert_eq!(
+                (&wait["waits_on"], &wait["waits_for"]),
+                (&kind.into(), &Value::Null),
+                "{wait}"
+            );
+        }
+        let (_, text, _) = output(&["--engine", engine, &reads.0.to_string()]);
+        assert!(text.contains(&format!("data from the socket {own}")), "{text}");
+        assert!(text.contains(&format!("whose other end process {} (", reads.1)), "{text}");
+    }
+}
+
 /// The rows of `taskdiag ps` about these processes, by thread.
 fn rows(engine: &str, pids: &[u32], more: &[&str]) -> Vec<Value> {
     let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

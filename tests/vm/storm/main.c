@@ -36,6 +36,8 @@ static const struct part {
 	{ "mounts", mounts, 1, 0 },
 	{ "renames", renames, 1, 0 },
 	{ "things", things, 2, 0 },
+	{ "descriptors", descriptors, 2, 0 },
+	{ "waits", waits, 1, 0 },
 	{ "cgroups", cgroups, 1, 0 },
 	{ "processor", processor, 1, 0 },
 	{ "hunger", hunger, 1, 0 },

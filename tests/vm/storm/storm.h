@@ -64,6 +64,8 @@ long leaves(void);
 long mounts(void);
 long renames(void);
 long things(void);
+long descriptors(void);
+long waits(void);
 long cgroups(void);
 long processor(void);
 long hunger(void);

@@ -111,9 +111,12 @@ def parity(chosen, only, filter, kept=True, without=()):
     return bool(bad)
 
 
-def walk(kernel):
-    """Runs the random walk on a kernel. Returns how many failed."""
-    return report(kernel, *go(kernel, [suites.Walk(kernel.promised, kernel.arch)], "walk"))
+def long(kernel, name):
+    """Runs one of suites.LONG on a kernel that poisons freed memory. Returns how many failed."""
+    parts = [suites.Long(name, kernel.promised, kernel.arch)]
+    if storm.has_kasan(kernel):
+        parts.append(stress.Checks(True))
+    return report(kernel, *go(kernel, parts, name, append=storm.boot_parameters(kernel)))
 
 
 def memcg(kernel):

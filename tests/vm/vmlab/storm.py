@@ -23,7 +23,21 @@ PROGRAMS = ("lite", "more", "snapshot", "legacy")
 # This storm runs while one reader uses each of the programs.
 MIXED = "mixed"
 KERNELS = ("base-debug", "debian-newest")
-PARTS = ("sentinels", "renames", "places", "leaves", "mounts", "things", "cgroups", "forks", "traces", "processor", "hunger")
+PARTS = (
+    "sentinels",
+    "renames",
+    "places",
+    "leaves",
+    "mounts",
+    "things",
+    "descriptors",
+    "waits",
+    "cgroups",
+    "forks",
+    "traces",
+    "processor",
+    "hunger",
+)
 # The parts that free the fs_struct of tasks, and do little else, so that the readers get answers
 # soon.
 FREEING = ("sentinels", "renames", "places", "leaves")
@@ -84,6 +98,8 @@ class Storm(suites.Suite):
     def script(self):
         limit = self.seconds + 180
         lines = [f"echo {self.name} >/dev/kmsg", "cd /lab; rm -f tmp/ready.*"]
+        # Tasks have the times of DELAYS only if they begin after this.
+        lines.append("echo 1 >/proc/sys/kernel/task_delayacct")
         for n, program in enumerate(self.programs):
             # All readers are on one processor. The storm leaves this tree to them, and continues in
             # the other one while they read.

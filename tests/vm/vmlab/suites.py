@@ -148,9 +148,16 @@ def built(arch=archs.AMD64, only=None):
     return made
 
 
-def walk_seconds():
-    """The additional seconds of the random walk."""
-    return int(os.environ.get("TASKDIAG_WALK_SECONDS", 0))
+# Tests that run as long as a variable says: a test program, its arguments, and the variable.
+LONG = {
+    "walk": ("walk", "engines_faces --nocapture", "TASKDIAG_WALK_SECONDS"),
+    "locks": ("lock_storm", "--nocapture", "TASKDIAG_WHY_SECONDS"),
+}
+
+
+def long_seconds():
+    """The additional seconds of tests that run as long as a variable says."""
+    return sum(int(os.environ.get(variable, 0)) for _, _, variable in LONG.values())
 
 
 class Parity(Suite):
@@ -161,7 +168,7 @@ class Parity(Suite):
 
     def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True, without=()):
         self.promised, self.filter, self.before, self.arch, self.kept = promised, filter, before, arch, kept
-        self.timeout = Parity.timeout + walk_seconds()
+        self.timeout = Parity.timeout + long_seconds()
         every = {n.removeprefix("test ") for n in self.built() if n.startswith("test ")}
         self.only = sorted(every - {*NOT_HERE, *without}) if only is None else only
         if unknown := sorted({*self.only, *without} - every):
@@ -190,12 +197,12 @@ class Parity(Suite):
             "TASKDIAG_EMULATED": 1,
             "NO_COLOR": 1,
         }
-        walk = ("TASKDIAG_WALK_SECONDS", "TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE")
-        settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in walk)
+        given = ("TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE", *(variable for _, _, variable in LONG.values()))
+        settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in given)
         lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         for name in self.only:
             program = programs["test " + name]
-            lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + walk_seconds()} {program} {self.filter}; echo \"@@status $?\"")
+            lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + long_seconds()} {program} {self.filter}; echo \"@@status $?\"")
         # The programs collect their skips in the directory that they were built in, which differs
         # for another architecture.
         target = pathlib.Path(programs["test " + self.only[0]]).parents[2]
@@ -227,19 +234,19 @@ class Parity(Suite):
         return result
 
 
-class Walk(Parity):
-    """The random walk for this many seconds. Only its program is built."""
+class Long(Parity):
+    """One of LONG alone. Only its program is built."""
 
-    name = "walk"
-
-    def __init__(self, promised, arch):
-        super().__init__(promised, ["walk"], "engines_faces --nocapture", arch=arch, kept=False)
+    def __init__(self, name, promised, arch):
+        self.name = name
+        self.program, arguments, _ = LONG[name]
+        super().__init__(promised, [self.program], arguments, arch=arch, kept=False)
 
     def built(self):
-        return built(self.arch, "walk")
+        return built(self.arch, self.program)
 
     def read(self, output, run):
-        for line in re.findall(r"^\d+ s, \d+ scenes are right.*$", output, re.M)[-1:]:
+        for line in re.findall(r"^\d+ s, \d+ scenes are right.*$", output, re.M)[-1:] + re.findall(r"^\w+: \d+ looks, .*$", output, re.M):
             common.say(line)
         result = super().read(output, run)
         text = "\n".join(line for line in output.splitlines() if not line.startswith("SKIPPED"))

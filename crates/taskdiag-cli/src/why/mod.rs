@@ -104,7 +104,11 @@ fn once(args: &WhyArgs, is_first: bool) -> Result<(), Exit> {
     let looked: Vec<usize> = (0..chosen.len()).filter(|at| is_all || chosen[*at]).collect();
     match args.source.from {
         Some(_) => waits.leave_as_saved(),
-        None => waits.look_up(looked, args.source.engine, Limits::default()),
+        None => {
+            let mut limits = Limits::default();
+            limits.has_sockets = !is_all;
+            waits.look_up(looked, args.source.engine, limits);
+        }
     }
     let graph = Graph::new(&waits);
     let concerns = concerns(&graph, &chosen);

@@ -106,6 +106,7 @@ fn held(wait: &Wait, how: How, is_sure: bool, holder: &str) -> String {
         How::Reader if is_sure => format!("room in {}, which only {holder} reads", pipe(wait)),
         How::Writer => format!("data in {}, which {holder} can write{UNSEEN}", pipe(wait)),
         How::Reader => format!("room in {}, which {holder} reads{UNSEEN}", pipe(wait)),
+        How::Sender | How::Receiver => format!("{}, whose other end {holder} has", object(wait)),
         How::Child => format!("its child, {holder}"),
         How::Tracer => format!("{holder}, which traces it"),
         How::Parent => format!("{holder}, its parent, to reap it"),
@@ -136,6 +137,17 @@ fn pipe(wait: &Wait) -> String {
     }
 }
 
+/// A socket with its addresses or its path, as far as these are known.
+fn socket(wait: &Wait) -> String {
+    match wait.file.as_deref() {
+        Some(name) if name.starts_with(b"socket:") => String::from("a socket"),
+        Some(name) if name.contains(&b' ') => format!("the socket {}", shown(name)),
+        // Without an address, the name is that of the family.
+        Some(name) => format!("a {} socket", shown(name)),
+        None => String::from("a socket"),
+    }
+}
+
 /// The object of a wait.
 pub fn object(wait: &Wait) -> String {
     use WaitKind::*;
@@ -162,10 +174,10 @@ pub fn object(wait: &Wait) -> String {
         FifoOpen => "the other end of a named pipe",
         TtyRead => "input from a terminal",
         TtyWrite => "a terminal to take output",
-        Accept => "a connection",
-        Connect => "the answer to its connection",
-        Receive => "data from a socket",
-        Send => "room in a socket",
+        Accept => return format!("a connection to {}", socket(wait)),
+        Connect => return format!("the answer to the connection of {}", socket(wait)),
+        Receive => return format!("data from {}", socket(wait)),
+        Send => return format!("room in {}", socket(wait)),
         Epoll | Poll | Select => "one of several files",
         Eventfd => "an eventfd",
         Inotify => "an event of a file",
@@ -235,6 +247,11 @@ fn why_none(wait: &Wait) -> String {
             String::from(" (no other process has its other end)")
         }
         Err(NoHolder::NotKept) => String::from(" (no owner is kept)"),
+        Err(NoHolder::Several(n))
+            if matches!(wait.kind, Some(PipeRead | PipeWrite | Receive | Send)) =>
+        {
+            format!(" ({n} processes have its other end)")
+        }
         Err(NoHolder::Several(n)) => format!(" ({n} processes have it)"),
         Err(NoHolder::NoRight) => format!(" (?, no right to look: {})", way_to_see()),
         Err(NoHolder::Blocked) => String::from(" (?, its memory or files do not come)"),
@@ -272,6 +289,9 @@ pub fn does(waits: &Waits, wait: &Wait) -> String {
         }
         None if wait.holder == Err(NoHolder::NoRight) => {
             return format!("waits for ? (no right to look: {})", way_to_see());
+        }
+        None if wait.holder == Err(NoHolder::Changed) => {
+            return String::from("ended while it was looked at");
         }
         None if wait.state == b'R' => return String::from("runs"),
         None => return String::from("waits for something unknown"),

@@ -4,7 +4,10 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{Ended, parts, run};
+use taskdiag::wire::{Done, StreamWriter, build};
+use taskdiag::{Base, Group, Groups, Reason, Wait, WaitKind};
+
+use super::common::{Ended, Saved, parts, run};
 
 #[test]
 fn a_word_explains_processes_with_it_in_their_name_or_arguments() {
@@ -72,4 +75,34 @@ fn a_selection_that_matches_no_thread_is_no_report_about_the_machine() {
     let own = format!("tid == {}", std::process::id());
     let (code, out, err) = parts(&run(&["why", "--longer", "1h", "--where", &own]));
     assert!(code == 0 && out.contains("1 thread"), "{out}{err}");
+}
+
+#[test]
+fn a_thread_that_ended_while_it_was_read_is_no_gap() {
+    for (reason, code) in [(Reason::Vanished, 0), (Reason::Denied, 3), (Reason::Unsupported, 3)] {
+        let mut w = StreamWriter::new();
+        let mut info = StreamWriter::blank_info();
+        info.show_flags = (Groups::BASE | Groups::WAIT).bits();
+        info.dump_strategy = taskdiag::Strategy::AllThread as u64;
+        w.info(&info);
+        for tid in [5, 6] {
+            w.begin_task(tid, 5);
+            w.put(&build!(Base { state: b'S', ..Base::default() }));
+            if tid == 5 {
+                let (kind, valid) = (WaitKind::Sleep as u32, Wait::ALL_VALID);
+                w.put(&build!(Wait { valid, kind, state: b'S', ..Wait::default() }));
+            } else {
+                w.missing(Group::Wait, reason);
+            }
+            w.end_task();
+        }
+        let saved = Saved::bytes(w.finish(Done::default()).as_bytes());
+        let path = saved.path();
+        let from = path.to_str().expect("a name in UTF-8");
+        let (got, out, err) = parts(&run(&["why", "--from", from, "5"]));
+        assert_eq!(got, code, "{reason:?}: {out}{err}");
+        assert_eq!(err.is_empty(), code == 0, "{reason:?}: {err}");
+        let is_said = out.contains("thread 6") && out.contains("ended while it was looked at");
+        assert_eq!(is_said, code == 0, "{reason:?}: {out}");
+    }
 }

@@ -34,6 +34,7 @@ pub use holders::{Gap, Holder, Holders, holders};
 pub use locks::{Lock, Locked, Locks};
 pub(crate) use row::never_linked;
 pub use row::{Access, OpenFile, PathName, What, major_minor};
+pub(crate) use socket::write_inet;
 pub use socket::{
     Side, address, address_text, is_inet, is_multipath, protocol, scope, state, write_address,
 };
@@ -265,6 +266,10 @@ impl<'a> Owner<'a> {
     /// Whether this thread has a working or root directory of its own.
     pub fn has_own_paths(&self) -> bool {
         self.has_own_paths
+    }
+    /// The sockets, in the order of their descriptors.
+    pub(crate) fn sockets(&self) -> &[Entry<'a, Socket>] {
+        &self.sockets
     }
     /// The socket of a descriptor.
     pub fn socket(&self, fd: u32) -> Option<Entry<'a, Socket>> {

@@ -116,7 +116,7 @@ pub fn state(s: &Entry<'_, Socket>) -> Option<&'static str> {
 }
 
 /// Writes `127.0.0.1:80->127.0.0.1:5000 (ESTABLISHED)`.
-pub(super) fn write_inet(out: &mut Vec<u8>, s: &Entry<'_, Socket>) {
+pub(crate) fn write_inet(out: &mut Vec<u8>, s: &Entry<'_, Socket>) {
     let write = |out: &mut Vec<u8>, ip: IpAddr, port| {
         write_address(out, ip, port);
         let scope = scope_text(s, ip);

@@ -6,6 +6,7 @@
 
 mod files;
 mod names;
+mod sockets;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,12 +31,16 @@ pub struct Limits {
     pub each: Duration,
     /// For all of them.
     pub all: Duration,
+    /// Whether the other ends of sockets are looked up, for which the open files of all processes
+    /// are read. Most processes of most machines wait for a socket.
+    pub has_sockets: bool,
 }
 
 impl Default for Limits {
-    /// One second for each thread, ten seconds for all.
+    /// One second for each thread, ten seconds for all, without sockets.
     fn default() -> Limits {
-        Limits { each: Duration::from_secs(1), all: Duration::from_secs(10) }
+        let (each, all) = (Duration::from_secs(1), Duration::from_secs(10));
+        Limits { each, all, has_sockets: false }
     }
 }
 
@@ -56,11 +61,15 @@ impl Waits {
         let mut todo: Vec<usize> = of.into_iter().collect();
         let done = look.futexes(&todo);
         todo.extend(done.into_iter().filter_map(|at| look.onward(at)));
-        while let Some(at) = todo.pop() {
-            if !std::mem::replace(&mut look.is_done[at], true) {
-                look.one(at);
-                todo.extend(look.onward(at));
+        for _ in 0..=sockets::ROUNDS {
+            while let Some(at) = todo.pop() {
+                if !std::mem::replace(&mut look.is_done[at], true) {
+                    look.one(at);
+                    todo.extend(look.onward(at));
+                }
             }
+            let done = look.sockets();
+            todo.extend(done.into_iter().filter_map(|at| look.onward(at)));
         }
         look.confirm_cycles();
     }
@@ -84,6 +93,8 @@ struct Look<'w> {
     children: Option<HashMap<u32, Vec<usize>>>,
     is_done: Vec<bool>,
     has_files: bool,
+    /// The waits for sockets that are still to be looked up.
+    for_sockets: Vec<usize>,
     has_numbers: bool,
     names: names::Seen,
 }
@@ -104,6 +115,7 @@ impl<'w> Look<'w> {
             stands: HashMap::new(),
             children: None,
             has_files: false,
+            for_sockets: Vec::new(),
             has_numbers: numbering::proc_is_own(),
             names: names::Seen::default(),
         }
@@ -168,7 +180,14 @@ impl<'w> Look<'w> {
                 }
                 return;
             }
+            Receive | Send | Accept | Connect => {
+                self.for_sockets.extend(Some(at).filter(|_| self.limits.has_sockets));
+                return;
+            }
             Child | Vfork => self.child(at),
+            Pidfd if self.wait(at).1.is_some_and(|call| call.is(libc::SYS_waitid)) => {
+                self.child(at)
+            }
             Traced => self.tracer(at),
             Ended => self.parent(at),
             Fuse | Netfs => return self.name_file(at),
@@ -394,10 +413,8 @@ impl<'w> Look<'w> {
     /// there at the same time. So each holder is looked up once more, and none of the threads may
     /// have run from before the first of these looks until after the last one.
     fn confirm_cycles(&mut self) {
-        let cycles: Vec<usize> = {
-            let graph = Graph::new(self.waits);
-            graph.cycles().iter().flatten().map(|at| graph.node(*at).wait).collect()
-        };
+        self.open_cycles_of_sockets();
+        let cycles = self.in_cycles();
         let stand = |look: &mut Look<'_>, at| {
             let (place, _) = look.wait(at);
             look.within(place.tgid, move || place.stand())
@@ -420,6 +437,12 @@ impl<'w> Look<'w> {
                 Ok(()) => again,
             };
         }
+    }
+
+    /// The waits that are part of a cycle.
+    fn in_cycles(&self) -> Vec<usize> {
+        let graph = Graph::new(self.waits);
+        graph.cycles().iter().flatten().map(|at| graph.node(*at).wait).collect()
     }
 
     /// The holder at a second look. It is not about files, which are looked up together. `answers`

@@ -108,6 +108,10 @@ pub enum How {
     Writer,
     /// The holder is the process that can read from the pipe.
     Reader,
+    /// The holder has the other end of the socket, and can send.
+    Sender,
+    /// The holder has the other end of the socket, and does not receive.
+    Receiver,
     /// The holder is the child that is waited for.
     Child,
     /// The holder traces the thread.
@@ -130,6 +134,8 @@ impl How {
             How::Flock => "flock",
             How::Writer => "writer",
             How::Reader => "reader",
+            How::Sender => "sender",
+            How::Receiver => "receiver",
             How::Child => "child",
             How::Tracer => "tracer",
             How::Parent => "parent",
@@ -138,7 +144,7 @@ impl How {
     /// Whether such waits are usual where nothing is wrong: a shell waits for its child, and the
     /// end of a pipeline for its beginning.
     pub fn is_usual(self) -> bool {
-        matches!(self, How::Child | How::Writer | How::Parent | How::Thread)
+        matches!(self, How::Child | How::Writer | How::Sender | How::Parent | How::Thread)
     }
 }
 
@@ -210,9 +216,11 @@ impl Wait {
         let is_close = |ns: &u64| self.waited_error_ns.is_none_or(|e| e <= (*ns).max(ERROR_NS));
         self.waited_ns.filter(is_close)
     }
-    /// Whether the object of the wait is not known, or the reader has no right to see the holder.
+    /// Whether it is not known what the thread waits for, or the reader has no right to see the
+    /// holder. A thread that ended while it was read has nothing to show.
     pub fn is_unseen(&self) -> bool {
-        self.kind.is_none() || self.holder == Err(NoHolder::NoRight)
+        let has_ended = self.holder == Err(NoHolder::Changed);
+        self.kind.is_none() && !has_ended || self.holder == Err(NoHolder::NoRight)
     }
     /// Whether the task waits: it does not run and is not about to.
     pub fn is_waiting(&self) -> bool {
@@ -301,6 +309,7 @@ fn wait(task: &TaskView<'_>, now_ns: u64) -> Wait {
         None => Err(match task.reason(Group::Wait) {
             Some(Reason::Denied) => NoHolder::NoRight,
             Some(Reason::Blocked) => NoHolder::Blocked,
+            Some(Reason::Vanished) => NoHolder::Changed,
             _ => NoHolder::NotKnown,
         }),
         Some(w) => of_record(*w),

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 
-use taskdiag_wire::{Fd, FdType, Groups, Reason, WaitKind};
+use taskdiag_wire::{Entry, Fd, FdType, Groups, Reason, WaitKind};
 
 use super::Look;
-use crate::files::{Access, Files};
+use crate::files::{Access, End, Files, Owner};
 use crate::why::filelocks::{self, Blocked, Class};
 use crate::why::task::{self, Place};
 use crate::why::wait::{Holder, How, NoHolder};
@@ -23,8 +23,8 @@ type LockHolders = HashMap<(Class, u64), Vec<u32>>;
 /// The holder of a lock, by the kind of the lock, its inode, and the process that asks for it.
 type HeldBy = HashMap<(Class, u64, Option<u32>), Result<Holder, NoHolder>>;
 
-struct OpenFile {
-    fd: u32,
+pub(super) struct OpenFile {
+    pub fd: u32,
     inode: Option<u64>,
 }
 
@@ -96,7 +96,11 @@ impl Look<'_> {
     }
 
     /// The holder, if the thread has not run since the look at its file began.
-    fn settled(&mut self, at: usize, found: Result<Holder, NoHolder>) -> Result<Holder, NoHolder> {
+    pub(super) fn settled(
+        &mut self,
+        at: usize,
+        found: Result<Holder, NoHolder>,
+    ) -> Result<Holder, NoHolder> {
         let holder = found?;
         let (place, _) = self.wait(at);
         let stand = self.stands.get(&at).copied().ok_or(NoHolder::Changed)?;
@@ -105,7 +109,7 @@ impl Look<'_> {
     }
 
     /// The file whose descriptor is the first argument of the system call that the thread waits in.
-    fn open_file(&mut self, at: usize) -> Result<OpenFile, NoHolder> {
+    pub(super) fn open_file(&mut self, at: usize) -> Result<OpenFile, NoHolder> {
         let (place, call) = self.wait(at);
         let call = call.ok_or(NoHolder::NotKnown)?;
         let fd = call.descriptor().ok_or(NoHolder::NotKnown)?;
@@ -121,15 +125,7 @@ impl Look<'_> {
 
     fn pipe(&self, files: &Files<'_>, at: usize, fd: u32) -> Result<Holder, NoHolder> {
         let wait = &self.waits.all[at];
-        let is_unseen = |reason| matches!(reason, Reason::Denied | Reason::Blocked);
-        // One of these processes may have the pipe open, too.
-        let is_sure = !files.gaps().iter().any(|g| is_unseen(g.reason));
-        let all = files.owners();
-        let first = all.partition_point(|o| o.row.view.tgid() < wait.tgid);
-        let owner = all.get(first).filter(|o| o.row.view.tgid() == wait.tgid);
-        let table = owner.and_then(|o| o.table.as_ref()).ok_or(NoHolder::Changed)?;
-        let mut all = table.owner.list::<Fd>().ok_or(NoHolder::NotKnown)?;
-        let entry = all.find(|e| e.raw.fd == fd).ok_or(NoHolder::Changed)?;
+        let (_, entry) = file_of(files, wait.tgid, fd)?;
         let kind = FdType::from_number(entry.raw.r#type);
         if !matches!(kind, Some(FdType::Pipe | FdType::Fifo)) {
             return Err(NoHolder::NotKnown);
@@ -141,20 +137,8 @@ impl Look<'_> {
             Access::Write => reads,
             Access::Path => false,
         });
-        let mut processes: Vec<u32> =
-            ends.map(|e| files.owners()[e.owner].row.view.tgid()).collect();
-        processes.sort_unstable();
-        processes.dedup();
-        match processes[..] {
-            // A signal handler of the process itself may use the other end.
-            [tgid] if tgid != wait.tgid => {
-                let how = if reads { How::Writer } else { How::Reader };
-                Ok(Holder { tid: tgid, tgid, is_process: true, is_sure, how })
-            }
-            [] if !is_sure => Err(NoHolder::NoRight),
-            [] | [_] => Err(NoHolder::NotKept),
-            _ => Err(NoHolder::Several(processes.len() as u32)),
-        }
+        let how = if reads { How::Writer } else { How::Reader };
+        only_process(files, ends, wait.tgid, how)
     }
 
     /// The processes that have an open file with a lock on one of these inodes. Processes that
@@ -228,6 +212,44 @@ impl Look<'_> {
             return Err(NoHolder::Changed);
         }
         Ok(Holder { tid: pid, tgid: pid, is_process: true, is_sure: true, how })
+    }
+}
+
+/// A descriptor of a process, and who has it.
+pub(super) fn file_of<'a>(
+    files: &'a Files<'a>,
+    tgid: u32,
+    fd: u32,
+) -> Result<(&'a Owner<'a>, Entry<'a, Fd>), NoHolder> {
+    let all = files.owners();
+    let first = all.partition_point(|o| o.row.view.tgid() < tgid);
+    let owner = all.get(first).filter(|o| o.row.view.tgid() == tgid).ok_or(NoHolder::Changed)?;
+    let table = owner.table.as_ref().ok_or(NoHolder::Changed)?;
+    let mut all = table.owner.list::<Fd>().ok_or(NoHolder::NotKnown)?;
+    Ok((owner, all.find(|e| e.raw.fd == fd).ok_or(NoHolder::Changed)?))
+}
+
+/// The only process, other than `tgid`, that has one of these ends.
+pub(super) fn only_process<'e>(
+    files: &Files<'_>,
+    ends: impl Iterator<Item = &'e End>,
+    tgid: u32,
+    how: How,
+) -> Result<Holder, NoHolder> {
+    let is_unseen = |reason| matches!(reason, Reason::Denied | Reason::Blocked);
+    // One of these processes may have the end, too.
+    let is_sure = !files.gaps().iter().any(|g| is_unseen(g.reason));
+    let mut processes: Vec<u32> = ends.map(|e| files.owners()[e.owner].row.view.tgid()).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    match processes[..] {
+        // A signal handler of the process itself may use the other end.
+        [other] if other != tgid => {
+            Ok(Holder { tid: other, tgid: other, is_process: true, is_sure, how })
+        }
+        [] if !is_sure => Err(NoHolder::NoRight),
+        [] | [_] => Err(NoHolder::NotKept),
+        _ => Err(NoHolder::Several(processes.len() as u32)),
     }
 }
 
