@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Has the cases that compare this program with an older build of it. Without one, they measure nothing and say how to get one."""
+"""The cases that compare this program with an older build of it. Without such a build, they measure nothing and print how to get one."""
 
 import os
 import subprocess

@@ -26,8 +26,8 @@
  *   host of a virtual machine took it, or it ran with interrupts off.
  *
  * It also prints the longest waits of each CPU, with the stacks that were seen in each and how many
- * samples saw them. These lines begin with "#". Code that runs with interrupts off has no samples
- * of its own, but is counted where it turns them on.
+ * samples saw them. These lines begin with "#". Code that runs with interrupts off has no samples.
+ * Its time is counted at the place where it turns them on.
  */
 #define _GNU_SOURCE
 #include <errno.h>

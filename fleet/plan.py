@@ -17,9 +17,9 @@ FOREVER = 1 << 40
 KINDS = 85  # processes in seed.csv.gz, whose behaviour is numbered from the busiest
 MIB = 1 << 20
 
-# Faults, each on a tenth of the hosts: memory and open files that only grow, processes stuck in D,
-# a service that restarts repeatedly, an old program, an unknown program, and a process that
-# grows but is restarted in time, which is no fault.
+# Each of these faults is on a tenth of the hosts: memory and open files that only grow, processes
+# stuck in D, a service that restarts repeatedly, an old program, and an unknown program. The last
+# entry is no fault: a process that grows but is restarted in time.
 FAULTS = ["leak_memory", "leak_files", "stuck", "restarts", "old", "intruder", "grows_and_restarts"]
 # Faults in the lists of lists.py: a replaced library that is still mapped, and a process that
 # listens on a port. The others look like these but are no faults: another library, a service that

@@ -262,7 +262,7 @@ impl Ask {
         self.of_none || self.one.is_some() && !walks
     }
     /// Asks the proc filesystem that is named.
-    fn read(&self, proc: &Path, watch: &Arc<Watch>) -> Result<Made, Error> {
+    fn read(&self, proc: &Path, watch: &Arc<Watch>) -> Result<TableData, Error> {
         let groups = self.query.plan().groups();
         let request = match (self.one, self.query.threads) {
             (Some(pid), true) => Request::threads(pid, groups),
@@ -274,14 +274,14 @@ impl Ask {
         self.limits.put_into(&mut request);
         let answer = Procfs::with_root(proc)?.run(&request)?;
         let snapshot = Snapshot::parse(answer.stream)?;
-        let made = Made::of(self, &snapshot, |_| true);
+        let made = TableData::of(self, &snapshot, |_| true);
         let wanted = self.query.select.pids.iter().copied();
-        Ok(Made { nobody: wanted.filter(|p| snapshot.task(*p).is_none()).collect(), ..made })
+        Ok(TableData { nobody: wanted.filter(|p| snapshot.task(*p).is_none()).collect(), ..made })
     }
     /// Makes the request, and a table of the answer. It does not use Python.
-    pub fn answer(&self, watch: &Arc<Watch>) -> Result<Made, Error> {
+    pub fn answer(&self, watch: &Arc<Watch>) -> Result<TableData, Error> {
         if self.of_none {
-            return Ok(Made::empty(self.specs.clone()));
+            return Ok(TableData::empty(self.specs.clone()));
         }
         if let Some(proc) = &self.proc {
             return self.read(proc, watch);
@@ -295,14 +295,14 @@ impl Ask {
         if let Some(pid) = self.one.filter(|pid| answered.nobody.contains(pid)) {
             return Err(Error::NoSuchProcess(pid));
         }
-        let made = Made::of(self, &answered.snapshot, |_| true);
-        Ok(Made { nobody: answered.nobody, ..made })
+        let made = TableData::of(self, &answered.snapshot, |_| true);
+        Ok(TableData { nobody: answered.nobody, ..made })
     }
 }
 
 /// The rows of an answer, and remarks about it.
 #[derive(Debug)]
-pub struct Made {
+pub struct TableData {
     /// The rows.
     pub shared: Arc<Shared>,
     /// Why values are missing, for each column.
@@ -322,9 +322,9 @@ pub struct Made {
     pub info: Option<Info>,
 }
 
-impl Made {
+impl TableData {
     /// The rows of a snapshot of which `wanted` is true.
-    pub fn of(ask: &Ask, snapshot: &Snapshot, wanted: impl Fn(&Row<'_>) -> bool) -> Made {
+    pub fn of(ask: &Ask, snapshot: &Snapshot, wanted: impl Fn(&Row<'_>) -> bool) -> TableData {
         let query = &ask.query;
         let mut view = query.view(snapshot);
         if let Some(files) = view.files_mut() {
@@ -339,12 +339,16 @@ impl Made {
             }
         });
         let left = view.left();
-        Made::new(builder, snapshot, left.iter().map(|l| (l.field.name, l.why, l.tasks)).collect())
+        TableData::new(
+            builder,
+            snapshot,
+            left.iter().map(|l| (l.field.name, l.why, l.tasks)).collect(),
+        )
     }
     /// No rows, without a request.
-    fn empty(specs: Vec<Spec>) -> Made {
+    fn empty(specs: Vec<Spec>) -> TableData {
         let (specs, batches, lacks) = Builder::new(specs).finish();
-        Made {
+        TableData {
             shared: Arc::new(Shared { specs, batches }),
             lacks,
             left: Vec::new(),
@@ -360,10 +364,10 @@ impl Made {
         builder: Builder,
         snapshot: &Snapshot,
         left: Vec<(&'static str, Missing, u64)>,
-    ) -> Made {
+    ) -> TableData {
         let (specs, batches, lacks) = builder.finish();
         let served = snapshot.served().iter();
-        Made {
+        TableData {
             shared: Arc::new(Shared { specs, batches }),
             lacks,
             left,

@@ -17,8 +17,8 @@ use taskdiag::view::{CgroupRows, Rows as _};
 use taskdiag::{Error, Snapshot};
 
 use crate::args::{self, Names, shown};
-use crate::ask::{Ask, Common, Made};
-use crate::session::Kept;
+use crate::ask::{Ask, Common, TableData};
+use crate::session::Exclusive;
 use crate::table::Table;
 use crate::{error, worker};
 
@@ -72,11 +72,11 @@ impl Want {
         }
     }
     /// A listing as a table.
-    fn list(&self, session: &mut Session) -> Result<Made, Error> {
+    fn list(&self, session: &mut Session) -> Result<TableData, Error> {
         self.table(&session.list()?)
     }
     /// The cgroups that were kept with an answer as a table.
-    fn kept(&self, from: &Path, at: Option<SystemTime>) -> Result<Made, Error> {
+    fn kept(&self, from: &Path, at: Option<SystemTime>) -> Result<TableData, Error> {
         let (cgroups, caveats) = kept(from, at)?;
         let mut cgroups = cgroups.ok_or_else(|| {
             Error::Recording(format!(
@@ -92,7 +92,7 @@ impl Want {
         made.caveats.extend(caveats);
         Ok(made)
     }
-    fn table(&self, all: &Cgroups) -> Result<Made, Error> {
+    fn table(&self, all: &Cgroups) -> Result<TableData, Error> {
         let query = &self.ask.query;
         let rows = CgroupRows::new(query, all)?;
         let mut builder = self.ask.builder(self.ask.specs.clone());
@@ -102,13 +102,13 @@ impl Want {
         });
         debug_assert!(done.is_ok(), "taking a row does not fail");
         let left = rows.left().iter().map(|l| (l.field.name, l.why, l.tasks)).collect();
-        let mut made = Made::new(builder, rows.snapshot(), left);
+        let mut made = TableData::new(builder, rows.snapshot(), left);
         made.caveats.extend(all.remarks().into_iter().map(|text| (text, true)));
         Ok(made)
     }
 }
 
-/// Cgroups that were kept with an answer, and remarks as in [`Made`].
+/// Cgroups that were kept with an answer, and remarks as in [`TableData`].
 type Recorded = (Option<Cgroups>, Vec<(String, bool)>);
 
 /// The cgroups of a saved answer, or of the answer of a recording that is the last one up to a time
@@ -193,7 +193,7 @@ pub fn cgroups(
 pub struct CgroupSession {
     want: Arc<Want>,
     descriptors: usize,
-    state: Kept<Box<Session>>,
+    state: Exclusive<Box<Session>>,
 }
 
 #[pymethods]
@@ -212,7 +212,7 @@ impl CgroupSession {
         let want = Arc::new(Want { ask: Ask::cgroups(py, common, DEFAULT_OF_SESSION)?, paths });
         let descriptors = descriptors.unwrap_or_else(Session::descriptors);
         let session = want.open(descriptors).map_err(|e| error::raise(py, &e))?;
-        Ok(CgroupSession { want, descriptors, state: Kept::new(Box::new(session)) })
+        Ok(CgroupSession { want, descriptors, state: Exclusive::new(Box::new(session)) })
     }
     /// Lists the cgroups, and returns the rows.
     fn refresh(&self, py: Python<'_>) -> PyResult<Table> {

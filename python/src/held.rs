@@ -21,7 +21,7 @@ fn raise(e: NotDone) -> PyErr {
             PyProcessLookupError::new_err((libc::ESRCH, "the process has ended".to_owned()))
         }
         NotDone::Refused(e) => system(&e),
-        // Without a number, so that the text is shown.
+        // An exception without a number shows the text.
         e => PyPermissionError::new_err(e.to_string()),
     }
 }

@@ -17,7 +17,7 @@ use taskdiag::field::Missing;
 use taskdiag::wire::{Info, Plain as _};
 
 use crate::arrow::Shared;
-use crate::ask::Made;
+use crate::ask::TableData;
 use crate::table::{ColumnInfo, Table};
 
 /// Version of this form. A later one reads it, too.
@@ -163,7 +163,7 @@ fn head(mut bytes: Vec<u8>) -> Option<Info> {
 }
 
 /// A function and its arguments that make the table again.
-pub fn reduced<'py>(py: Python<'py>, made: &Made) -> PyResult<Bound<'py, PyTuple>> {
+pub fn reduced<'py>(py: Python<'py>, made: &TableData) -> PyResult<Bound<'py, PyTuple>> {
     let specs: Vec<SpecState> = made.shared.specs.iter().map(spec_state).collect();
     let columns = PyList::empty(py);
     for c in 0..specs.len() {
@@ -249,7 +249,7 @@ pub fn _table(
         .map(|(engine, groups, why, ns)| (kept(&engine), groups, why, Duration::from_nanos(ns)))
         .collect();
     let shared = Arc::new(Shared { specs, batches });
-    Ok(Table::new(Made {
+    Ok(Table::new(TableData {
         shared,
         lacks,
         left,

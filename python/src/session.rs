@@ -11,7 +11,7 @@ use taskdiag::view::Query;
 use taskdiag::{ByteLimits, Error, Groups, Members, Request, Session, Stayed, Strategy, Watch};
 
 use crate::args::{self, Names};
-use crate::ask::{Ask, Bytes, Common, Made, TextBytes, each};
+use crate::ask::{Ask, Bytes, Common, TableData, TextBytes, each};
 use crate::table::Table;
 use crate::{error, worker};
 use taskdiag::columns::{Absent, Spec, Type};
@@ -137,12 +137,12 @@ enum State<T> {
 }
 
 /// Something that one thread uses at a time.
-pub struct Kept<T>(Mutex<State<T>>);
+pub struct Exclusive<T>(Mutex<State<T>>);
 
-impl<T> Kept<T> {
+impl<T> Exclusive<T> {
     /// It is ready.
-    pub fn new(inner: T) -> Kept<T> {
-        Kept(Mutex::new(State::Ready(inner)))
+    pub fn new(inner: T) -> Exclusive<T> {
+        Exclusive(Mutex::new(State::Ready(inner)))
     }
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -192,7 +192,7 @@ impl<T> Kept<T> {
 #[pyclass(frozen, module = "taskdiag", name = "Session", weakref)]
 pub struct PySession {
     fixed: Arc<Fixed>,
-    state: Kept<Box<Inner>>,
+    state: Exclusive<Box<Inner>>,
 }
 
 impl PySession {
@@ -260,13 +260,13 @@ impl PySession {
         }
         let fixed = Arc::new(Fixed { ask, deltas: wanted });
         let inner = fixed.open().map_err(|e| error::raise(py, &e))?;
-        Ok(PySession { fixed, state: Kept::new(Box::new(inner)) })
+        Ok(PySession { fixed, state: Exclusive::new(Box::new(inner)) })
     }
     /// Makes the request again, and returns the rows.
     fn refresh(&self, py: Python<'_>) -> PyResult<Table> {
         let made = self.with(py, |inner, fixed| {
             let snapshot = inner.session.refresh()?;
-            Ok(Made::of(&fixed.ask, snapshot, |_| true))
+            Ok(TableData::of(&fixed.ask, snapshot, |_| true))
         })?;
         made.map(Table::new).map_err(|e: Error| error::raise(py, &e))
     }
@@ -378,9 +378,9 @@ fn changes(session: &Session, fixed: &Fixed) -> Option<Changed> {
     });
     let left = view.left().iter().map(|l| (l.field.name, l.why, l.tasks)).collect();
     Some(Changed {
-        stayed: Made::new(builder, now, left),
-        began: Made::of(&fixed.ask, now, |row| began.contains(&row.view.pid())),
-        ended: Made::of(&fixed.ask, before, |row| ended.contains(&row.view.pid())),
+        stayed: TableData::new(builder, now, left),
+        began: TableData::of(&fixed.ask, now, |row| began.contains(&row.view.pid())),
+        ended: TableData::of(&fixed.ask, before, |row| ended.contains(&row.view.pid())),
         unknown: changes.unknown.len(),
         interval: changes.interval.as_secs_f64(),
     })
@@ -388,9 +388,9 @@ fn changes(session: &Session, fixed: &Fixed) -> Option<Changed> {
 
 /// [`Changes`], made without the GIL.
 struct Changed {
-    began: Made,
-    ended: Made,
-    stayed: Made,
+    began: TableData,
+    ended: TableData,
+    stayed: TableData,
     unknown: usize,
     interval: f64,
 }

@@ -66,7 +66,7 @@ const THREAD: &str = "the PID is the id of a thread";
 
 #[pymethods]
 impl Single {
-    /// The process that has the pid now, or the one that started at this time.
+    /// The current process with the pid, or the process with the pid that started at this time.
     #[new]
     #[pyo3(signature = (proc, pid, start_ticks=None))]
     fn new(

@@ -14,7 +14,7 @@ use taskdiag::wire::Info;
 
 use crate::args;
 use crate::arrow::{self, Shared};
-use crate::ask::Made;
+use crate::ask::TableData;
 use crate::pickled;
 
 /// The type and the unit of a column.
@@ -86,7 +86,7 @@ impl ColumnInfo {
 /// that is not known, or that the task does not have: `why()` tells which.
 #[pyclass(frozen, module = "taskdiag", weakref)]
 pub struct Table {
-    made: Made,
+    made: TableData,
     rows: usize,
     /// The class of the rows as Python objects.
     class: PyOnceLock<Py<PyAny>>,
@@ -94,7 +94,7 @@ pub struct Table {
 
 impl Table {
     /// A table of these rows.
-    pub fn new(made: Made) -> Table {
+    pub fn new(made: TableData) -> Table {
         let rows = made.shared.batches.iter().map(|b| b.rows).sum();
         Table { made, rows, class: PyOnceLock::new() }
     }
@@ -139,7 +139,7 @@ impl Table {
         }
         let (specs, batches, lacks) = builder.finish();
         let m = &self.made;
-        Table::new(Made {
+        Table::new(TableData {
             shared: Arc::new(Shared { specs, batches }),
             lacks,
             left: m.left.clone(),

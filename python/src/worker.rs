@@ -18,12 +18,12 @@ use pyo3::prelude::*;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The state that the two threads share.
-struct Place<F, T> {
+struct SharedWork<F, T> {
     state: Mutex<(Option<F>, Option<thread::Result<T>>)>,
     done: Condvar,
 }
 
-impl<F: FnOnce() -> T, T> Place<F, T> {
+impl<F: FnOnce() -> T, T> SharedWork<F, T> {
     fn lock(&self) -> MutexGuard<'_, (Option<F>, Option<thread::Result<T>>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +55,8 @@ where
     if !is_main {
         return Ok(py.detach(work));
     }
-    let place = Arc::new(Place { state: Mutex::new((Some(work), None)), done: Condvar::new() });
+    let place =
+        Arc::new(SharedWork { state: Mutex::new((Some(work), None)), done: Condvar::new() });
     let other = Arc::clone(&place);
     if thread::Builder::new().name(String::from("taskdiag")).spawn(move || other.work()).is_err() {
         // If no thread can be started, Ctrl-C waits for the answer.

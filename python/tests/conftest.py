@@ -14,6 +14,8 @@ import taskdiag
 
 # A test that hangs is ended with a stack of each thread, as tools/test-runner ends those in Rust.
 LIMIT_S = 120
+# The end of a program that waits, for `start`.
+WAITS = "print('ready', flush=True); sys.stdin.read()"
 REQUIRED = os.environ.get("TASKDIAG_REQUIRE", "").replace(",", " ").split()
 
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""taskdiag.psutil says what psutil says, raises what psutil raises, and works without it."""
+"""taskdiag.psutil returns the values of psutil, raises the same exceptions, and works without psutil."""
 
 import copy
 import os
 import pickle
-import resource
-import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +12,7 @@ import time
 
 import psutil as real
 import pytest
-from conftest import crowd, state, until
+from conftest import WAITS, crowd, until
 
 import taskdiag
 import taskdiag.psutil as psutil
@@ -23,7 +21,6 @@ import taskdiag.psutil as psutil
 STEADY = ["pid", "ppid", "name", "exe", "cmdline", "cwd", "environ", "uids", "gids", "username", "create_time", "terminal",
           "nice", "num_fds", "num_threads", "status", "cpu_affinity", "ionice", "open_files", "net_connections",
           "memory_info", "num_ctx_switches", "io_counters", "memory_percent"]
-WAITS = "print('ready', flush=True); sys.stdin.read()"
 
 
 def equal(ours, theirs):
@@ -38,7 +35,7 @@ def equal(ours, theirs):
     pytest.fail("a process that waits does not come to rest")
 
 
-def test_names():
+def test_the_names_are_those_of_psutil():
     public = {n for n in dir(real.Process) if not n.startswith("_")}
     assert len(public) == 44
     assert public == {n for n in dir(psutil.Process) if not n.startswith("_")}
@@ -52,7 +49,7 @@ def test_names():
     f"import os, sys; os.nice(7); f = open('/etc/hostname'); os.chdir('/usr'); {WAITS}",
     f"import os, sys; os.setgid(4242); os.setuid(4243); {WAITS}",
 ], ids=["plain", "threads", "nice", "user"])
-def test_one_process(start, code):
+def test_values_of_one_process_are_those_of_psutil(start, code):
     if "setuid" in code and os.geteuid():
         pytest.skip("root: only root makes a process of another user")
     child = start(code)
@@ -71,7 +68,7 @@ def test_one_process(start, code):
     assert ours.memory_full_info()[-3:] == pytest.approx(theirs.memory_full_info()[-3:], rel=0.5)
 
 
-def test_all_processes(start):
+def test_values_of_all_processes_are_those_of_psutil(start):
     child = start(f"import sys; {WAITS}")
     info = lambda: next(p.info for p in psutil.process_iter(STEADY) if p.pid == child.pid)
     equal(info, lambda: real.Process(child.pid).as_dict(STEADY))
@@ -80,7 +77,7 @@ def test_all_processes(start):
     attributes = ["pid", "name", "uids", "ppid", "create_time"]
 
     def differences():
-        """What both say about processes that have not changed meanwhile, where it differs."""
+        """Returns the differences between both for processes that have not changed meanwhile."""
         before, ours, after = ({p.pid: p.info for p in of.process_iter(attributes)} for of in (real, psutil, real))
         steady = [pid for pid in ours if pid in before and before[pid] == after.get(pid)]
         assert len(steady) > 3
@@ -90,7 +87,7 @@ def test_all_processes(start):
     assert any(not differences() for _ in range(50)), differences()
 
 
-def test_one_request(monkeypatch):
+def test_all_values_come_from_one_request(monkeypatch):
     asked = []
     true = taskdiag.snapshot
     monkeypatch.setattr(taskdiag, "snapshot", lambda columns, **more: asked.append(columns) or true(columns, **more))
@@ -195,16 +192,20 @@ def test_a_thread_is_no_process():
     thread.start()
     try:
         p = psutil.Process(thread.native_id)
-        for name in ["name", "memory_info", "uids", "cwd", "cmdline"]:
+        for method in (p.name, p.memory_info, p.uids, p.cwd, p.cmdline):
             with pytest.raises(psutil.NoSuchProcess, match="id of a thread"):
-                getattr(p, name)()
+                method()
+        for method in (lambda: p.send_signal(0), p.threads):
+            with pytest.raises(real.NoSuchProcess):
+                method()
+        assert not psutil.pid_exists(p.pid)
     finally:
         done.set()
         thread.join()
 
 
 @pytest.mark.parametrize("bad", ["1", 1.5, None.__class__, b"1"])
-def test_a_pid_that_is_no_number(bad):
+def test_a_pid_must_be_a_number(bad):
     with pytest.raises(TypeError, match="pid must be an integer"):
         psutil.Process(bad)
 
@@ -231,7 +232,7 @@ def test_one_call_costs_no_more_than_in_psutil(start):
         assert best[0] <= 1.2 * best[1], (name, best)
 
 
-def test_the_same_objects():
+def test_the_same_objects_come_until_the_cache_is_cleared():
     first = {p.pid: p for p in psutil.process_iter()}
     second = {p.pid: p for p in psutil.process_iter(["name"])}
     assert second[os.getpid()] is first[os.getpid()]
@@ -243,7 +244,7 @@ def test_the_same_objects():
         list(psutil.process_iter(["nme"]))
 
 
-def test_names_that_the_kernel_cuts(start, tmp_path):
+def test_a_name_that_the_kernel_cuts_is_whole(start, tmp_path):
     program = tmp_path / "a-name-of-more-than-15"
     os.symlink(sys.executable, program)
     child = subprocess.Popen([program, "-c", "import time; time.sleep(99)"])
@@ -256,7 +257,7 @@ def test_names_that_the_kernel_cuts(start, tmp_path):
         child.wait()
 
 
-def test_exceptions(start):
+def test_zombies_and_ended_processes_raise_what_psutil_raises(start):
     child = start(f"import sys; {WAITS}")
     p = psutil.Process(child.pid)
     child.kill()
@@ -276,19 +277,6 @@ def test_exceptions(start):
     assert not p.is_running() and p.wait() is None
     with pytest.raises(real.NoSuchProcess):
         psutil.Process(child.pid)
-
-
-def test_a_thread_is_no_process():
-    end = threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    p = psutil.Process(thread.native_id)
-    for method in (p.name, p.memory_info, lambda: p.send_signal(0), p.threads):
-        with pytest.raises(real.NoSuchProcess):
-            method()
-    assert not psutil.pid_exists(p.pid)
-    end.set()
-    thread.join()
 
 
 def test_denied_values_raise_access_denied():
@@ -314,234 +302,14 @@ print("ready", info["name"] == p.name(), info["cwd"], info["environ"], info["ope
     assert (run.stderr, run.stdout) == ("", "ready True 0 0 0\n")
 
 
-def test_another_process_gets_no_signal(start):
-    child = start(f"import sys; {WAITS}")
-    p = psutil.Process(child.pid)
-    p._ident = (p.pid, p._ident[1] - 1)
-    for method in (p.kill, p.suspend, lambda: p.nice(3), lambda: p.cpu_affinity([0]), lambda: p.ionice(3), p.children):
-        with pytest.raises(real.NoSuchProcess, match="reused"):
-            method()
-    assert child.poll() is None and p.wait() is None
-
-
-def test_a_pid_that_is_used_again():
-    """An object whose process was seen to be gone does nothing to the next process with that pid."""
-    if os.geteuid():
-        pytest.skip("root: only root makes a pid namespace and says what the next pid is")
-    code = """
-import subprocess
-import taskdiag.psutil as psutil
-
-first = subprocess.Popen(["sleep", "99"])
-p = psutil.Process(first.pid)
-first.kill()
-first.wait()
-assert not p.is_running()
-with open("/proc/sys/kernel/ns_last_pid", "w") as f:
-    f.write(str(first.pid - 1))
-second = subprocess.Popen(["sleep", "99"])
-assert second.pid == first.pid
-changes = [lambda: p.send_signal(0), p.kill, p.suspend, lambda: p.nice(3), lambda: p.ionice(3), lambda: p.cpu_affinity([0]),
-           lambda: p.rlimit(psutil.RLIMIT_CORE, (0, 0)), p.children, p.ppid]
-for number, change in enumerate(changes):
-    try:
-        change()
-        print("not refused:", number)
-    except psutil.NoSuchProcess as e:
-        assert e.pid == first.pid
-assert p.wait(9) is None
-print("the other one:", second.poll(), psutil.Process(second.pid).nice())
-second.kill()
-"""
-    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=100 * crowd())
-    assert (run.stdout, run.stderr) == (f"the other one: None {os.nice(0)}\n", "")
-
-
-FOREIGN = """
-import os, subprocess, sys, time
-from taskdiag import psutil
-
-def refused(what, error):
-    try:
-        print("not refused:", what())
-    except error as e:
-        if "pid namespace" not in str(e):
-            print("no reason:", e)
-
-def until(is_true):
-    end = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-# /proc is of a namespace below. Each of these numbers is that of a child of ours, too, which
-# nothing may happen to.
-for pid in range(3, 7):
-    p = psutil.Process(pid)
-    if p.name() != "sleep" or p.cmdline() != ["sleep", "3002"]:
-        print("odd:", p)
-    for call in [p.nice, p.ionice, p.cpu_affinity]:
-        if call != p.nice:
-            refused(call, psutil.AccessDenied)
-    for change in [lambda: p.nice(3), lambda: p.ionice(3), lambda: p.cpu_affinity([0]),
-                   lambda: p.rlimit(psutil.RLIMIT_CORE, (0, 0)), lambda: p.rlimit(psutil.RLIMIT_CORE)]:
-        refused(change, psutil.AccessDenied)
-p = psutil.Process(3)
-p.suspend()
-until(lambda: p.status() == psutil.STATUS_STOPPED)
-p.resume()
-until(lambda: p.status() != psutil.STATUS_STOPPED)
-try:
-    psutil.Process(3).wait(0.1)
-    print("it has not ended")
-except psutil.TimeoutExpired:
-    pass
-p.terminate()
-until(lambda: not p.is_running() or p.status() == psutil.STATUS_ZOMBIE)
-gone, alive = psutil.wait_procs([psutil.Process(4)], timeout=0.1)
-assert not gone and len(alive) == 1
-psutil.Process(4).kill()
-print("done", psutil.pid_exists(5))
-"""
-
-
-def test_nothing_reaches_a_process_with_the_same_number():
-    """In the pid namespace of one container, with the mounts of another: the numbers of /proc are those of other processes here."""
-    inner = "for i in 1 2 3 4 5 6 7 8; do sleep 3002 & done; exec sleep 3003"
-    outer = """
-import os, subprocess, sys, time
-victims = [subprocess.Popen(["sleep", "3001"]) for _ in range(8)]
-unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", sys.argv[1]]
-box = subprocess.Popen(unshare)
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return f.read().split()
-while not children(box.pid) or len(children(children(box.pid)[0])) < 8:
-    time.sleep(0.01)
-time.sleep(0.2)
-nsenter = ["nsenter", "--mount=/proc/" + children(box.pid)[0] + "/ns/mnt"]
-code = subprocess.run([*nsenter, sys.executable, "-c", sys.argv[2]]).returncode
-def stat(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()
-print(code, [v.poll() for v in victims], {(stat(v.pid)[0], stat(v.pid)[16]) for v in victims})
-box.kill()
-for v in victims:
-    v.kill()
-"""
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", outer, inner, FOREIGN]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=100 * crowd())
-    assert (run.stdout, run.stderr) == (f"done True\n0 {[None] * 8} { {('S', str(os.nice(0)))} }\n", "")
-
-
-def test_with_the_proc_of_the_outer_namespace_a_child_is_found():
-    code = """
-import os, sys
-from taskdiag import psutil
-me = psutil.Process()
-assert me.pid != os.getpid() and me.cmdline()[-1] == "here", me
-child = psutil.Popen(["sleep", "3004"])
-assert child.cmdline() == ["sleep", "3004"], child.cmdline()
-child.terminate()
-print(child._subproc.wait())
-"""
-    command = ["unshare", "--pid", "--fork", sys.executable, "-c", code, "here"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=100 * crowd())
-    assert (run.stdout, run.stderr) == ("-15\n", "")
-
-
-def test_waits(start):
-    children = [start(f"import sys; {WAITS}") for _ in range(3)]
-    procs = [psutil.Process(c.pid) for c in children]
-    gone, alive = psutil.wait_procs(procs, timeout=0.05)
-    assert gone == [] and alive == procs
-    with pytest.raises(real.TimeoutExpired):
-        procs[0].wait(0.01)
-    seen = []
-    procs[1].terminate()
-    gone, alive = psutil.wait_procs(procs[1:2], callback=seen.append)
-    assert gone == seen == procs[1:2] and gone[0].returncode == -signal.SIGTERM and alive == []
-    threading.Timer(0.1, procs[0].kill).start()
-    assert procs[0].wait(20) == -signal.SIGKILL == procs[0].wait()
-    popen = psutil.Popen([sys.executable, "-c", "raise SystemExit(5)"], stdout=subprocess.PIPE)
-    assert popen.wait(20) == popen.returncode == 5
-    assert popen.stdout.read() == b""
-    popen.stdout.close()
-
-
-@pytest.mark.parametrize("long", [30 * 86400, 1e300, float("inf")])
-def test_long_timeouts(start, long):
-    """Also those that are longer than poll(2) can wait."""
-    children = [start(f"import sys; {WAITS}") for _ in range(2)]
-    p, q = (psutil.Process(c.pid) for c in children)
-    threading.Timer(0.1, p.kill).start()
-    assert p.wait(long) == -signal.SIGKILL
-    threading.Timer(0.1, q.kill).start()
-    assert psutil.wait_procs([q], long) == ([q], []) and q.returncode == -signal.SIGKILL
-
-
-def test_a_wait_of_several_polls(start, monkeypatch):
-    from taskdiag.psutil import _ending
-
-    monkeypatch.setattr(_ending, "LONGEST", 0.01)
-    child = start(f"import sys; {WAITS}")
-    begin = time.monotonic()
-    with pytest.raises(real.TimeoutExpired):
-        psutil.Process(child.pid).wait(0.1)
-    assert time.monotonic() - begin >= 0.1
-    threading.Timer(0.1, child.kill).start()
-    assert psutil.Process(child.pid).wait(20) == -signal.SIGKILL
-
-
-def test_more_processes_than_descriptors():
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    children = [subprocess.Popen(["sleep", "99"]) for _ in range(60)]
-    procs = [psutil.Process(c.pid) for c in children]
-    free = os.open("/", os.O_RDONLY)
-    os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 40, limits[1]))
-    try:
-        assert psutil.wait_procs(procs, 0.05) == ([], procs)
-        for c in children:
-            c.kill()
-        gone, alive = psutil.wait_procs(procs, 20)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for c in children:
-            c.kill()
-            c.wait()
-    assert set(gone) == set(procs) and alive == [] and {p.returncode for p in gone} == {-signal.SIGKILL}
-
-
-def test_waits_for_objects_of_subprocess(start):
-    children = [start(f"import sys; {WAITS}") for _ in range(2)]
-    children[1].kill()
-    until(lambda: state(children[1].pid) == "Z")
-    gone, alive = psutil.wait_procs(children, 0.5)
-    assert gone == children[1:] and alive == children[:1] and gone[0].returncode == -signal.SIGKILL
-
-
-def test_a_process_that_is_not_a_child(start):
-    """A zombie of another parent is not gone until that parent has waited for it."""
-    middle = start("import subprocess, sys; c = subprocess.Popen(['sleep', '99']); print('ready', flush=True); "
-                   "sys.stdin.readline(); c.wait(); sys.stdin.read()")
-    p = psutil.Process(middle.pid).children()[0]
-    p.kill()
-    with pytest.raises(real.TimeoutExpired):
-        p.wait(0.05)
-    threading.Timer(0.1, lambda: (middle.stdin.write(b"\n"), middle.stdin.flush())).start()
-    assert p.wait(20) is None and not p.is_running()
-
-
-def test_family(start):
+def test_parents_and_children_are_those_of_psutil(start):
     child = start(f"import sys; {WAITS}")
     me, p = psutil.Process(), psutil.Process(child.pid)
     assert p.parent() == me and me in p.parents() and p in me.children() and p in me.children(recursive=True)
     assert {q.pid for q in me.children()} == {q.pid for q in real.Process().children()}
 
 
-def test_children_that_began_in_the_same_tick(monkeypatch):
+def test_a_child_may_begin_in_the_tick_of_its_parent_but_not_before(monkeypatch):
     from taskdiag.psutil import _columns
 
     p, ticks = psutil.Process(), 0
@@ -555,25 +323,7 @@ def test_children_that_began_in_the_same_tick(monkeypatch):
         assert [c.pid for c in p.children()] == [7], ticks
 
 
-def test_changes(start):
-    child = start(f"import sys; {WAITS}")
-    p, theirs = psutil.Process(child.pid), real.Process(child.pid)
-    p.nice(9)
-    p.ionice(psutil.IOPRIO_CLASS_BE, 6)
-    p.cpu_affinity([0])
-    p.rlimit(psutil.RLIMIT_NOFILE, (100, 200))
-    assert (theirs.nice(), theirs.ionice(), theirs.cpu_affinity()) == (9, (2, 6), [0])
-    assert p.ionice().ioclass is real.IOPRIO_CLASS_BE
-    assert resource.prlimit(child.pid, resource.RLIMIT_NOFILE) == p.rlimit(psutil.RLIMIT_NOFILE) == (100, 200)
-    p.suspend()
-    until(lambda: p.status() == psutil.STATUS_STOPPED)
-    p.resume()
-    until(lambda: p.status() != psutil.STATUS_STOPPED)
-    with pytest.raises(ValueError, match="choose between"):
-        p.cpu_affinity([10_000])
-
-
-def test_sockets():
+def test_connections_are_those_of_psutil():
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client, \
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unix, socket.socket() as idle:
         unix.bind(b"\0taskdiag-%d" % os.getpid())
@@ -586,7 +336,7 @@ def test_sockets():
         assert set(mine) == set(real.Process().net_connections())
 
 
-def test_percent(start):
+def test_cpu_percent_counts_from_the_previous_call(start):
     child = start("import sys; print('ready', flush=True)\nsys.stdin.readline()\nwhile True: pass")
     p = psutil.Process(child.pid)
     assert p.cpu_percent() == 0.0
@@ -598,7 +348,7 @@ def test_percent(start):
     until(lambda: next(q.info["cpu_percent"] for q in psutil.process_iter(["cpu_percent"]) if q.pid == p.pid) > 0)
 
 
-def test_another_proc(start, tmp_path):
+def test_another_directory_is_read_like_proc(start, tmp_path):
     """PROCFS_PATH may be a directory tree like /proc."""
     child = start(f"import sys; {WAITS}")
     copy = tmp_path / "4242"
@@ -624,7 +374,7 @@ def test_another_proc(start, tmp_path):
         taskdiag.snapshot("pid", proc="/proc", engine="bpf")
 
 
-def test_io_waits(start, monkeypatch, tmp_path):
+def test_io_waits_are_those_of_the_stat_file(start, monkeypatch, tmp_path):
     """Where the kernel counts them, they are those of /proc/PID/stat."""
     from taskdiag.psutil import _columns
 
@@ -651,7 +401,7 @@ def test_io_waits(start, monkeypatch, tmp_path):
     assert os.getpid() in pids and child.pid not in pids
 
 
-def test_without_psutil(tmp_path):
+def test_processes_work_without_psutil(tmp_path):
     """Everything about processes works, and the rest says what to do."""
     code = """
 import sys
@@ -676,7 +426,7 @@ except AttributeError as e:
     assert "pip install psutil" in run.stdout.splitlines()[1]
 
 
-def test_rest_is_psutil():
+def test_names_beyond_processes_are_those_of_psutil_itself():
     assert psutil.virtual_memory().total == real.virtual_memory().total
     assert psutil.NoSuchProcess is real.NoSuchProcess
     with pytest.raises(AttributeError):
@@ -697,7 +447,7 @@ def test_a_process_can_be_pickled_at_any_time():
     assert copy.copy(p) == p == copy.deepcopy(p)
 
 
-def test_start_in_a_container_with_a_time_of_its_own(tmp_path):
+def test_start_times_ignore_the_boot_time_of_a_container(tmp_path):
     """LXCFS shows in /proc/stat when a container was started. Start times of processes are not of that clock."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount")

@@ -38,14 +38,14 @@ fn views(text: &'static str) -> Vec<View> {
 
 /// The source of a schema's tables.
 #[derive(Clone, Debug)]
-enum Made {
+enum TableSource {
     Tables(Source),
     Osquery,
 }
 
 /// A schema.
 pub struct Schema {
-    made: Made,
+    made: TableSource,
     views: Vec<View>,
     /// Tables that statements have added.
     added: MemorySchemaProvider,
@@ -64,13 +64,13 @@ impl Schema {
     pub fn tables(session: &SessionContext, source: Source) -> Schema {
         // Over all moments of a recording, the view would add up rows of different times.
         let views = if matches!(source, Source::Live) { views(VIEWS) } else { Vec::new() };
-        Schema::new(session, Made::Tables(source), views)
+        Schema::new(session, TableSource::Tables(source), views)
     }
     /// The tables of osquery.
     pub fn osquery(session: &SessionContext) -> Schema {
-        Schema::new(session, Made::Osquery, views(OSQUERY))
+        Schema::new(session, TableSource::Osquery, views(OSQUERY))
     }
-    fn new(session: &SessionContext, made: Made, views: Vec<View>) -> Schema {
+    fn new(session: &SessionContext, made: TableSource, views: Vec<View>) -> Schema {
         Schema { made, views, added: MemorySchemaProvider::new(), session: session.clone() }
     }
     fn is_own(&self, name: &str) -> bool {
@@ -78,8 +78,8 @@ impl Schema {
     }
     fn own(&self) -> Vec<&'static str> {
         match &self.made {
-            Made::Tables(_) => Kind::IN_SQL.map(Kind::name).to_vec(),
-            Made::Osquery => vec!["users", "groups", "user_groups", "uptime"],
+            TableSource::Tables(_) => Kind::IN_SQL.map(Kind::name).to_vec(),
+            TableSource::Osquery => vec!["users", "groups", "user_groups", "uptime"],
         }
     }
 }
@@ -99,15 +99,15 @@ impl SchemaProvider for Schema {
             return Ok(Some(Arc::new(ViewTable::new(plan, Some(view.query.to_owned())))));
         }
         match (&self.made, name) {
-            (Made::Tables(source), name) => {
+            (TableSource::Tables(source), name) => {
                 let kind = Kind::IN_SQL.into_iter().find(|k| k.name() == name);
                 Ok(kind.map(|k| Arc::new(Table::new(k, source.clone())) as Arc<dyn TableProvider>))
             }
-            (Made::Osquery, "users") => Ok(Some(system::users()?)),
-            (Made::Osquery, "groups") => Ok(Some(system::groups()?)),
-            (Made::Osquery, "user_groups") => Ok(Some(system::user_groups()?)),
-            (Made::Osquery, "uptime") => Ok(Some(system::uptime()?)),
-            (Made::Osquery, _) => Ok(None),
+            (TableSource::Osquery, "users") => Ok(Some(system::users()?)),
+            (TableSource::Osquery, "groups") => Ok(Some(system::groups()?)),
+            (TableSource::Osquery, "user_groups") => Ok(Some(system::user_groups()?)),
+            (TableSource::Osquery, "uptime") => Ok(Some(system::uptime()?)),
+            (TableSource::Osquery, _) => Ok(None),
         }
     }
     fn register_table(

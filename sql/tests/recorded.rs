@@ -102,7 +102,7 @@ fn rows_are_of_the_host_that_was_recorded() {
 }
 
 #[test]
-fn one_moment_of_a_recording() {
+fn a_moment_selects_the_last_frame_before_it() {
     let directory = tempfile::tempdir().expect("a directory");
     recording(directory.path());
     let path = directory.path().to_str().expect("UTF-8");

@@ -83,7 +83,7 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn statements_names_and_commands() {
+fn the_shell_runs_statements_completes_names_and_has_commands() {
     let state = tempfile::tempdir().expect("a directory");
     let mut shell = Terminal::start(state.path());
     shell.line("sql> ", "select 6 *\r");

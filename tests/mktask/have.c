@@ -68,7 +68,7 @@ static void touch(char *p)
 		((volatile char *)p)[i] = 1;
 }
 
-/* Addresses that the kernel keeps of this program. */
+/* Addresses in this program that the kernel remembers. */
 static void layout(void)
 {
 	unsigned long long v[3];
@@ -403,7 +403,6 @@ static void link_local(int argc, char **argv)
 	char name[40];
 	int fd, client;
 
-	(void)argc, (void)argv;
 	set.addr.s6_addr[0] = 0xfe, set.addr.s6_addr[1] = 0x80, set.addr.s6_addr[15] = 0x77;
 	in.sin6_addr = set.addr;
 	if (unshare(CLONE_NEWNET))

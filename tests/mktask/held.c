@@ -186,7 +186,6 @@ static void *map_something(void *arg)
 {
 	void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	(void)arg;
 	if (p != MAP_FAILED)
 		munmap(p, 4096);
 	forever();
@@ -251,7 +250,6 @@ static void uffd_arguments(int argc, char **argv)
 		.mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
 
-	(void)argc, (void)argv;
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &reg))
 		skip("userfaultfd: %m");
 	move_arguments(page);

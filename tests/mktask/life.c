@@ -22,13 +22,11 @@
 
 static void *wait_thread(void *arg)
 {
-	(void)arg;
 	forever();
 }
 
 static void idle(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	fact("pid", "%d", getpid());
 	fact("ppid", "%d", getppid());
 	fact("pgid", "%d", getpgrp());
@@ -41,7 +39,6 @@ static void zombie(int argc, char **argv)
 {
 	pid_t pid = spawn();
 
-	(void)argc, (void)argv;
 	if (pid == 0) {
 		must(prctl(PR_SET_NAME, "deadman"));
 		_exit(7);
@@ -64,7 +61,6 @@ static void *tid_thread(void *arg)
 
 static void *after_leader(void *arg)
 {
-	(void)arg;
 	await_state(getpid(), getpid(), 'Z');
 	fact("pid", "%d", getpid());
 	fact("ppid", "%d", getppid());
@@ -80,7 +76,6 @@ static void *after_leader(void *arg)
 
 static void leader_gone(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	thread(tid_thread, (void *)0);
 	thread(tid_thread, (void *)1);
 	thread(after_leader, NULL);
@@ -89,14 +84,12 @@ static void leader_gone(int argc, char **argv)
 
 static void *exec_thread_fn(void *arg)
 {
-	(void)arg;
 	fact("gone_tid", "%d", gettid());
 	exec_again(self_exe(), (char *[]){ "exec-from-thread", "x", NULL }, "exec-thread");
 }
 
 static void exec_thread(int argc, char **argv)
 {
-	(void)argv;
 	if (argc < 0) {
 		fact("pid", "%d", getpid());
 		fact("tid", "%d", gettid());
@@ -113,14 +106,12 @@ static void exec_thread(int argc, char **argv)
 
 static void *exec_on_thread(void *arg)
 {
-	(void)arg;
 	exec_again(self_exe(), (char *[]){ "exec-for-ever", NULL }, "exec-for-ever");
 }
 
 /* Each program has a few threads, and the last thread calls exec for the next program. */
 static void exec_for_ever(int argc, char **argv)
 {
-	(void)argv;
 	if (argc >= 0) {
 		fact("pid", "%d", getpid());
 		ready();
@@ -136,7 +127,6 @@ static void stopped(int argc, char **argv)
 	pid_t pid = spawn();
 	int status;
 
-	(void)argc, (void)argv;
 	if (pid == 0) {
 		raise(SIGSTOP);
 		forever();
@@ -168,13 +158,11 @@ static void traced(int stop)
 
 static void traced_running(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	traced(0);
 }
 
 static void traced_stopped(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	traced(1);
 }
 
@@ -199,7 +187,6 @@ static void named_family(int argc, char **argv)
 		{ "\377", "a" }, { "zz", "m" },
 	};
 
-	(void)argc, (void)argv;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		must(prctl(PR_SET_NAME, names[i][0]));
 		if (spawn() == 0)
@@ -216,7 +203,6 @@ static const char *other_dir;
 
 static void *unshared_thread(void *arg)
 {
-	(void)arg;
 	must(unshare(CLONE_FILES | CLONE_FS));
 	must(chdir(other_dir));
 	must(open("/dev/zero", O_RDONLY));
@@ -244,7 +230,6 @@ static void suspended_vfork(int argc, char **argv)
 {
 	pid_t pid;
 
-	(void)argc, (void)argv;
 	fact("pid", "%d", getpid());
 	fact("ppid", "%d", getppid());
 	pid = vfork();
@@ -265,7 +250,6 @@ static void orphan(int argc, char **argv)
 	int pipefd[2];
 	char c;
 
-	(void)argc, (void)argv;
 	must(prctl(PR_SET_CHILD_SUBREAPER, 1));
 	must(pipe2(pipefd, O_CLOEXEC));
 	leader = spawn();
@@ -297,7 +281,6 @@ static void *forking_thread(void *arg)
 {
 	pid_t pid = spawn();
 
-	(void)arg;
 	if (pid == 0)
 		forever();
 	atomic_store(&thread_child, (int)pid);
@@ -341,7 +324,6 @@ static void family(int argc, char **argv)
 /* A child whose pid is lower than its parent's, as after the pids have wrapped. */
 static void pid_wrap(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	for (pid_t want = getpid() - 1; want > 300; want--) {
 		struct clone_args args = {
 			.exit_signal = SIGCHLD,
@@ -368,7 +350,6 @@ static void pid_wrap(int argc, char **argv)
 /* As pid-wrap, inside a pid namespace, by setting the counter of pids. */
 static void pid_wrap_ns(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	if (unshare(CLONE_NEWPID))
 		skip("unshare(CLONE_NEWPID): %m");
 	if (spawn())
@@ -400,7 +381,6 @@ static void *short_thread(void *arg)
 
 static void storm(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	fact("pid", "%d", getpid());
 	ready();
 	for (;;) {

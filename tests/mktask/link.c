@@ -174,7 +174,6 @@ static void bound(int argc, char **argv)
 
 static int sharer(void *arg)
 {
-	(void)arg;
 	die_with_parent();
 	forever();
 }
@@ -187,7 +186,6 @@ static void sharers(int argc, char **argv)
 	char *stack = malloc(SIZE);
 	pid_t copy;
 
-	(void)argc, (void)argv;
 	fact("sharer", "%d", must(clone(sharer, stack + SIZE, CLONE_VM | CLONE_FILES | SIGCHLD, NULL)));
 	copy = spawn();
 	if (copy == 0)
@@ -208,7 +206,6 @@ static void *wanderer(void *dir)
 
 static void *bystander(void *arg)
 {
-	(void)arg;
 	forever();
 }
 

@@ -76,7 +76,6 @@ static void abba(int argc, char **argv)
 	static atomic_int go;
 	static struct step one = { &a, &b, 0, &go, "one" }, two = { &b, &a, 0, &go, "two" };
 
-	(void)argc, (void)argv;
 	thread(take_two, &one);
 	thread(take_two, &two);
 	int first = tid_of(&one.tid), second = tid_of(&two.tid);
@@ -101,7 +100,6 @@ static void across(int argc, char **argv)
 	struct across *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pthread_mutexattr_t attr;
 
-	(void)argc, (void)argv;
 	if (s == MAP_FAILED)
 		die("mmap: %m");
 	pthread_mutexattr_init(&attr);
@@ -184,7 +182,6 @@ static void init(pthread_mutex_t *m, int type, int is_robust, int protocol)
 
 static void owners(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	main_thread = pthread_self();
 	pthread_mutex_lock(&normal);
 	init(&recursive, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE);
@@ -260,7 +257,6 @@ static void *wait_by_hand(void *unused)
 
 static void no_owners(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	sem_init(&semaphore, 0, 0);
 	pthread_barrier_init(&barrier, NULL, 2);
 	pthread_rwlock_rdlock(&read_locked);
@@ -341,7 +337,6 @@ static void ends(int argc, char **argv)
 	int full[2], empty[2];
 	pid_t pid[5];
 
-	(void)argc, (void)argv;
 	must(pipe2(full, O_CLOEXEC));
 	must(pipe2(empty, O_CLOEXEC));
 	must(fcntl(full[1], F_SETPIPE_SZ, 4096));
@@ -421,7 +416,6 @@ static void no_memory(int argc, char **argv)
 	struct uffdio_api api = { .api = UFFD_API };
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
 
-	(void)argc, (void)argv;
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
 		skip("userfaultfd: %m");
 	unanswered = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -468,7 +462,6 @@ static void sockets(int argc, char **argv)
 	pid_t idle, reads, mutual[2], sends, hears, accepts;
 	char page[4096] = { 0 };
 
-	(void)argc, (void)argv;
 	must(bind(datagrams, (void *)&at, size));
 	must(bind(listens, (void *)&at, size));
 	must(listen(listens, 1));

@@ -5,9 +5,9 @@
  *
  * A supervisor (this file) forks the subject, which makes the state, writes its
  * facts into a shared memory file and waits. So a subject need not do any I/O,
- * and everything dies with the supervisor. A line that begins with "skip=" says
- * that this machine cannot have the state, and one with "error=" that making it
- * failed. This program does not know how the facts are compared.
+ * and everything dies with the supervisor. A line that begins with "skip=" means that the state is
+ * impossible on this machine, and "error=" means that making the state failed. This program does
+ * not know how the facts are compared.
  */
 #include "mktask.h"
 

@@ -54,7 +54,6 @@ static void odd_comm(int argc, char **argv)
 {
 	static const char comm[] = "a) R 1\n(\xff\x01)\t";
 
-	(void)argc, (void)argv;
 	must(prctl(PR_SET_NAME, comm));
 	ids();
 	fact_hex("comm", comm, strlen(comm));
@@ -94,7 +93,6 @@ static void exe_memfd(int argc, char **argv)
 	struct stat st;
 	int in, out;
 
-	(void)argv;
 	if (argc < 0) {
 		ids();
 		fact_str("exe", "/memfd:no name (deleted)");
@@ -261,7 +259,6 @@ static void long_names(int argc, char **argv)
 /* argc 0, which newer kernels turn into one empty argument. */
 static void argc0(int argc, char **argv)
 {
-	(void)argv;
 	if (argc < 0) {
 		ids();
 		fact("argc", "%d", argv[0] ? 1 : 0);
@@ -304,7 +301,6 @@ static void set_arguments(unsigned long long start, unsigned long long end)
 /* The process itself sets its arguments to nothing in the kernel. */
 static void cmdline_none(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	set_arguments(0, 0);
 	ids();
 	fact("len", "0");

@@ -101,7 +101,6 @@ static void deeply(void)
 
 static void on_signal(int number)
 {
-	(void)number;
 	by_read();
 }
 
@@ -164,7 +163,6 @@ static void *begin(void *arg)
 
 static void stacks(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	must(pipe(pipe_fd));
 	fact("pid", "%d", getpid());
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
@@ -191,7 +189,6 @@ static void no_memory(int argc, char **argv)
 	pthread_attr_t attr;
 	pthread_t t;
 
-	(void)argc, (void)argv;
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
 		skip("userfaultfd: %m");
 	if (stack == MAP_FAILED)

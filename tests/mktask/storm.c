@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Threads of several processes that take locks of all kinds that keep an owner, wait for each
- * other, fork and end, all at random. Each writes down when it wanted what, when it got it and when
- * it gave it back, into memory that the test reads. So for any moment of the last seconds the log
+ * other, fork and end, all at random. Each records in memory that the test reads which lock it
+ * wanted, and when it wanted, got and released it. So for any moment of the last seconds the log
  * has all tasks that can have held a lock.
  *
  * Locks are taken in the order of their numbers, so there is never a deadlock. */

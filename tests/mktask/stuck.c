@@ -148,7 +148,6 @@ static void rare_waits(int argc, char **argv)
 {
 	char key[64];
 
-	(void)argc, (void)argv;
 	/* A message queue stays until its namespace ends. */
 	if (unshare(CLONE_NEWIPC))
 		skip("unshare(CLONE_NEWIPC): %m");

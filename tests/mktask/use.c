@@ -113,7 +113,6 @@ static void *burn_and_go(void *arg)
 
 static void *live_on(void *arg)
 {
-	(void)arg;
 	burn_ns(CLOCK_THREAD_CPUTIME_ID, 50 * 1000000);
 	fact("live_tid", "%d", gettid());
 	fact("live_cpu_ns", "%lld", now_ns(CLOCK_THREAD_CPUTIME_ID));
@@ -173,7 +172,6 @@ static void io(int argc, char **argv)
 	int zero = must(open("/dev/zero", O_RDONLY | O_CLOEXEC));
 	int null = must(open("/dev/null", O_WRONLY | O_CLOEXEC));
 
-	(void)argc, (void)argv;
 	for (int i = 0; i < 10; i++)
 		must(read(zero, buf, 50000));
 	for (int i = 0; i < 5; i++)
@@ -202,7 +200,6 @@ static void memory(int argc, char **argv)
 	enum { ANON = 24 << 20, PEAK = 16 << 20, SHMEM = 6 << 20, LOCKED = 256 << 10, RESERVED = 64 << 20 };
 	void *peak, *locked;
 
-	(void)argc, (void)argv;
 	touch(region(ANON, MAP_PRIVATE), ANON);
 	touch(region(SHMEM, MAP_SHARED), SHMEM);
 	region(RESERVED, MAP_PRIVATE | MAP_NORESERVE);
@@ -339,7 +336,6 @@ static unsigned long long stat_number(int n)
 #ifdef __x86_64__
 static void nothing(int signal)
 {
-	(void)signal;
 }
 
 /* Runs a virtual processor in an endless loop for a while. */
@@ -390,7 +386,6 @@ static void guest(int argc, char **argv)
 	pid_t pid = spawn();
 	int status;
 
-	(void)argc, (void)argv;
 	if (pid == 0) {
 		run_guest();
 		_exit(0);
@@ -407,7 +402,6 @@ static void guest(int argc, char **argv)
 #else
 static void guest(int argc, char **argv)
 {
-	(void)argc, (void)argv, (void)stat_number;
 	skip("the loop is for x86-64 only");
 }
 #endif

@@ -44,7 +44,6 @@ static void futex(void)
 
 static void *pi_holder(void *arg)
 {
-	(void)arg;
 	must(syscall(SYS_futex, &pi_word, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0));
 	__atomic_store_n(&pi_holder_tid, (int)gettid(), __ATOMIC_SEQ_CST);
 	forever();

@@ -461,7 +461,6 @@ static int walk_comm(unsigned int n)
 
 static void caught(int sig)
 {
-	(void)sig;
 }
 
 static int walk_signals(unsigned int n)
@@ -483,7 +482,7 @@ static int walk_signals(unsigned int n)
 	return signal(sig, n & 128 ? SIG_IGN : caught) == SIG_ERR ? -1 : 0;
 }
 
-/* ---- rights, of which fewer are left after each ---- */
+/* ---- rights; each step leaves fewer of them ---- */
 
 static int walk_groups(unsigned int n)
 {
@@ -583,7 +582,6 @@ static atomic_int rest_is_done;
 
 static void *survivor(void *arg)
 {
-	(void)arg;
 	die_with_parent();
 	while (!atomic_load(&rest_is_done))
 		usleep(1000);

@@ -74,7 +74,6 @@ static void creds(int argc, char **argv)
 	struct __user_cap_data_struct cap[2] = { 0 };
 	gid_t list[40];
 
-	(void)argc, (void)argv;
 	if (geteuid())
 		skip("changing ids needs root");
 	for (int i = 0; i < 40; i++)
@@ -120,7 +119,6 @@ static void user(int argc, char **argv)
 /* A thread whose ids differ from those of its process. */
 static void *other_ids(void *arg)
 {
-	(void)arg;
 	must(syscall(SYS_setresuid, 4005, 4005, 4005));
 	fact("other_tid", "%d", gettid());
 	fact("other_uid", "4005");
@@ -129,7 +127,6 @@ static void *other_ids(void *arg)
 
 static void thread_creds(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	if (geteuid())
 		skip("changing ids needs root");
 	ids();
@@ -143,7 +140,6 @@ static void seccomp_filter(int argc, char **argv)
 	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog prog = { .len = 1, .filter = &allow };
 
-	(void)argc, (void)argv;
 	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0))
 		skip("seccomp filter: %m");
@@ -196,7 +192,6 @@ static void settings(int argc, char **argv)
 	cpu_set_t cpus, one;
 	int cpu = CPU_SETSIZE;
 
-	(void)argc, (void)argv;
 	ids();
 	must(pthread_barrier_init(&made, NULL, 2));
 	if (pthread_create(&thread, NULL, other_settings, &made))
@@ -229,7 +224,6 @@ static void seccomp_strict(int argc, char **argv)
 	int pipefd[2];
 	char c;
 
-	(void)argc, (void)argv;
 	must(pipe2(pipefd, O_CLOEXEC));
 	ids();
 	cred_facts();
@@ -243,7 +237,6 @@ static void seccomp_strict(int argc, char **argv)
 
 static void undumpable(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	must(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0));
 	ids();
 	hold();
@@ -266,7 +259,6 @@ static void ns_facts(void)
 
 static void namespaces(int argc, char **argv)
 {
-	(void)argc, (void)argv;
 	if (unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWCGROUP))
 		skip("unshare: %m");
 	if (unshare(0x80 /* CLONE_NEWTIME */))
@@ -282,7 +274,6 @@ static void pidns(int argc, char **argv)
 	int *middle = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid;
 
-	(void)argc, (void)argv;
 	if (unshare(CLONE_NEWPID))
 		skip("unshare(CLONE_NEWPID): %m");
 	if (spawn())
@@ -355,7 +346,6 @@ static void tty(int argc, char **argv)
 	pid_t pid;
 	int master, slave;
 
-	(void)argc, (void)argv;
 	master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (master < 0)
 		skip("no pseudo terminals: %m");

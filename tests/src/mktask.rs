@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use crate::busy::Patience;
+use crate::busy::{Patience, wait_for_sleep};
 use crate::skip;
 
 /// The process group of all tasks of this test. The kernel sends SIGHUP to a group with a stopped
@@ -164,6 +164,21 @@ fn ticks(pid: u32) -> u64 {
 /// A child process. Dropping the value ends it, also if an assertion fails.
 #[derive(Debug)]
 pub struct Ended(pub Child);
+
+impl Ended {
+    /// A program that sleeps and has nothing open of ours.
+    pub fn sleep() -> Ended {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = Ended(sleep.spawn().expect("sleep runs"));
+        wait_for_sleep(child.id());
+        child
+    }
+    /// Its pid.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Ended {
     fn drop(&mut self) {

@@ -10,9 +10,9 @@ use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use taskdiag_tests::{cli, engines, is_root, skip};
+use taskdiag_tests::{Ended, cli, engines, is_root, skip};
 
 /// A directory with the link, and the engines that work here.
 struct Lsof {
@@ -71,37 +71,23 @@ impl Lsof {
     }
 }
 
-/// A program that has these descriptors of ours. Dropping the value ends it.
-struct Holder(Child);
-
-impl Holder {
-    fn new(fds: &[RawFd]) -> Holder {
-        let fds = fds.to_vec();
-        let mut sleep = Command::new("sleep");
-        sleep.arg("1000").stdin(Stdio::null()).stdout(Stdio::null());
-        // SAFETY: between fork and exec only a system call, on descriptors that are open.
-        unsafe {
-            sleep.pre_exec(move || {
-                for fd in &fds {
-                    if libc::fcntl(*fd, libc::F_SETFD, 0) < 0 {
-                        return Err(std::io::Error::last_os_error());
-                    }
+/// A program that has these descriptors of ours.
+fn holder(fds: &[RawFd]) -> Ended {
+    let fds = fds.to_vec();
+    let mut sleep = Command::new("sleep");
+    sleep.arg("1000").stdin(Stdio::null()).stdout(Stdio::null());
+    // SAFETY: between fork and exec only a system call, on descriptors that are open.
+    unsafe {
+        sleep.pre_exec(move || {
+            for fd in &fds {
+                if libc::fcntl(*fd, libc::F_SETFD, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
                 }
-                Ok(())
-            });
-        }
-        Holder(sleep.spawn().expect("sleep starts"))
+            }
+            Ok(())
+        });
     }
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Ended(sleep.spawn().expect("sleep starts"))
 }
 
 fn owned(fd: RawFd) -> OwnedFd {
@@ -211,8 +197,8 @@ fn targets_of_an_epoll_are_in_the_order_of_their_numbers() {
 fn other_ends_of_pipes_are_named_and_listed() {
     let lsof = Lsof::new();
     let (read, write) = pipe();
-    let holder = Holder::new(&[read.as_raw_fd()]);
-    let (own, other) = (std::process::id(), holder.pid());
+    let holder = holder(&[read.as_raw_fd()]);
+    let (own, other) = (std::process::id(), holder.id());
     let (r, w) = (read.as_raw_fd(), write.as_raw_fd());
     let command = own_command();
     let with = |ends: &[String]| format!(" pipe {}\n", ends.join(" "));
@@ -285,8 +271,8 @@ fn other_ends_of_terminals_and_eventfds_are_named() {
     lsof.of_own(slave.as_raw_fd(), &["-E"], |out| assert!(out.ends_with(&end), "{end} {out}"));
 
     let event = eventfd();
-    let holder = Holder::new(&[event.as_raw_fd()]);
-    let end = format!("] {},sleep,{}u\n", holder.pid(), event.as_raw_fd());
+    let holder = holder(&[event.as_raw_fd()]);
+    let end = format!("] {},sleep,{}u\n", holder.id(), event.as_raw_fd());
     lsof.of_own(event.as_raw_fd(), &["+E"], |out| {
         let row = out.lines().find(|l| l.starts_with(&command)).expect("our own");
         assert!(format!("{row}\n").ends_with(&end), "{end} {out}");
@@ -460,8 +446,8 @@ fn an_ordinary_user_gets_rows_and_the_exit_code_of_lsof() {
     std::fs::rename(lsof.path("copy"), lsof.path("lsof")).expect("one directory");
     std::fs::set_permissions(lsof.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .expect("our own");
-    let of_root = Holder::new(&[]);
-    let pid = of_root.pid();
+    let of_root = holder(&[]);
+    let pid = of_root.id();
     let run = |args: &[&str]| {
         let mut command = Command::new(lsof.path("lsof"));
         command.args(args).uid(65534).gid(65534).env("TASKDIAG_ENGINE", "procfs").current_dir("/");
@@ -484,10 +470,10 @@ fn an_ordinary_user_gets_rows_and_the_exit_code_of_lsof() {
     assert_eq!(run(&["-p", &text, "-Ffn"]), (Some(0), lines("-Fn"), String::new()));
     assert_eq!(run(&["-w", "-p", &text]), (Some(0), String::new(), String::new()));
     let mut own = Command::new("sleep");
-    let own = Holder(own.arg("1000").uid(65534).gid(65534).spawn().expect("sleep starts"));
+    let own = Ended(own.arg("1000").uid(65534).gid(65534).spawn().expect("sleep starts"));
     assert_eq!(
-        run(&["-t", "-c", "sleep", "-a", "-u", "65534", "-d", "0", "-p", &own.pid().to_string()]),
-        (Some(0), format!("{}\n", own.pid()), String::new())
+        run(&["-t", "-c", "sleep", "-a", "-u", "65534", "-d", "0", "-p", &own.id().to_string()]),
+        (Some(0), format!("{}\n", own.id()), String::new())
     );
 }
 
@@ -520,8 +506,8 @@ fn commands_have_blanks_and_any_bytes() {
     let program = lsof.path("a b,c");
     std::fs::copy("/bin/sleep", &program).expect("a program");
     let mut command = Command::new(&program);
-    let child = Holder(command.arg("1000").spawn().expect("it starts"));
-    let found = format!("{}\n", child.pid());
+    let child = Ended(command.arg("1000").spawn().expect("it starts"));
+    let found = format!("{}\n", child.id());
     for engine in &lsof.engines {
         // Between fork and exec it has the name of this process.
         let mut ran = lsof.run(engine, &["-t", "-c", "a b,c"]);
@@ -553,8 +539,8 @@ fn the_version_is_that_of_lsof_and_says_who_this_is() {
 fn sockets_without_an_address_are_listed_for_their_process_and_not_for_i() {
     // SAFETY: a system call that makes a descriptor.
     let unbound = owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) });
-    let holder = Holder::new(&[unbound.as_raw_fd()]);
-    let pid = holder.pid().to_string();
+    let holder = holder(&[unbound.as_raw_fd()]);
+    let pid = holder.id().to_string();
     let row = format!("{}u", unbound.as_raw_fd());
     let lsof = Lsof::new();
     let has_row = |ran: &Ran| {

@@ -359,14 +359,19 @@ fn hidepid_hides_processes_of_others() {
 /// nevertheless, threads whose descriptors differ have tables of their own, and the answer reports
 /// that this is not certain.
 #[test]
-fn sharing_that_may_not_be_queried() {
+fn a_table_of_files_is_listed_once_where_sharing_may_not_be_queried() {
     let sandbox = Sandbox::new().deny(libc::SYS_kcmp, libc::EPERM);
     let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another")];
     let [one, other] = dirs.each_ref().map(|d| d.path().to_str().expect("plain"));
     for (state, tables, in_doubt) in
         [(&["threads", "4"][..], 1, 4), (&["unshared-files", one, other], 2, 0)]
     {
-        let Some(m) = Mktask::or_skip("sharing_that_may_not_be_queried", state) else { return };
+        let Some(m) = Mktask::or_skip(
+            "a_table_of_files_is_listed_once_where_sharing_may_not_be_queried",
+            state,
+        ) else {
+            return;
+        };
         let pid = m.pid().to_string();
         let doubt = format!("open files of their own, if there are any, of {in_doubt} threads");
         let code = if in_doubt > 0 { 3 } else { 0 };

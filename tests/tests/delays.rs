@@ -2,14 +2,14 @@
 //! while the kernel counted delays, and against threads that began before.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use taskdiag::wire::Delays;
 use taskdiag::{Group, Groups, Reason, Request, TaskView};
 use taskdiag_tests::answer::engines_with;
-use taskdiag_tests::{Answer, Source, needs_root, read, skip};
+use taskdiag_tests::{Answer, Ended, Source, needs_root, read, skip};
 
 const SWITCH: &str = "/proc/sys/kernel/task_delayacct";
 
@@ -48,30 +48,18 @@ impl Drop for Counted {
     }
 }
 
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Running {
-    /// Runs a script, and waits until it has printed a line.
-    fn script(test: &str, script: &str) -> Option<Running> {
-        let mut command = Command::new("python3");
-        command.args(["-c", script]).stdout(Stdio::piped());
-        let Ok(mut child) = command.spawn() else {
-            skip(test, "there is no python3, which makes the delays");
-            return None;
-        };
-        let mut byte = [0];
-        let out = child.stdout.as_mut().expect("it is piped");
-        std::io::Read::read_exact(out, &mut byte).expect("the script prints a line");
-        Some(Running(child))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Runs a script, and waits until it has printed a line.
+fn running(test: &str, script: &str) -> Option<Ended> {
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        skip(test, "there is no python3, which makes the delays");
+        return None;
+    };
+    let mut byte = [0];
+    let out = child.stdout.as_mut().expect("it is piped");
+    std::io::Read::read_exact(out, &mut byte).expect("the script prints a line");
+    Some(Ended(child))
 }
 
 /// Copies pages after a fork, writes to a file until it is on the disk, and has two threads on one
@@ -152,10 +140,10 @@ fn same(a: Source, b: Source, req: &Request) -> (Answer, Answer) {
 fn delays_are_those_that_the_kernel_has_counted() {
     let Some(counted) = Counted::begin("delays of tasks") else { return };
     let script = "print(1, flush=True); import time; time.sleep(3600)";
-    let Some(before) = Running::script("delays of tasks", script) else { return };
+    let Some(before) = running("delays of tasks", script) else { return };
     counted.switch_on();
-    let Some(sleeper) = Running::script("delays of tasks", SCRIPT) else { return };
-    let pid = sleeper.0.id();
+    let Some(sleeper) = running("delays of tasks", SCRIPT) else { return };
+    let pid = sleeper.id();
     let engines = engines_with(Group::Delays);
     assert!(engines.len() > 1, "only {engines:?}");
     for req in [Request::one(pid, Groups::DELAYS), Request::threads(pid, Groups::DELAYS)] {
@@ -184,8 +172,8 @@ fn delays_are_those_that_the_kernel_has_counted() {
     }
     // A task that began before has no delays, and never zeros.
     for engine in &engines {
-        let a = answer(*engine, &Request::one(before.0.id(), Groups::DELAYS));
-        assert_eq!(delays(&a, before.0.id()).err(), Some(Some(Reason::Unsupported)), "{a}");
+        let a = answer(*engine, &Request::one(before.id(), Groups::DELAYS));
+        assert_eq!(delays(&a, before.id()).err(), Some(Some(Reason::Unsupported)), "{a}");
     }
 }
 
@@ -193,8 +181,8 @@ fn delays_are_those_that_the_kernel_has_counted() {
 fn delays_of_all_tasks_come_in_one_answer() {
     let Some(counted) = Counted::begin("delays of all tasks") else { return };
     counted.switch_on();
-    let Some(sleeper) = Running::script("delays of all tasks", SCRIPT) else { return };
-    let pid = sleeper.0.id();
+    let Some(sleeper) = running("delays of all tasks", SCRIPT) else { return };
+    let pid = sleeper.id();
     for engine in engines_with(Group::Delays) {
         let a = answer(engine, &Request::all_threads(Groups::DELAYS));
         assert!(delays(&a, pid).is_ok(), "{a}");

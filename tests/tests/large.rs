@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use taskdiag::engine::bpf::Bpf;
@@ -13,24 +13,15 @@ use taskdiag::{
 };
 use taskdiag_tests::answer::{engines, engines_with, read};
 use taskdiag_tests::busy::wait_for_sleep;
-use taskdiag_tests::{Mktask, Source, skip};
+use taskdiag_tests::{Ended, Mktask, Source, skip};
 
 /// The kernel's NGROUPS_MAX.
 const GIDS: u32 = 65_536;
 /// Two of these fill a chunk of the bpf engine's output. This many are in one answer.
 const TASKS: usize = 5;
 
-struct Idle(Child);
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a process with the largest number of supplementary groups.
-fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
+fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Ended> {
     let mut command = Command::new("sleep");
     command.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: setgroups is async-signal-safe as a plain system call, and the list is ready.
@@ -40,8 +31,8 @@ fn start(gids: Vec<libc::gid_t>) -> std::io::Result<Idle> {
             _ => Err(std::io::Error::last_os_error()),
         })
     };
-    let idle = command.spawn().map(Idle)?;
-    wait_for_sleep(idle.0.id());
+    let idle = command.spawn().map(Ended)?;
+    wait_for_sleep(idle.id());
     Ok(idle)
 }
 
@@ -105,7 +96,7 @@ fn a_waiting_command_line_does_not_stop_lists_of_files() {
     let long = "x".repeat(10_000);
     let mut waits = Command::new("sh");
     waits.args(["-c", "read x", "sh", &long]).stdin(Stdio::piped());
-    let waits = waits.spawn().map(Idle).expect("sh");
+    let waits = waits.spawn().map(Ended).expect("sh");
     let mut has_files = Command::new("sleep");
     has_files.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: dup2 is async-signal-safe.
@@ -115,13 +106,13 @@ fn a_waiting_command_line_does_not_stop_lists_of_files() {
             false => Err(std::io::Error::last_os_error()),
         })
     };
-    let has_files = has_files.spawn().map(Idle).expect("sleep");
-    [&waits, &has_files].into_iter().for_each(|idle| wait_for_sleep(idle.0.id()));
+    let has_files = has_files.spawn().map(Ended).expect("sleep");
+    [&waits, &has_files].into_iter().for_each(|idle| wait_for_sleep(idle.id()));
     let request = Request::all(Groups::BASE | Groups::CMDLINE | Groups::FD);
     for mut engine in [Bpf::untried(), Bpf::legacy()] {
         let answer = engine.run(&request).expect("an answer");
         let snapshot = Snapshot::parse(answer.stream).expect("a stream");
-        let task = |idle: &Idle| snapshot.tasks().find(|t| t.pid() == idle.0.id()).expect("a task");
+        let task = |idle: &Ended| snapshot.tasks().find(|t| t.pid() == idle.id()).expect("a task");
         let waits = task(&waits);
         let Some(args) = waits.cmdline() else {
             panic!("{engine:?}: no arguments: {:?}", waits.reason(Group::Cmdline));
@@ -287,7 +278,7 @@ fn an_inotify_file_with_very_many_watches_is_listed_up_to_a_limit() {
 #[test]
 fn five_tasks_with_all_the_groups_there_can_be() {
     let gids: Vec<u32> = (1_000_000..1_000_000 + GIDS).collect();
-    let tasks: Result<Vec<Idle>, _> = (0..TASKS).map(|_| start(gids.clone())).collect();
+    let tasks: Result<Vec<Ended>, _> = (0..TASKS).map(|_| start(gids.clone())).collect();
     let tasks = match tasks {
         Ok(tasks) => tasks,
         Err(e) => return skip("five_tasks_with_all_the_groups", &format!("setgroups: {e}")),
@@ -297,7 +288,7 @@ fn five_tasks_with_all_the_groups_there_can_be() {
         let answer =
             read(*engine, &Request::all(groups)).unwrap_or_else(|e| panic!("{engine}: {e}"));
         for task in &tasks {
-            let pid = task.0.id();
+            let pid = task.id();
             let view = answer.snapshot.tasks().find(|t| t.pid() == pid);
             let view = view.unwrap_or_else(|| panic!("{engine}: no task {pid}"));
             assert_eq!(view.groups().as_deref(), Some(&gids[..]), "{engine}: gids of {pid}");

@@ -218,8 +218,8 @@ fn look(log: &Log, engine: EngineId, pids: &[u32], round: usize, seen: &mut Seen
 }
 
 #[test]
-fn a_holder_had_the_lock_while_the_thread_waited_though_owners_change() {
-    let test = "a_holder_had_the_lock_while_the_thread_waited_though_owners_change";
+fn a_named_holder_had_the_lock_even_while_owners_change() {
+    let test = "a_named_holder_had_the_lock_even_while_owners_change";
     if !needs_root(test) {
         return;
     }

@@ -65,7 +65,7 @@ fn text(row: &Row) -> String {
 }
 
 #[test]
-fn pmap() {
+fn mappings_are_those_of_pmap() {
     let Some((_dir, m)) = start("mappings") else { return };
     // The columns are address, Kbytes, RSS, Dirty, mode and mapping.
     let Some(out) = run("pmap", &["-x", &m.pid().to_string()]) else { return };
@@ -132,7 +132,7 @@ fn table(text: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
 /// Compares every column of pmap -X. Numbers that other processes change are left out, because they
 /// may map the same library meanwhile.
 #[test]
-fn pmap_of_everything() {
+fn mappings_are_those_of_pmap_with_all_columns() {
     const MAY_CHANGE: [&str; 7] = [
         "Pss",
         "Pss_Dirty",
@@ -180,7 +180,7 @@ fn lsof(pid: u32) -> Option<BTreeMap<i128, BTreeMap<char, String>>> {
 }
 
 #[test]
-fn files_of_lsof() {
+fn files_are_those_of_lsof() {
     let Some((_dir, m)) = start("files") else { return };
     let Some(want) = lsof(m.pid()) else { return };
     for a in answers(&m, Groups::FD, Group::Fd) {
@@ -222,7 +222,7 @@ fn files_of_lsof() {
 }
 
 #[test]
-fn types_of_lsfd() {
+fn types_of_files_are_those_of_lsfd() {
     let Some((_dir, m)) = start("files") else { return };
     let args = ["-r", "-n", "-p", &m.pid().to_string(), "-o", "FD,TYPE,INODE,POS"];
     let Some(out) = run("lsfd", &args) else { return };
@@ -250,7 +250,7 @@ fn types_of_lsfd() {
 }
 
 #[test]
-fn sockets_of_ss() {
+fn sockets_are_those_of_ss() {
     let Some((_dir, m)) = start("files") else { return };
     let Some(out) = run("ss", &["-H", "-a", "-n", "-t", "-e"]) else { return };
     // The columns are state, queues, local, peer, ..., ino:N.
@@ -291,7 +291,7 @@ fn sockets_of_ss() {
 }
 
 #[test]
-fn memory_of_psutil() {
+fn memory_is_that_of_psutil() {
     let Some((_dir, m)) = start("mappings") else { return };
     let code = "import psutil, sys; p = psutil.Process(int(sys.argv[1])); m = p.memory_full_info(); \
                 print(m.rss, m.uss, m.pss, m.swap, p.num_fds(), len(p.memory_maps(grouped=False)))";

@@ -7,26 +7,17 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use taskdiag::recording::Recording;
 use taskdiag_tests::busy::{Patience, worth};
 use taskdiag_tests::cli::{Sandbox, taskdiag};
-use taskdiag_tests::{is_root, skip};
+use taskdiag_tests::{Ended, is_root, skip};
 
-/// A recorder that is ended with this value.
 struct Recorder {
-    child: Child,
+    child: Ended,
     said: PathBuf,
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        // The recorder may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Recorder {
@@ -51,7 +42,7 @@ impl Recorder {
         };
         // SAFETY: what runs before exec() makes system calls only.
         unsafe { command.pre_exec(prepare) };
-        Recorder { child: command.spawn().expect("it starts"), said }
+        Recorder { child: Ended(command.spawn().expect("it starts")), said }
     }
     fn said(&self) -> String {
         fs::read_to_string(&self.said).expect("it is there")
@@ -72,7 +63,7 @@ impl Recorder {
     fn end(&mut self) -> (Option<i32>, Duration) {
         let (begin, mut wait) = (Instant::now(), Patience::new(Duration::from_secs(60)));
         loop {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
+            if let Some(status) = self.child.0.try_wait().expect("it is ours") {
                 return (status.code(), begin.elapsed());
             }
             assert!(!wait.is_over(), "it does not end: {}", self.said());

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use taskdiag::field::escape;
@@ -15,7 +15,7 @@ use taskdiag::{
 };
 use taskdiag_tests::busy::{crowd, wait_for_sleep};
 use taskdiag_tests::cli::Sandbox;
-use taskdiag_tests::{Mktask, skip};
+use taskdiag_tests::{Ended, Mktask, skip};
 
 /// Names of processes that try to break out of the page.
 const HOSTILE: &[u8] =
@@ -63,24 +63,12 @@ impl Page {
 }
 
 /// A process with hostile arguments, which sleeps.
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn new() -> Sleeper {
-        let mut command = Command::new("sleep");
-        let child =
-            command.arg0(OsStr::from_bytes(HOSTILE)).arg("300").stdin(Stdio::null()).spawn();
-        let sleeper = Sleeper(child.expect("sleep runs"));
-        wait_for_sleep(sleeper.0.id());
-        sleeper
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn sleeper() -> Ended {
+    let mut command = Command::new("sleep");
+    let child = command.arg0(OsStr::from_bytes(HOSTILE)).arg("300").stdin(Stdio::null()).spawn();
+    let sleeper = Ended(child.expect("sleep runs"));
+    wait_for_sleep(sleeper.id());
+    sleeper
 }
 
 /// A file of /proc about a process.
@@ -92,8 +80,8 @@ fn proc(pid: u32, file: &str) -> Vec<u8> {
 fn values_of_a_report_are_those_of_proc() {
     let odd = Mktask::start(&["odd-comm"]).expect("always possible");
     let threads = Mktask::start(&["threads", "5"]).expect("always possible");
-    let sleeper = Sleeper::new();
-    let pids = [odd.pid(), threads.pid(), sleeper.0.id()];
+    let sleeper = sleeper();
+    let pids = [odd.pid(), threads.pid(), sleeper.id()];
     let is_root = euid() == 0;
     let resident = |pid: u32| -> u64 {
         let statm = String::from_utf8(proc(pid, "statm")).unwrap();
@@ -157,8 +145,8 @@ fn values_of_a_report_are_those_of_proc() {
 
 #[test]
 fn arguments_and_pss_are_there_if_wanted() {
-    let sleeper = Sleeper::new();
-    let pid = sleeper.0.id();
+    let sleeper = sleeper();
+    let pid = sleeper.id();
     let ran = Sandbox::new().run(&["report", "--no-args"]);
     assert!(!ran.stdout.contains("onerror=alert"), "{ran}");
     assert!(!ran.stdout.contains("\"name\":\"args\""), "{ran}");

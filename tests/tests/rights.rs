@@ -69,8 +69,8 @@ fn is_braked(sandbox: &Sandbox, commands: &[&[&str]], why: &str) {
 
 /// Checks that these surroundings notice BPF.
 #[test]
-fn bpf_is_noticed() {
-    if !has_bpf("bpf_is_noticed") {
+fn a_sandbox_notices_calls_of_bpf() {
+    if !has_bpf("a_sandbox_notices_calls_of_bpf") {
         return;
     }
     let ran = without_bpf(&Sandbox::new()).run(&["ps", "--engine", "bpf"]);

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -21,7 +21,7 @@ use taskdiag::{Engine, EngineId, Fd, Group, Groups, Request, Snapshot, Strategy,
 use taskdiag_tests::answer::engines;
 use taskdiag_tests::busy::wait_for_sleep;
 use taskdiag_tests::pid_max::PidMax;
-use taskdiag_tests::{Mktask, Source, skip};
+use taskdiag_tests::{Ended, Mktask, Source, skip};
 
 /// The time that a run may take. It ends after a millisecond; the rest is for steps that cannot be
 /// interrupted.
@@ -31,11 +31,15 @@ const LONGEST_US: u128 = 1_500;
 const ANSWERS: usize = 5;
 const ROUNDS: usize = 8;
 
-/// Lets only one scene exist at a time, because several tests run in this process.
-fn alone() -> Option<MutexGuard<'static, ()>> {
+/// Lets only one scene exist at a time, because several tests run in this process. `None`: the
+/// test is skipped, because BPF does not work here.
+fn alone(test: &str) -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
-    let has_bpf = engines().contains(&Source::Engine(EngineId::Bpf));
-    has_bpf.then(|| ONE.lock().unwrap_or_else(|e| e.into_inner()))
+    if !engines().contains(&Source::Engine(EngineId::Bpf)) {
+        skip(test, "no BPF here");
+        return None;
+    }
+    Some(ONE.lock().unwrap_or_else(|e| e.into_inner()))
 }
 
 fn is_long() -> bool {
@@ -110,23 +114,13 @@ fn task(s: &Snapshot, pid: u32) -> TaskView<'_> {
     s.tasks().find(|t| t.pid() == pid).unwrap_or_else(|| panic!("no task {pid}"))
 }
 
-/// Dropping the value ends it.
-struct Idle(Child);
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a process that sleeps, after `before` has run in it.
-fn sleeping(before: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> io::Result<Idle> {
+fn sleeping(before: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> io::Result<Ended> {
     let mut command = Command::new("sleep");
     command.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: the child only makes plain system calls with data that is ready.
-    let idle = unsafe { command.pre_exec(before) }.spawn().map(Idle)?;
-    wait_for_sleep(idle.0.id());
+    let idle = unsafe { command.pre_exec(before) }.spawn().map(Ended)?;
+    wait_for_sleep(idle.id());
     Ok(idle)
 }
 
@@ -218,8 +212,11 @@ fn is_whole(path: &[u8], dir: &Path) -> bool {
 }
 
 #[test]
-fn open_files_in_deep_directories_that_are_renamed() {
-    let Some(_one) = alone() else { return skip("open_files_in_deep_directories", "no BPF here") };
+fn runs_end_soon_for_open_files_in_deep_directories_that_are_renamed() {
+    let Some(_one) = alone("runs_end_soon_for_open_files_in_deep_directories_that_are_renamed")
+    else {
+        return;
+    };
     let n = many(64, 256);
     let trees = Trees::grow(n);
     let files: Vec<File> = (0..n).map(|tree| trees.open(tree)).collect();
@@ -238,9 +235,10 @@ fn open_files_in_deep_directories_that_are_renamed() {
 }
 
 #[test]
-fn mapped_files_in_deep_directories_that_are_renamed() {
-    let Some(_one) = alone() else {
-        return skip("mapped_files_in_deep_directories", "no BPF here");
+fn runs_end_soon_for_mapped_files_in_deep_directories_that_are_renamed() {
+    let Some(_one) = alone("runs_end_soon_for_mapped_files_in_deep_directories_that_are_renamed")
+    else {
+        return;
     };
     let n = many(64, 256);
     let trees = Trees::grow(n);
@@ -273,8 +271,11 @@ fn mapped_files_in_deep_directories_that_are_renamed() {
 }
 
 #[test]
-fn working_directories_deep_below_one_that_is_renamed() {
-    let Some(_one) = alone() else { return skip("working_directories_deep_below", "no BPF here") };
+fn runs_end_soon_for_working_directories_deep_below_one_that_is_renamed() {
+    let Some(_one) = alone("runs_end_soon_for_working_directories_deep_below_one_that_is_renamed")
+    else {
+        return;
+    };
     let n = many(32, 256);
     let trees = Trees::grow(n);
     let start = |tree| {
@@ -282,11 +283,11 @@ fn working_directories_deep_below_one_that_is_renamed() {
         // SAFETY: a plain system call.
         sleeping(move || check(unsafe { libc::fchdir(dir.as_raw_fd()) })).expect("sleep")
     };
-    let all: Vec<Idle> = (0..n).map(start).collect();
+    let all: Vec<Ended> = (0..n).map(start).collect();
     let request = Request::all(Groups::BASE | Groups::PATHS);
     runs_end_soon("working directories", &request, |s| {
         for idle in &all {
-            let t = task(s, idle.0.id());
+            let t = task(s, idle.id());
             let said = t.path(taskdiag::PathKind::Cwd);
             let path = said.unwrap_or_else(|| panic!("no path: {:?}", t.reason(Group::Paths)));
             assert!(path.reason.is_some() || is_whole(&path.data, trees.dir.path()), "{path:?}");
@@ -296,16 +297,14 @@ fn working_directories_deep_below_one_that_is_renamed() {
 
 #[test]
 fn runs_end_soon_beside_all_the_groups_that_there_can_be() {
-    let Some(_one) = alone() else {
-        return skip("runs_end_soon_beside_all_the_groups_that_there_can_be", "no BPF here");
-    };
+    let Some(_one) = alone("runs_end_soon_beside_all_the_groups_that_there_can_be") else { return };
     let gids: Arc<Vec<u32>> = Arc::new((1_000_000..1_065_536).collect());
     let start = |_| {
         let gids = gids.clone();
         // SAFETY: the list is valid.
         sleeping(move || check(unsafe { libc::setgroups(gids.len(), gids.as_ptr()) }))
     };
-    let all: Vec<Idle> = match (0..many(48, 500)).map(start).collect() {
+    let all: Vec<Ended> = match (0..many(48, 500)).map(start).collect() {
         Ok(all) => all,
         Err(e) => {
             return skip(
@@ -316,45 +315,44 @@ fn runs_end_soon_beside_all_the_groups_that_there_can_be() {
     };
     runs_end_soon("groups", &Request::all(Groups::CRED), |s| {
         for idle in &all {
-            assert_eq!(task(s, idle.0.id()).groups().map(|g| g.len()), Some(gids.len()));
+            assert_eq!(task(s, idle.id()).groups().map(|g| g.len()), Some(gids.len()));
         }
     });
 }
 
 #[test]
 fn runs_end_soon_beside_many_namespaces() {
-    let Some(_one) = alone() else {
-        return skip("runs_end_soon_beside_many_namespaces", "no BPF here");
-    };
+    let Some(_one) = alone("runs_end_soon_beside_many_namespaces") else { return };
     let flags = libc::CLONE_NEWUTS | libc::CLONE_NEWIPC | libc::CLONE_NEWCGROUP | libc::CLONE_NEWNS;
     // SAFETY: a plain system call.
     let start = |_| sleeping(move || check(unsafe { libc::unshare(flags) }));
-    let all: Vec<Idle> = match (0..many(250, 2_500)).map(start).collect() {
+    let all: Vec<Ended> = match (0..many(250, 2_500)).map(start).collect() {
         Ok(all) => all,
         Err(e) => return skip("runs_end_soon_beside_many_namespaces", &format!("unshare: {e}")),
     };
     let request = Request::all(Groups::NS | Groups::BASE);
     runs_end_soon("namespaces", &request, |s| {
         for idle in &all {
-            task(s, idle.0.id()).record::<taskdiag::Ns>().expect("namespaces");
+            task(s, idle.id()).record::<taskdiag::Ns>().expect("namespaces");
         }
     });
 }
 
 #[test]
-fn long_lists_behind_one_descriptor() {
-    let Some(_one) = alone() else {
-        return skip("long_lists_behind_one_descriptor", "no BPF here");
-    };
+fn runs_end_soon_for_long_lists_of_one_descriptor() {
+    let Some(_one) = alone("runs_end_soon_for_long_lists_of_one_descriptor") else { return };
     let mut n = many(10_000, 100_000);
     if !allow_files(n as u64 + 1_000) {
         let allowed = files_allowed() as usize;
         if allowed < 10_000 + 1_000 {
-            return skip("long_lists_behind_one_descriptor", "not allowed so many files");
+            return skip(
+                "runs_end_soon_for_long_lists_of_one_descriptor",
+                "not allowed so many files",
+            );
         }
         n = n.min(allowed - 1_000);
         let why = format!("not allowed so many files, so there are {n}");
-        skip("long_lists_behind_one_descriptor", &why);
+        skip("runs_end_soon_for_long_lists_of_one_descriptor", &why);
     }
     // SAFETY: plain system calls, whose descriptors are ours.
     let (epoll, inotify) = unsafe {
@@ -389,7 +387,10 @@ fn long_lists_behind_one_descriptor() {
         // SAFETY: the path ends with a NUL.
         if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) } < 0
         {
-            return skip("long_lists_behind_one_descriptor", "not allowed so many watches");
+            return skip(
+                "runs_end_soon_for_long_lists_of_one_descriptor",
+                "not allowed so many watches",
+            );
         }
     }
     runs_end_soon("epoll, inotify, timerfd", &Request::one(me(), Groups::FD), |s| {
@@ -400,14 +401,17 @@ fn long_lists_behind_one_descriptor() {
 
 /// Unix sockets have names of up to 107 bytes, and are looked at twice: as files and as sockets.
 #[test]
-fn sockets_with_long_names() {
+fn runs_end_soon_for_sockets_with_long_names() {
     use std::os::linux::net::SocketAddrExt as _;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
-    let Some(_one) = alone() else { return skip("sockets_with_long_names", "no BPF here") };
+    let Some(_one) = alone("runs_end_soon_for_sockets_with_long_names") else { return };
     let mut n = many(5_000, 50_000);
     if !allow_files(n as u64 + 1_000) {
         n = n.min(files_allowed() as usize - 1_000);
-        skip("sockets_with_long_names", &format!("not allowed so many files, so there are {n}"));
+        skip(
+            "runs_end_soon_for_sockets_with_long_names",
+            &format!("not allowed so many files, so there are {n}"),
+        );
     }
     let bind = |i: usize| {
         let name = format!("taskdiag-{}-{i:06}-{}", me(), "s".repeat(80));
@@ -424,9 +428,7 @@ fn sockets_with_long_names() {
 /// A symbol is looked up for each frame.
 #[test]
 fn runs_end_soon_for_stacks_of_many_threads() {
-    let Some(_one) = alone() else {
-        return skip("runs_end_soon_for_stacks_of_many_threads", "no BPF here");
-    };
+    let Some(_one) = alone("runs_end_soon_for_stacks_of_many_threads") else { return };
     let m = Mktask::start(&["threads", &many(2_000, 20_000).to_string()]).expect("allowed");
     let groups = Groups::BASE | Groups::WCHAN | Groups::KSTACK;
     runs_end_soon("stacks", &Request::threads(m.pid(), groups), |s| {
@@ -438,9 +440,7 @@ fn runs_end_soon_for_stacks_of_many_threads() {
 
 #[test]
 fn runs_end_soon_for_mappings_with_holes_between_them() {
-    let Some(_one) = alone() else {
-        return skip("runs_end_soon_for_mappings_with_holes_between_them", "no BPF here");
-    };
+    let Some(_one) = alone("runs_end_soon_for_mappings_with_holes_between_them") else { return };
     const N: usize = 60_000;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping, of which every other page is given back.
@@ -463,9 +463,7 @@ fn runs_end_soon_for_mappings_with_holes_between_them() {
 
 #[test]
 fn runs_end_soon_for_a_million_slots_with_few_files() {
-    let Some(_one) = alone() else {
-        return skip("runs_end_soon_for_a_million_slots_with_few_files", "no BPF here");
-    };
+    let Some(_one) = alone("runs_end_soon_for_a_million_slots_with_few_files") else { return };
     let mut slots = 1_000_000;
     if !allow_files(slots as u64 + 1_000) {
         skip(
@@ -478,18 +476,18 @@ fn runs_end_soon_for_a_million_slots_with_few_files() {
         // SAFETY: a plain system call.
         sleeping(move || check(unsafe { libc::dup2(0, slots - 1) })).expect("sleep")
     };
-    let all: Vec<Idle> = (0..many(12, 200)).map(start).collect();
+    let all: Vec<Ended> = (0..many(12, 200)).map(start).collect();
     let one = |groups: Groups, test: &dyn Fn(TaskView<'_>)| {
         let what = format!("{slots} slots, {groups}");
         runs_end_soon(&what, &Request::all(groups), |s| {
-            all.iter().for_each(|idle| test(task(s, idle.0.id())));
+            all.iter().for_each(|idle| test(task(s, idle.id())));
         });
         let what = format!("{what}, one process");
-        let pid = all[0].0.id();
+        let pid = all[0].id();
         runs_end_soon(&what, &Request::one(pid, groups), |s| test(task(s, pid)));
     };
     // Descriptors that the test itself inherited are open there, too.
-    let open = std::fs::read_dir(format!("/proc/{}/fd", all[0].0.id())).expect("its files").count();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", all[0].id())).expect("its files").count();
     one(Groups::FD_COUNT, &|t| {
         let count = t.record::<taskdiag::FdCount>().expect("a count");
         assert_eq!(count.open(), Some(open as u32), "{}", t.pid());
@@ -501,9 +499,7 @@ fn runs_end_soon_for_a_million_slots_with_few_files() {
 
 #[test]
 fn runs_end_soon_for_arguments_of_six_megabytes() {
-    let Some(_one) = alone() else {
-        return skip("runs_end_soon_for_arguments_of_six_megabytes", "no BPF here");
-    };
+    let Some(_one) = alone("runs_end_soon_for_arguments_of_six_megabytes") else { return };
     let text = "x".repeat(120_000);
     let start = |_| {
         let mut command = Command::new("sh");
@@ -513,11 +509,11 @@ fn runs_end_soon_for_arguments_of_six_megabytes() {
             libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the struct is there.
         unsafe { command.pre_exec(move || check(libc::setrlimit(libc::RLIMIT_STACK, &unlimited))) };
-        let idle = command.spawn().map(Idle)?;
-        wait_for_sleep(idle.0.id());
+        let idle = command.spawn().map(Ended)?;
+        wait_for_sleep(idle.id());
         Ok(idle)
     };
-    let all: io::Result<Vec<Idle>> = (0..many(3, 20)).map(start).collect();
+    let all: io::Result<Vec<Ended>> = (0..many(3, 20)).map(start).collect();
     let all = match all {
         Ok(all) => all,
         Err(e) => {
@@ -526,28 +522,31 @@ fn runs_end_soon_for_arguments_of_six_megabytes() {
     };
     runs_end_soon("arguments", &Request::all(Groups::CMDLINE), |s| {
         for idle in &all {
-            let args = task(s, idle.0.id()).cmdline().expect("arguments");
+            let args = task(s, idle.id()).cmdline().expect("arguments");
             assert!(args.data.len() >= 4_000, "{}", args.data.len());
         }
     });
 }
 
 #[test]
-fn sums_over_many_threads() {
-    let Some(_one) = alone() else { return skip("sums_over_many_threads", "no BPF here") };
+fn runs_end_soon_for_sums_over_many_threads() {
+    let Some(_one) = alone("runs_end_soon_for_sums_over_many_threads") else { return };
     let most = many(4_000, 100_000);
     let ids = PidMax::for_processes(most);
     if let Err(why) = &ids {
-        skip("sums_over_many_threads", &format!("no room for {most} threads: {why}"));
+        skip(
+            "runs_end_soon_for_sums_over_many_threads",
+            &format!("no room for {most} threads: {why}"),
+        );
     }
     let threads = [most, 50_000, 25_000, 4_000].into_iter().filter(|n| *n <= most);
     let start = |n: usize| Some((n, Mktask::attempt(&["threads", &n.to_string()]).ok()?));
     let Some((n, m)) = threads.into_iter().find_map(start) else {
-        return skip("sums_over_many_threads", "not allowed 4,000 threads");
+        return skip("runs_end_soon_for_sums_over_many_threads", "not allowed 4,000 threads");
     };
     if n < most {
         let why = format!("not allowed {most} threads, so it has {n}");
-        skip("sums_over_many_threads", &why);
+        skip("runs_end_soon_for_sums_over_many_threads", &why);
     }
     let groups = Groups::BASE | Groups::STAT | Groups::SCHED | Groups::IO;
     runs_end_soon(&format!("a sum over {n}"), &Request::one(m.pid(), groups), |s| {

@@ -304,9 +304,9 @@ fn a_change_of_an_older_patch_reaches_the_newer_one_or_is_a_conflict() {
     assert!(said.contains("conflict markers"), "{said}");
 }
 
-/// Writes what can be sent, and checks that it has the name and the sign-off of the person that
-/// sends it, counts its own patches, and is a patch that git understands. Returns the texts of the
-/// patches.
+/// Writes the mails of a directory of `kernel/send`, and checks that they have the name and the
+/// sign-off of the sender, count their own patches, and are patches that git understands. Returns
+/// the texts of the patches.
 fn written_to_be_sent(name: &str, patches: usize, cover: bool) -> Vec<String> {
     let (me, dir) = ("A Person <a@person.example>", tempfile::tempdir().expect("a directory"));
     let to = dir.path().join("patches");

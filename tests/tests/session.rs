@@ -3,39 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use taskdiag::engine::bpf::Bpf;
 use taskdiag::{Choice, Engine, EngineId, Groups, Members, Request, Session, Snapshot, Statm};
 use taskdiag_tests::answer::engines_with;
-use taskdiag_tests::busy::{Patience, wait_for_sleep};
-use taskdiag_tests::{Mktask, Source, engines, skip};
-
-/// A process that does nothing, and ends when this value is dropped.
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn new() -> Sleeper {
-        let mut sleep = Command::new("sleep");
-        sleep.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let sleeper = Sleeper(sleep.spawn().expect("sleep runs"));
-        wait_for_sleep(sleeper.id());
-        sleeper
-    }
-    fn id(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use taskdiag_tests::busy::Patience;
+use taskdiag_tests::{Ended, Mktask, Source, engines, skip};
 
 fn choices() -> Vec<EngineId> {
     let ids = engines().iter().filter_map(|s| match s {
@@ -50,18 +25,18 @@ fn choices() -> Vec<EngineId> {
 static SESSIONS: RwLock<()> = RwLock::new(());
 
 #[test]
-fn tells_who_began_and_who_ended() {
+fn a_session_reports_tasks_that_began_and_ended() {
     let _others = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
     for engine in choices() {
         let groups = Groups::BASE | Groups::STAT | Groups::CMDLINE;
         let mut session =
             Session::open(Request::all(groups), Choice::Only(engine)).expect("it opens");
         assert!(session.changes().is_none() && session.snapshot().is_none());
-        let first = Sleeper::new();
+        let first = Ended::sleep();
         let first_pid = first.id();
         session.refresh().expect("it answers");
         assert!(session.snapshot().and_then(|s| s.task(first_pid)).is_some(), "{engine}");
-        let second = Sleeper::new();
+        let second = Ended::sleep();
         let second_pid = second.id();
         drop(first);
         session.refresh().expect("it answers again");
@@ -134,7 +109,7 @@ fn names_and_shared_lists_are_in_each_answer() {
     if !engines_with(taskdiag::Group::Vma).contains(&Source::KeptBpf) {
         return skip("sessions with names", "the bpf engine has no mappings here");
     }
-    let child = Sleeper::new();
+    let child = Ended::sleep();
     let pid = child.id();
     let groups = Groups::BASE | Groups::FD | Groups::VMA | Groups::PATHS | Groups::FD_COUNT;
     let mut kept = [
@@ -159,7 +134,7 @@ fn names_and_shared_lists_are_in_each_answer() {
 fn an_ended_process_is_left_out_and_the_session_continues() {
     let _others = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
     for engine in choices() {
-        let child = Sleeper::new();
+        let child = Ended::sleep();
         let request = Request::one(child.id(), Groups::BASE);
         let mut session = Session::open(request, Choice::Only(engine)).expect("it opens");
         assert_eq!(session.refresh().expect("it is there").tasks().len(), 1);
@@ -253,7 +228,7 @@ fn processes_after_one_that_execs_from_a_thread_are_there() {
     else {
         return;
     };
-    let behind = Sleeper::new();
+    let behind = Ended::sleep();
     let ours: Vec<u32> = execs.iter().map(Mktask::pid).chain([behind.id()]).collect();
     let groups = of_execs();
     let mut kept = Bpf::untried().keeping();
@@ -343,8 +318,8 @@ fn later_answers_cost_less(session: &mut Session, first: u64, most: f64) {
 #[test]
 fn procfs_keeps_files_open_up_to_a_limit_and_closes_files_of_dead_processes() {
     let _alone = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
-    let many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
-    let pids: Vec<u32> = many.iter().map(Sleeper::id).collect();
+    let many: Vec<Ended> = (0..40).map(|_| Ended::sleep()).collect();
+    let pids: Vec<u32> = many.iter().map(Ended::id).collect();
     let request = Request::all(Groups::BASE | Groups::STAT);
     let mut session = Session::open(request, Choice::Only(EngineId::Procfs)).expect("it opens");
     let answer = session.refresh().expect("it answers");
@@ -373,8 +348,8 @@ fn procfs_keeps_files_open_up_to_a_limit_and_closes_files_of_dead_processes() {
 #[test]
 fn procfs_keeps_the_files_of_sizes_open_too() {
     let _alone = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
-    let mut many: Vec<Sleeper> = (0..40).map(|_| Sleeper::new()).collect();
-    let pids: Vec<u32> = many.iter().map(Sleeper::id).collect();
+    let mut many: Vec<Ended> = (0..40).map(|_| Ended::sleep()).collect();
+    let pids: Vec<u32> = many.iter().map(Ended::id).collect();
     let groups = Groups::BASE | Groups::STATM;
     let members =
         Members::of(Groups::BASE, &["ppid"]).union(Members::of(Groups::STATM, &["rss_bytes"]));
@@ -392,8 +367,8 @@ fn procfs_keeps_the_files_of_sizes_open_too() {
     // Two calls for each process instead of four.
     later_answers_cost_less(&mut session, first, 0.6);
     let gone = many.pop().expect("there are 40").id();
-    let new = Sleeper::new();
-    let pids: Vec<u32> = many.iter().chain([&new]).map(Sleeper::id).collect();
+    let new = Ended::sleep();
+    let pids: Vec<u32> = many.iter().chain([&new]).map(Ended::id).collect();
     let mut patience = Patience::new(Duration::from_secs(10));
     loop {
         let again = session.refresh().expect("it answers");

@@ -69,8 +69,8 @@ fn writers<'a>(lost: &'a str, dir: &'a str) -> [Vec<&'a str>; 6] {
 }
 
 #[test]
-fn files_that_are_written_and_recordings() {
-    let Some(stuck) = Stuck::new("stuck: files_that_are_written_and_recordings") else { return };
+fn writing_to_a_stuck_mount_is_an_error() {
+    let Some(stuck) = Stuck::new("stuck: writing_to_a_stuck_mount_is_an_error") else { return };
     let (lost, dir) = (stuck.path("lost"), stuck.path(""));
     for args in writers(&lost, &dir) {
         let ran = stuck.run(&args);
@@ -81,8 +81,8 @@ fn files_that_are_written_and_recordings() {
 
 /// Commands of builds with the feature `arrow`, which write their files there.
 #[test]
-fn tables_that_are_written() {
-    const NAME: &str = "stuck: tables_that_are_written";
+fn writing_tables_to_a_stuck_mount_is_an_error() {
+    const NAME: &str = "stuck: writing_tables_to_a_stuck_mount_is_an_error";
     let Some(stuck) = Stuck::new(NAME) else { return };
     let (lost, dir) = (stuck.path("lost"), stuck.path(""));
     let recording = tempfile::tempdir().expect("a directory");

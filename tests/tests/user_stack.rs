@@ -223,8 +223,8 @@ impl Drop for Copy {
     }
 }
 
-/// Copies a program. A file that this process writes cannot be run while a child that another test
-/// has just made still has it open, so another program writes it.
+/// Copies a program. Another program writes the file. If this process did, a child that another
+/// test has just forked could still have it open, and then it cannot be run.
 fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg(from).arg(to).status().expect("cp runs").success());
 }
@@ -346,7 +346,7 @@ fn a_task_without_a_program_has_no_stack_in_one() {
     }
 }
 
-/// These threads run, wait for a mutex or sleep. A stack that is shown is one that they can have.
+/// These threads run, wait for a mutex or sleep. Each stack that is shown is possible for them.
 #[test]
 fn a_stack_of_a_thread_that_runs_meanwhile_is_not_mixed() {
     if !needs_root("a_stack_of_a_thread_that_runs_meanwhile_is_not_mixed") {

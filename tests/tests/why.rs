@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use taskdiag::EngineId;
 use taskdiag_tests::cli::taskdiag;
-use taskdiag_tests::{Mktask, Source, engines, needs_root, notes_blockers, skip};
+use taskdiag_tests::{Ended, Mktask, Source, engines, needs_root, notes_blockers, skip};
 
 /// The engines that have WAIT.
 fn both() -> Vec<&'static str> {
@@ -475,8 +475,8 @@ fn a_server_that_does_not_answer_is_the_head_of_the_queue() {
 }
 
 /// A task in a pid namespace of its own, with a /proc of its own, whose addresses are the same in
-/// each start.
-struct Contained(std::process::Child);
+/// each start. The option `--kill-child` ends the processes inside.
+struct Contained(Ended);
 
 impl Contained {
     fn start(test: &str, args: &[&str]) -> Option<Contained> {
@@ -490,7 +490,7 @@ impl Contained {
         };
         let mut facts = String::new();
         BufReader::new(made.stdout.take().expect("piped")).read_line(&mut facts).expect("text");
-        let made = Contained(made);
+        let made = Contained(Ended(made));
         if !facts.contains("holder=") {
             skip(test, &format!("namespaces or a file system without a server: {facts}"));
             return None;
@@ -501,14 +501,6 @@ impl Contained {
     fn init(&self) -> String {
         let path = format!("/proc/{0}/task/{0}/children", self.0.id());
         std::fs::read_to_string(path).expect("it lives").trim().to_owned()
-    }
-}
-
-impl Drop for Contained {
-    fn drop(&mut self) {
-        // The option --kill-child ends the processes inside.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -653,7 +645,7 @@ fn a_machine_without_stuck_tasks_is_one_line_and_exit_code_0() {
 fn lines_of(args: &[&str], enough: usize) -> Vec<String> {
     let mut child = Command::new(taskdiag());
     child.arg("why").args(args).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = taskdiag_tests::Ended(child.spawn().expect("it runs"));
+    let mut child = Ended(child.spawn().expect("it runs"));
     let out = BufReader::new(child.0.stdout.take().expect("piped"));
     out.lines().map_while(Result::ok).take(enough).collect()
 }

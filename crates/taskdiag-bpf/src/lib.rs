@@ -41,7 +41,7 @@ pub const LEGACY: &[u8] = skeleton!("legacy.lskel");
 /// same order.
 pub const OFFSETS: &str = include_str!("../bpf/offsets.h");
 
-/// The helpers that the programs may call, and what keeps the memory alive that they read
+/// The helpers that the programs may call, the memory that they read, and what keeps it alive
 /// (`docs/operate/safety.md`). A test of `taskdiag` compares this list with the calls in the
 /// programs.
 pub const SAFETY: &str = include_str!("../safety.md");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sources_are_here() {
+    fn the_package_has_offsets_and_rules() {
         assert!(OFFSETS.contains("NEED(") && SAFETY.contains("bpf_task_release"));
     }
 }

@@ -206,7 +206,7 @@ impl Ask {
             .with_text_limit(usize::try_from(most).unwrap_or(usize::MAX))
     }
     /// Makes the requests, and a table of the answer. `kept` is the state of a session.
-    pub fn answer(&self, kept: Option<&mut Kept>) -> Result<Table, Failure> {
+    pub fn answer(&self, kept: Option<&mut SessionState>) -> Result<Table, Failure> {
         if self.of_none {
             return Ok(Table::new(self.builder()));
         }
@@ -239,7 +239,7 @@ impl Ask {
 
 /// The state that a session keeps between two answers.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct SessionState {
     cache: SessionCache,
     rates: Rates,
 }
@@ -273,12 +273,12 @@ fn rows_with(
 #[derive(Debug)]
 pub struct Session {
     ask: Ask,
-    kept: Kept,
+    kept: SessionState,
 }
 
 impl Session {
     pub fn new(ask: &Ask) -> Session {
-        Session { ask: ask.clone(), kept: Kept::default() }
+        Session { ask: ask.clone(), kept: SessionState::default() }
     }
     pub fn answer(&mut self) -> Result<Table, Failure> {
         self.ask.answer(Some(&mut self.kept))

@@ -93,14 +93,14 @@ pub fn run(args: &CgroupsArgs) -> Result<(), Exit> {
 }
 
 /// Cgroups of a saved answer.
-struct Kept {
+struct SavedCgroups {
     cgroups: Cgroups,
     /// Is there an earlier answer to compare them with?
     has_rates: bool,
 }
 
 /// The cgroups of the saved answer at this path.
-fn kept(args: &CgroupsArgs, path: &Path) -> Result<Kept, Exit> {
+fn kept(args: &CgroupsArgs, path: &Path) -> Result<SavedCgroups, Exit> {
     let (snapshot, earlier) = args.table.source.read_with_earlier(path)?;
     let Some(mut cgroups) = Cgroups::of(&snapshot) else {
         return Err(Exit::Failed(format!(
@@ -120,7 +120,7 @@ fn kept(args: &CgroupsArgs, path: &Path) -> Result<Kept, Exit> {
             e => Exit::Usage(e.to_string()),
         })?;
     }
-    Ok(Kept { cgroups, has_rates: earlier.is_some() })
+    Ok(SavedCgroups { cgroups, has_rates: earlier.is_some() })
 }
 
 /// The cgroups, after the delay if there is one.

@@ -153,10 +153,10 @@ pub fn pairs<'a>(text: &'a str, example: &str) -> Result<Vec<(usize, &'a str, &'
     Ok(out)
 }
 
-/// Writes a file into `taskdiag/` of the user's directory: the old file stays whole until the new
-/// one is. Each directory on the way must belong to the caller and be writable for nobody else, so
-/// that root never writes into the home of another user. A child does it, because a home may be on
-/// a file system that does not answer.
+/// Writes a file into `taskdiag/` of the user's directory: the old file is replaced only by a
+/// complete new one. Each directory on the way must belong to the caller and be writable for nobody
+/// else, so that root never writes into the home of another user. A child does it, because a home
+/// may be on a file system that does not answer.
 ///
 /// Returns the path, or a sentence that says why nothing was written.
 #[cfg(feature = "top")]

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn these_columns_are_there() {
+    fn columns_of_threads_and_processes_exist_and_differ() {
         for name in THREADS.iter().chain(PROCESSES) {
             let own = taskdiag::field::find(name).is_some_and(|n| n.field.name == *name);
             assert!(own, "{name} is no field's own name");

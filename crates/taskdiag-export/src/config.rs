@@ -377,7 +377,7 @@ process_names:
     }
 
     #[test]
-    fn values_that_are_no_texts() {
+    fn values_of_other_types_become_texts_and_unknown_keys_remarks() {
         assert_eq!(named("process_names: [{comm: [7], name: 8}]", "7", &[]).as_deref(), Some("8"));
         assert_eq!(named("process_names: [{comm: seven}]", "seven", &[]).as_deref(), Some("seven"));
         assert_eq!(named("process_names: [{comm: []}]", "", &[]), None);

@@ -262,8 +262,8 @@ fn groups(t: &mut dyn Sink, tracker: &Tracker) {
             .now
             .oldest_ns
             .map(|ns| tracker.health.boot_unix_s + (ns / 1_000_000_000) as i64);
-        // For a group without processes, process-exporter shows a time in the year 1. A family
-        // without a sample.
+        // For a group without processes, process-exporter shows a time in the year 1. Here, the
+        // group has no sample.
         if let Some(start) = start {
             t.fraction(&[&account.labels], start as f64);
         }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_the_same_as_labels() {
+    fn names_that_differ_have_one_sum_if_their_labels_are_equal() {
         let mut top = Top::default();
         top.add(1, b"\xff", &by(0), 5);
         top.add(2, b"\\xff", &by(0), 1);

@@ -362,8 +362,8 @@ impl Tracker {
             }
         }
     }
-    /// The processes that have to be identified: new ones, those that run another program, and
-    /// those that are due again. Removes an ended process whose pid is in use again.
+    /// The processes that have to be identified: new ones, processes that run another program, and
+    /// processes whose identity is old. Removes an ended process whose pid is in use again.
     fn whom_to_ask(&mut self, snapshot: &Snapshot) -> Vec<u32> {
         // A program may overwrite its arguments at any time, which changes nothing else.
         let all = self.options.recheck || self.again.elapsed() >= AGAIN;

@@ -206,7 +206,7 @@ impl Common {
     /// There is no memory for it.
     pub fn make_room(&mut self) -> Result<(), TryReserveError> {
         for buffer in [&mut self.file, &mut self.text, &mut self.line] {
-            // After a longer text, it gets smaller again.
+            // A buffer that grew for a longer text shrinks again.
             if buffer.capacity() > 4 * BUFFER {
                 *buffer = Vec::new();
             }
@@ -330,7 +330,7 @@ impl Common {
         Some(arena.strv(&self.file) as u64)
     }
 
-    /// The id of the Docker container in which the task is, of which the first `digits` are shown.
+    /// The first `digits` of the id of the task's Docker container.
     fn docker(&mut self, task: &Task<'_>, arena: &mut Arena, digits: usize) -> Option<u64> {
         self.cgroups(task)?;
         Some(arena.str(docker_id(&self.file).map_or(b"-", |id| &id[..digits])) as u64)

@@ -78,7 +78,7 @@ pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resu
     }
 }
 
-/// Stops this thread, which got no memory, and wakes the threads that wait for it.
+/// Called by a thread that got no memory: stops it, and wakes the threads that wait for it.
 pub fn stop() -> ! {
     {
         let _held = event();

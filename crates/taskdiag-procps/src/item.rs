@@ -21,7 +21,7 @@ pub enum File {
     Stat,
     /// `status`.
     Status,
-    /// `stat`, if neither of the two is read anyway.
+    /// Either of the two. `stat` is read only if no other item needs one of them.
     Either,
     /// Another file, or no file.
     Other,

@@ -30,7 +30,7 @@ static MEMORY: Memory = Memory;
 
 /// The context of a failed allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum AllocationContext {
     /// An engine.
     Engine,
     /// A call of the host.
@@ -41,7 +41,7 @@ enum Place {
 
 thread_local! {
     /// Threads of an engine do not set their place.
-    static PLACE: Cell<Place> = const { Cell::new(Place::Engine) };
+    static PLACE: Cell<AllocationContext> = const { Cell::new(AllocationContext::Engine) };
 }
 
 /// Was there too little memory?
@@ -58,9 +58,9 @@ pub fn set_short() {
 }
 
 /// While it is alive, this thread is in a call of the host.
-pub struct InPlace(Place);
+pub struct InContext(AllocationContext);
 
-impl Drop for InPlace {
+impl Drop for InContext {
     fn drop(&mut self) {
         PLACE.set(self.0);
     }
@@ -69,13 +69,13 @@ impl Drop for InPlace {
 /// Says that this thread is in a call of the host. Each function that the host calls begins with
 /// it.
 #[must_use]
-pub fn host() -> InPlace {
-    InPlace(PLACE.replace(Place::Host))
+pub fn host() -> InContext {
+    InContext(PLACE.replace(AllocationContext::Host))
 }
 
 /// Runs code whose allocations may fail, and returns an error if one does.
 pub fn tried<T>(f: impl FnOnce() -> T) -> T {
-    let _place = InPlace(PLACE.replace(Place::Tried));
+    let _place = InContext(PLACE.replace(AllocationContext::Tried));
     f()
 }
 
@@ -129,9 +129,9 @@ fn piece(layout: Layout) -> *mut u8 {
 #[cold]
 fn failed(layout: Layout) -> *mut u8 {
     match PLACE.get() {
-        Place::Tried => null_mut(),
-        Place::Engine if guard::is_used() => guard::stop(),
-        Place::Host | Place::Engine => {
+        AllocationContext::Tried => null_mut(),
+        AllocationContext::Engine if guard::is_used() => guard::stop(),
+        AllocationContext::Host | AllocationContext::Engine => {
             set_short();
             piece(layout)
         }
@@ -177,8 +177,7 @@ unsafe impl GlobalAlloc for Memory {
             // SAFETY: both have as many bytes, and one was handed out just now.
             unsafe { to.copy_from_nonoverlapping(at, layout.size().min(size)) };
             if !is_ours {
-                // SAFETY: it was taken with this layout, and a call that failed has left it as it
-                // was.
+                // SAFETY: it was allocated with this layout, and a failed call does not change it.
                 unsafe { release(at, layout) };
             }
         }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_parentheses_and_blanks() {
+    fn a_start_time_is_found_after_a_name_with_parentheses() {
         let stat = b"7 (a) b ) 1) S 1 7 7 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 4242 99 0";
         assert_eq!(start_of(stat), Some(4242));
         assert_eq!(start_of(b"7 (a"), None);

@@ -166,8 +166,8 @@ fn of_file(name: &CStr) -> Option<Real> {
     // library.
     let real = functions(handle).filter(|real| real.path == path);
     if real.is_none() {
-        // SAFETY: it was opened above. Otherwise it stays open, so that the functions stay where
-        // they are.
+        // SAFETY: it was opened above. Otherwise it stays open, so that its functions keep their
+        // addresses.
         unsafe { libc::dlclose(handle) };
     }
     real

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text() {
+    fn bytes_that_are_not_text_are_escaped_as_in_procps() {
         for e in [OLD, NEW, STRICT] {
             assert_eq!(of(e, b"a\tb\x7f"), b"a?b?");
             assert_eq!(of(e, "grün €".as_bytes()), "grün €".as_bytes());

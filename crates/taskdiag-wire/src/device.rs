@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn device_numbers_are_packed_and_unpacked() {
         for numbers in [(0, 0), (8, 1), (136, 300), (0xfff, 0xf_ffff), (1, 0xff), (1, 0x100)] {
             assert_eq!(major_minor(device(numbers.0, numbers.1)), numbers);
         }

@@ -643,7 +643,7 @@ impl FdType {
 }
 
 impl Strategy {
-    /// Is each message about a single thread, so that its times are those of that thread only?
+    /// Is each message about a single thread, with the times of only that thread?
     pub fn is_threads(self) -> bool {
         matches!(self, Strategy::AllThread | Strategy::Thread)
     }

@@ -1,5 +1,5 @@
-//! The properties of each group: its form, the owner of its value, how it is read, who may see it
-//! and what it costs.
+//! The properties of each group: its form, the owner of its value, the way in which it is read, its
+//! readers and its cost.
 //!
 //! The properties stand in the group's row of the [registry](crate::registry!). Code that needs a
 //! set of groups, such as all lists, takes one of the sets in this file, so that a new group is in
@@ -392,8 +392,8 @@ mod tests {
 
     #[test]
     fn groups_that_the_earlier_lists_lacked_are_in_their_sets() {
-        // Two sets were called WALKS: one with the groups that read all pages, and one that also
-        // had those that read all mappings.
+        // Two sets were called WALKS. One had the groups that read all pages; the other one also
+        // had the groups that read all mappings.
         assert_eq!(Groups::WALKS_PAGES, Groups::VMA_STAT | Groups::ROLLUP);
         assert_eq!(Groups::WALKS, Groups::WALKS_PAGES | Groups::VMA | Groups::SWAP);
         // Values that threads share need not be requested from each thread.

@@ -86,8 +86,8 @@ impl<'a> TaskView<'a> {
         all.filter_map(|(_, attr)| Shared::read_from_prefix(attr))
             .find_map(|(s, _)| (s.group == group as u32).then_some(s.pid))
     }
-    /// The task whose message has the value of this group: this task, or the one that it shares the
-    /// value with.
+    /// The task whose message has the value of this group: this task, or a task with which it
+    /// shares the value.
     pub fn owner(&self, group: Group) -> Option<TaskView<'a>> {
         match self.shared(group) {
             None => Some(*self),

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match host.is_same_boot(&Host::here()) {
         Some(true) => println!("this machine, since it was booted"),
         Some(false) => println!("another machine, or this one before it was booted"),
-        None => println!("an older version saved it, and it does not say of which machine it is"),
+        None => println!("an older version saved it, without the name of its machine"),
     }
     Ok(())
 }

@@ -137,8 +137,7 @@ impl Held {
         Ok(Held { proc: proc.to_owned(), pid, dir })
     }
 
-    /// The process that has this pid in `/proc`, if it is the one that started at this time, in
-    /// nanoseconds since boot.
+    /// The process with this pid in `/proc`, if it started at this time, in nanoseconds since boot.
     ///
     /// # Errors
     /// As [`open`](Self::open), and [`NotDone::Ended`] if another process has the pid, or if it is
@@ -405,20 +404,12 @@ pub fn has_own_numbers(proc: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command};
+    use crate::testing::Ended;
 
-    struct Sleeper(Child);
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    fn sleeper() -> (Sleeper, u64) {
-        let child = Command::new("sleep").arg("60").spawn().unwrap();
-        let held = Held::open(child.id()).expect("it runs");
-        (Sleeper(child), started(held.dir.as_fd()).expect("it runs"))
+    fn sleeper() -> (Ended, u64) {
+        let child = Ended::sleep();
+        let held = Held::open(child.0.id()).expect("it runs");
+        (child, started(held.dir.as_fd()).expect("it runs"))
     }
 
     #[test]

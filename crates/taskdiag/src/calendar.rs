@@ -2,8 +2,7 @@
 //! counts.
 //!
 //! When a clock is set back, it shows an hour twice, and when it is set forward, it skips an hour.
-//! In both cases, mktime(3) silently chooses a moment, which may not be the one that the user
-//! means.
+//! In both cases, mktime(3) silently chooses a moment, and the user may mean the other one.
 
 use std::fmt;
 

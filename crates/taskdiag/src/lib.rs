@@ -85,6 +85,8 @@ mod signals;
 mod snapshot;
 pub mod syscalls;
 mod task_id;
+#[cfg(test)]
+mod testing;
 #[cfg(feature = "view")]
 pub mod view;
 mod waiter;

@@ -291,7 +291,7 @@ mod tests {
     use taskdiag_wire::{Done, Fixed, Info, StreamWriter, build};
 
     #[test]
-    fn this_process_is_as_it_knows_itself() {
+    fn a_process_has_the_values_that_it_knows_of_itself() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         let dir = tempfile::tempdir().expect("a directory");

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn order_does_not_matter() {
+    fn rates_do_not_depend_on_the_order_of_tasks() {
         let mut rates = Rates::new();
         let tasks: Vec<(u32, u64, u64, u8)> = (1..200).map(|n| (n, 0, 0, b'S')).collect();
         rates.update(&snapshot(10, &tasks));

@@ -164,9 +164,9 @@ impl Snapshot {
             }
         }
     }
-    /// A copy of this answer that contains the names of its containers and pods, so that a reader
-    /// elsewhere has them. `None`: there are none to add, because the answer has no control groups
-    /// of containers, was read from a file, or already has the names.
+    /// A copy of this answer with the names of its containers and pods, for readers on other
+    /// machines. `None`: there are none to add, because the answer has no control groups of
+    /// containers, was read from a file, or already has the names.
     pub fn with_container_names(&self) -> Option<Snapshot> {
         if self.served.is_empty() || self.stream.containers().len() > 0 {
             return None;

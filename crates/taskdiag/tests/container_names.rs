@@ -364,8 +364,8 @@ fn files_of_a_hostile_user_are_refused() {
     let deep = make(&|list, _| fs::write(list, "[".repeat(1 << 19)).expect("a file"));
     assert_eq!(deep.names(&p), none);
     assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
-    // Bytes that are no text, and those that control a terminal, stay what they are: faces escape
-    // them.
+    // Bytes that are not text, and bytes that control a terminal, are kept unchanged: the faces
+    // escape them.
     let named = make(&|list, _| {
         let text = [&b"[{\"id\":\""[..], p.as_bytes(), b"\",\"names\":[\"a\xff\\u001b[31m\"]}]"];
         fs::write(list, text.concat()).expect("a file");

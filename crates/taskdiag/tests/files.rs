@@ -487,7 +487,7 @@ fn a_thread_in_another_directory_has_rows_of_its_own() {
 }
 
 #[test]
-fn odd_values_are_no_trouble() {
+fn files_with_odd_values_make_no_panic() {
     let mut m = Made::new(Groups::BASE | Groups::FD);
     m.task(1, 1, "odd", |w| {
         let odd = |n| {

@@ -175,7 +175,7 @@ fn locked_pages_are_read_where_they_are_named() {
 }
 
 #[test]
-fn sizes_that_are_not_there() {
+fn sizes_that_are_missing_have_their_reason() {
     let rss = Members::of(Groups::STATM, &["rss_bytes"]);
     let size = Members::of(Groups::STATM, &["size_bytes"]);
     let p = Proc::new();
@@ -416,6 +416,19 @@ fn clients(p: &Proc, busy_ns: u64) {
     p.file("9/fdinfo/0", format!("{FDINFO}{xe}{}\ndrm-cycles-rcs:\t{busy_ns}\n", 2 * busy_ns));
 }
 
+/// The text of a column for each task.
+fn text(s: &Snapshot, name: &str) -> Vec<String> {
+    let field = taskdiag::field::TASKS.find(name).unwrap().field;
+    let cx = taskdiag::field::Context::new(s.stream().info(), false);
+    let one = |t| {
+        let row = taskdiag::field::Row::new(t);
+        let (value, mut out) = ((field.get)(&cx, &row), Vec::new());
+        taskdiag::field::text(&mut out, &cx, field.text, Some(&row), &value);
+        String::from_utf8(out).unwrap()
+    };
+    s.tasks().map(one).collect()
+}
+
 #[test]
 fn graphics_processors_are_read_from_drm_devices_alone() {
     let p = Proc::new();
@@ -433,17 +446,6 @@ fn graphics_processors_are_read_from_drm_devices_alone() {
     }
     p.link("7/fd/5", p.path("null"));
     clients(&p, 100);
-    let text = |s: &Snapshot, name: &str| -> Vec<String> {
-        let field = taskdiag::field::TASKS.find(name).unwrap().field;
-        let cx = taskdiag::field::Context::new(s.stream().info(), false);
-        let one = |t| {
-            let row = taskdiag::field::Row::new(t);
-            let mut out = Vec::new();
-            taskdiag::field::text(&mut out, &cx, field.text, Some(&row), &(field.get)(&cx, &row));
-            String::from_utf8(out).unwrap()
-        };
-        s.tasks().map(one).collect()
-    };
     for groups in [Groups::GPU | Groups::BASE, Groups::GPU | Groups::BASE | Groups::FD] {
         let s = p.ask(&Request::all(groups));
         assert_eq!(pids(&s), [(7, 7), (8, 8), (9, 9), (10, 10)]);
@@ -482,20 +484,9 @@ fn a_device_of_nvidia_is_named_and_what_it_does_is_not_known() {
         let s = p.ask(&Request::all(groups));
         let entries = |t: taskdiag::TaskView<'_>| t.list::<taskdiag::Gpu>().unwrap().count();
         assert_eq!(s.tasks().map(entries).collect::<Vec<_>>(), [1, 0]);
-        let shown = |name: &str| -> Vec<String> {
-            let field = taskdiag::field::TASKS.find(name).unwrap().field;
-            let cx = taskdiag::field::Context::new(s.stream().info(), false);
-            let one = |t| {
-                let row = taskdiag::field::Row::new(t);
-                let (value, mut out) = ((field.get)(&cx, &row), Vec::new());
-                taskdiag::field::text(&mut out, &cx, field.text, Some(&row), &value);
-                String::from_utf8(out).unwrap()
-            };
-            s.tasks().map(one).collect()
-        };
-        assert_eq!(shown("gpu"), ["195:0/nvidia", "-"]);
-        assert_eq!(shown("gpu_mem"), ["?", "0"]);
-        assert_eq!(shown("gpu_time")[0], "?");
+        assert_eq!(text(&s, "gpu"), ["195:0/nvidia", "-"]);
+        assert_eq!(text(&s, "gpu_mem"), ["?", "0"]);
+        assert_eq!(text(&s, "gpu_time")[0], "?");
     }
 }
 

@@ -187,7 +187,7 @@ fn cgroup_id_is_the_inode_of_its_directory() {
 }
 
 #[test]
-fn threads_and_their_process() {
+fn threads_have_their_own_names_and_their_process() {
     let (ready, done) = (Barrier::new(4), Barrier::new(4));
     std::thread::scope(|scope| {
         for i in 0..3 {
@@ -358,7 +358,7 @@ fn groups_without_rights_are_denied() {
 }
 
 #[test]
-fn nothing_stays_open() {
+fn an_answer_leaves_no_descriptor_open() {
     let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
     // Other tests open files at the same time, so this tries several times.
     let steady = (0..200).any(|_| {

@@ -141,7 +141,7 @@ fn sums_are_those_of_smaps() {
 }
 
 #[test]
-fn limits_of_the_request() {
+fn limits_of_the_request_leave_out_sums_over_pages() {
     let child = Sleeping::start();
     let groups = Groups::VMA | Groups::VMA_STAT | Groups::ROLLUP;
     let req = Request::one(child.0.id(), groups);

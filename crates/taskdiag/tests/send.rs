@@ -14,7 +14,7 @@ fn may_be_shared<T: Send + Sync>() {}
 fn lives_as_long_as_it_likes<T: Send + Sync + 'static>() {}
 
 #[test]
-fn from_thread_to_thread() {
+fn answers_sessions_and_queries_can_go_to_another_thread() {
     may_be_sent::<Session>();
     may_be_sent::<Context>();
     may_be_sent::<Files<'static>>();

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_not_believed() {
+    fn an_odd_file_of_accounts_is_ignored() {
         let dir = tempfile::tempdir().expect("a directory");
         let accounts = kept(&dir);
         let path = dir.path().join("accounts");

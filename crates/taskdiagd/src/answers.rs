@@ -71,7 +71,7 @@ impl Drop for Answer {
 }
 
 #[derive(Debug)]
-struct Made {
+struct StoredAnswer {
     strategy: Strategy,
     groups: Groups,
     /// When the walk began.
@@ -116,7 +116,7 @@ pub struct Answers {
     streams: Sizes,
     /// How long the answers to each request were.
     told: Sizes,
-    made: Vec<Made>,
+    made: Vec<StoredAnswer>,
     /// Memory for the next stream of any of the programs.
     stream: AlignedBuf,
     /// Memory for the next answer.
@@ -152,7 +152,8 @@ impl Answers {
 
     /// The number of an existing answer whose walk began at `not_before` or later.
     pub fn made(&self, strategy: Strategy, groups: Groups, not_before: Instant) -> Option<usize> {
-        let fits = |m: &Made| m.strategy == strategy && m.groups == groups && m.at >= not_before;
+        let fits =
+            |m: &StoredAnswer| m.strategy == strategy && m.groups == groups && m.at >= not_before;
         self.made.iter().rposition(fits)
     }
 
@@ -181,9 +182,9 @@ impl Answers {
     /// Keeps an answer. Older ones for the same request are not handed out any more, but their
     /// files stay, because callers may still read them.
     pub fn add(&mut self, strategy: Strategy, groups: Groups, at: Instant, answer: Answer) {
-        let is_same = |m: &Made| m.strategy == strategy && m.groups == groups;
+        let is_same = |m: &StoredAnswer| m.strategy == strategy && m.groups == groups;
         self.made.retain(|m| !is_same(m) || m.answer.file_len() > 0);
-        self.made.push(Made { strategy, groups, at, answer });
+        self.made.push(StoredAnswer { strategy, groups, at, answer });
     }
 
     fn make(
@@ -278,7 +279,8 @@ impl Answers {
 
     /// Forgets old answers. Returns when there is something to forget next.
     pub fn tidy(&mut self, now: Instant) -> Option<Instant> {
-        let end = |m: &Made| m.at + if m.answer.file_len() > 0 { READABLE } else { MAX_AGE };
+        let end =
+            |m: &StoredAnswer| m.at + if m.answer.file_len() > 0 { READABLE } else { MAX_AGE };
         self.made.retain(|m| end(m) > now);
         self.made.iter().map(end).min()
     }
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_private() {
+    fn only_public_files_of_proc_are_shown() {
         assert!(is_shown("stat") && is_shown("cmdline"));
         assert!(
             !is_shown("environ") && !is_shown("io") && !is_shown("stack") && !is_shown("no-such")

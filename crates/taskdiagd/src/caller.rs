@@ -70,8 +70,8 @@ pub struct Own {
     is_trusted: bool,
     /// The time of the last look at the caller's table of mounts.
     looked: Cell<Instant>,
-    /// The tables that callers hold. An open table keeps its namespace alive, so only callers hold
-    /// them.
+    /// The tables that callers hold. An open table keeps its mount namespace alive, so this list
+    /// does not keep tables open.
     tables: RefCell<Vec<Weak<Mounts>>>,
     /// The time of the last look at the threads of a process.
     threads: RefCell<HashMap<u32, Instant>>,
@@ -84,12 +84,12 @@ pub struct Peer {
     /// The user who connected.
     pub uid: u32,
     pidfd: Option<OwnedFd>,
-    held: Option<Held>,
+    held: Option<CallerFiles>,
 }
 
 /// The open files of a caller that was checked.
 #[derive(Debug)]
-struct Held {
+struct CallerFiles {
     /// The directory of the caller in /proc. It and all files below belong to this process, even if
     /// another process gets its pid.
     dir: OwnedFd,
@@ -181,7 +181,7 @@ impl Own {
         }
         let held = match &mut peer.held {
             Some(held) => held,
-            none => none.insert(Held::open(peer.pid).map_err(unknown)?),
+            none => none.insert(CallerFiles::open(peer.pid).map_err(unknown)?),
         };
         let status = read_short(&held.status).map_err(unknown)?;
         has_plain_status(&status, peer.pid)?;
@@ -245,15 +245,15 @@ impl Own {
     }
 }
 
-impl Held {
-    fn open(pid: u32) -> io::Result<Held> {
+impl CallerFiles {
+    fn open(pid: u32) -> io::Result<CallerFiles> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, format!("/proc/{pid}"), flags, Mode::empty())?;
         let offsets = match open(&dir, "timens_offsets") {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened?),
         };
-        Ok(Held { status: open(&dir, "status")?, offsets, dir, mounts: None })
+        Ok(CallerFiles { status: open(&dir, "status")?, offsets, dir, mounts: None })
     }
 }
 
@@ -446,7 +446,8 @@ fn is_no_label(read: &io::Result<Vec<u8>>) -> bool {
     matches!(read, Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)))
 }
 
-/// Does the label of a security module confine nothing? An unknown label counts as confining.
+/// Does this label of a security module leave its process unconfined? An unknown label counts as
+/// confining.
 fn is_unconfined(label: &[u8]) -> bool {
     let label = label.trim_ascii_end();
     let label = label.strip_suffix(b"\0").unwrap_or(label);
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proc_that_hides_something() {
+    fn a_proc_that_hides_something_is_refused() {
         for options in [
             "rw,hidepid=invisible",
             "rw,hidepid=1",
@@ -557,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_with_odd_names() {
+    fn mounts_with_odd_names_are_refused_only_over_a_process() {
         let odd = b"50 21 0:40 / /mnt/\xff\xfe rw - tmpfs tmpfs rw\n";
         let all = |parts: &[&[u8]]| plain_proc(&parts.concat());
         assert_eq!(all(&[PROC.as_bytes(), odd]), Some((0, 22)));
@@ -604,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_like_itself() {
+    fn a_caller_like_the_service_is_accepted() {
         let own = Own::look().expect("tests run where /proc is plain");
         let mounts = std::fs::read("/proc/self/mountinfo").expect("it can be read");
         assert_eq!(plain_proc(&mounts), Some(own.proc));

@@ -54,12 +54,12 @@ struct Options {
     idle: Option<Duration>,
 }
 
-enum Wanted {
+enum Action {
     Serve(Options),
     Text(String),
 }
 
-fn parse(args: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
+fn parse(args: impl Iterator<Item = OsString>) -> Result<Action, String> {
     let mut options = Options::default();
     let mut args = args;
     while let Some(arg) = args.next() {
@@ -73,9 +73,9 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
             value.ok_or_else(|| format!("{name} needs a value; see taskdiagd --help"))
         };
         match name.as_str() {
-            "--help" | "-h" => return Ok(Wanted::Text(HELP.to_owned())),
+            "--help" | "-h" => return Ok(Action::Text(HELP.to_owned())),
             "--version" | "-V" => {
-                return Ok(Wanted::Text(format!("taskdiagd {}\n", env!("CARGO_PKG_VERSION"))));
+                return Ok(Action::Text(format!("taskdiagd {}\n", env!("CARGO_PKG_VERSION"))));
             }
             "--socket" => options.socket = Some(value()?.into()),
             "--idle-exit" => {
@@ -87,7 +87,7 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Wanted, String> {
             _ => return Err(format!("there is no option '{name}'; see taskdiagd --help")),
         }
     }
-    Ok(Wanted::Serve(options))
+    Ok(Action::Serve(options))
 }
 
 /// The socket that systemd has opened for us, if it has.
@@ -209,11 +209,11 @@ fn return_large_buffers() {
 fn main() -> ExitCode {
     return_large_buffers();
     let done = match parse(std::env::args_os().skip(1)) {
-        Ok(Wanted::Text(text)) => {
+        Ok(Action::Text(text)) => {
             print!("{text}");
             return ExitCode::SUCCESS;
         }
-        Ok(Wanted::Serve(options)) => serve(options),
+        Ok(Action::Serve(options)) => serve(options),
         Err(e) => {
             say(format_args!("{e}"));
             return ExitCode::from(2);
@@ -234,8 +234,8 @@ mod tests {
 
     fn options(args: &[&str]) -> Result<Options, String> {
         match parse(args.iter().map(OsString::from))? {
-            Wanted::Serve(options) => Ok(options),
-            Wanted::Text(text) => Err(text),
+            Action::Serve(options) => Ok(options),
+            Action::Text(text) => Err(text),
         }
     }
 

@@ -380,16 +380,16 @@ enum Told<'a> {
 }
 
 /// The request of a question.
-enum Wanted {
+enum RequestedData {
     Features,
     /// An answer whose walk began at this moment or later.
     Tasks(Strategy, Groups, Instant),
 }
 
-fn wanted(answers: &Answers, question: &Question) -> Result<Wanted, Refusal> {
+fn wanted(answers: &Answers, question: &Question) -> Result<RequestedData, Refusal> {
     let ask = question.ask.as_ref().ok_or(Refusal::BadRequest)?;
     match decode_request(&ask.request, all_groups(answers)).map_err(|_| Refusal::BadRequest)? {
-        Command::Features => Ok(Wanted::Features),
+        Command::Features => Ok(RequestedData::Features),
         Command::Get(req) => {
             let strategy = req.strategy().ok_or(Refusal::BadRequest)?;
             if req.pid != 0 {
@@ -397,7 +397,7 @@ fn wanted(answers: &Answers, question: &Question) -> Result<Wanted, Refusal> {
             }
             let age = ask.max_age.min(MAX_AGE);
             let not_before = question.at.checked_sub(age).unwrap_or(question.at);
-            Ok(Wanted::Tasks(strategy, req.groups(), not_before))
+            Ok(RequestedData::Tasks(strategy, req.groups(), not_before))
         }
         _ => Err(Refusal::BadRequest),
     }
@@ -406,7 +406,7 @@ fn wanted(answers: &Answers, question: &Question) -> Result<Wanted, Refusal> {
 /// Does an answer to this question exist already?
 fn is_made(answers: &Answers, question: &Question) -> bool {
     match wanted(answers, question) {
-        Ok(Wanted::Tasks(strategy, groups, not_before)) => {
+        Ok(RequestedData::Tasks(strategy, groups, not_before)) => {
             answers.made(strategy, groups, not_before).is_some()
         }
         _ => false,
@@ -416,8 +416,8 @@ fn is_made(answers: &Answers, question: &Question) -> bool {
 /// The answer to a question of a caller that passed the checks.
 fn tell<'a>(answers: &'a mut Answers, question: &Question) -> Result<Told<'a>, Refusal> {
     match wanted(answers, question)? {
-        Wanted::Features => Ok(Told::Bytes(features(all_groups(answers)).into())),
-        Wanted::Tasks(strategy, groups, not_before) => {
+        RequestedData::Features => Ok(Told::Bytes(features(all_groups(answers)).into())),
+        RequestedData::Tasks(strategy, groups, not_before) => {
             Ok(match answers.get(strategy, groups, not_before)? {
                 Answer::Here(bytes) => Told::Bytes(bytes.into()),
                 Answer::File { shared, len, .. } => Told::File(shared, *len),
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_time_of_centuries() {
+    fn a_service_with_the_longest_idle_time_runs() {
         let mut here = Here::new();
         let mut client = here.connect();
         ask(&client);

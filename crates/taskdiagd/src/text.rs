@@ -45,7 +45,7 @@ struct Text {
     /// The length of the text, and the hash of the whole text if all of it was read.
     len: usize,
     hash: Option<u128>,
-    /// The hashes of its beginnings of these lengths, as far as it was read.
+    /// The hashes of its first bytes, for these lengths, as far as the text was read.
     beginnings: [Option<u128>; CUTS.len()],
     /// The last answer that the process was in.
     answer: u64,
@@ -73,14 +73,14 @@ impl Text {
 
 /// When a process was asked about, and whether it may be asked again.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ReadAttempt {
     start_ns: u64,
     at: Instant,
     /// How long to wait from then on.
     wait: Duration,
 }
 
-impl Asked {
+impl ReadAttempt {
     fn is_over(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) >= self.wait
     }
@@ -91,7 +91,7 @@ impl Asked {
 pub struct Texts {
     known: Arc<Mutex<TextsByPid>>,
     /// The processes whose texts were requested.
-    asked: HashMap<u32, Asked>,
+    asked: HashMap<u32, ReadAttempt>,
     wanted: Vec<(u32, u64)>,
     /// The number of this answer, and of the texts in it.
     answer: u64,
@@ -157,7 +157,7 @@ impl Texts {
             for (pid, start_ns) in wanted {
                 let before = self.asked.get(&pid).filter(|asked| asked.start_ns == start_ns);
                 let wait = before.map_or(AGAIN, |asked| (asked.wait * 2).min(AGAIN_MOST));
-                self.asked.insert(pid, Asked { start_ns, at: now, wait });
+                self.asked.insert(pid, ReadAttempt { start_ns, at: now, wait });
             }
         }
         let many = 2 * std::mem::take(&mut self.judged) + FEW;

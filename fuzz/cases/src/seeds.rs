@@ -1,5 +1,5 @@
-//! Valid inputs for each target. The encoder makes them, so that they follow the format as it
-//! grows. A fuzzer starts from them. Findings are kept as files in `fuzz/seeds/<target>/`.
+//! Valid inputs for each target. The encoder makes them, so new members of the format are in them,
+//! too. A fuzzer starts from them. Findings are kept as files in `fuzz/seeds/<target>/`.
 
 use std::time::Duration;
 

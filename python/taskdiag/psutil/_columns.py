@@ -42,8 +42,8 @@ class Here:
         return taskdiag.snapshot(columns, **more)
 
 
-# When the machine was started, by proc filesystem: what its file says, and what the clocks said
-# when it was read.
+# When the machine was started, for each proc filesystem: the time in its file, and the clocks when
+# the file was read.
 _boots: dict = {}
 
 

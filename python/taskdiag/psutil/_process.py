@@ -536,7 +536,7 @@ class Process(Shown, Ending):
         self._by_number(lambda pid: resource.prlimit(pid, resource_, limits))
 
     def cpu_affinity(self, cpus=None):
-        """The CPUs on which it may run, or sets them; an empty list: all that it may have."""
+        """Returns the CPUs on which it may run, or sets them. An empty list stands for all CPUs that it may have."""
         if cpus is None:
             return sorted(self._by_number(os.sched_getaffinity))
         cpus = list(set(cpus)) or self._eligible_cpus()

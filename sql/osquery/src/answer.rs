@@ -24,7 +24,7 @@ const TEXT_LIMIT: usize = 64 << 20;
 
 /// A table that osquery can ask for rows.
 #[derive(Debug)]
-pub struct Asked {
+pub struct QueriedTable {
     /// Which.
     pub table: &'static Table,
     /// Who answers.
@@ -34,7 +34,7 @@ pub struct Asked {
     pub text_bytes: Option<u32>,
 }
 
-impl ReadOnlyTable for Asked {
+impl ReadOnlyTable for QueriedTable {
     fn name(&self) -> String {
         self.table.name.to_owned()
     }
@@ -55,7 +55,7 @@ impl ReadOnlyTable for Asked {
     fn shutdown(&self) {}
 }
 
-impl Asked {
+impl QueriedTable {
     fn rows(
         &self,
         columns: &[Column],

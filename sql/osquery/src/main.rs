@@ -90,7 +90,7 @@ fn run() -> Result<(), String> {
     let choice = args.get_one::<Choice>("engine").copied().unwrap_or(Choice::Auto);
     let text_bytes = args.get_one::<u32>("args").copied();
     for table in &tables::TABLES {
-        let asked = answer::Asked { table, choice, text_bytes };
+        let asked = answer::QueriedTable { table, choice, text_bytes };
         server.register_plugin(Plugin::readonly_table(asked));
     }
     // The library listens next to osquery's socket, under the number that osquery assigned to the

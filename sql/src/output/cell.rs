@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_numbers_of_json() {
+    fn numbers_are_written_in_full_and_nan_is_text() {
         assert_eq!(float(0.5), Cell::Number("0.5".to_owned()));
         assert_eq!(float(1e300), Cell::Number(format!("1{}", "0".repeat(300))));
         assert_eq!(float(f64::NAN), Cell::Text("NaN".to_owned()));

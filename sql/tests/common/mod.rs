@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The program with these arguments. Ctrl-C ends it, though a shell that starts the tests in the
-/// background has that signal ignored.
+/// The program with these arguments. SIGINT ends it, even if a shell started the tests in the
+/// background and made them ignore that signal.
 pub fn program<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_taskdiag-sql"));
     command.args(args).stdin(Stdio::null());

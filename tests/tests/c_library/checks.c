@@ -29,8 +29,8 @@ static void must(int line, int code, taskdiag_error *error)
 		fail(line, taskdiag_error_text(error));
 }
 
-/* Checks that the call failed with this code, and that the error has this code and a text that
- * contains this one. */
+/* Checks that the call failed with this code, and that its error has the code and contains this
+ * text. */
 static void fails(int line, int got, int code, taskdiag_error **error, const char *text)
 {
 	if (got != code || taskdiag_error_code(*error) != code || !strstr(taskdiag_error_text(*error), text)) {

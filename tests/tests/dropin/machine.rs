@@ -63,8 +63,8 @@ cmp "$DIR/before" "$DIR/after" && echo "no trace again"
 "#;
 
 #[test]
-fn install_status_remove() {
-    const NAME: &str = "dropin::machine::install_status_remove";
+fn the_drop_in_is_installed_shown_and_removed() {
+    const NAME: &str = "dropin::machine::the_drop_in_is_installed_shown_and_removed";
     if !is_root() {
         return skip(NAME, "a mount namespace needs root");
     }

@@ -254,14 +254,14 @@ fn each_item_by_bpf() {
 }
 
 #[test]
-fn by_another_user() {
-    compare("by_another_user", "procfs", &by_user(more::BY_ANOTHER_USER));
+fn programs_of_another_user_print_the_same() {
+    compare("programs_of_another_user_print_the_same", "procfs", &by_user(more::BY_ANOTHER_USER));
 }
 
 /// `taskdiag run` finds the library, which is copied to its directory, and ps gets its data from
 /// there.
 #[test]
-fn taskdiag_run() {
+fn taskdiag_run_finds_its_library() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let bin = dir.path().join("bin");
     let lib = dir.path().join("lib/taskdiag");

@@ -1,5 +1,5 @@
-//! Processes and threads that change while they run: their activity counts once, in the group in
-//! which it happened.
+//! Processes and threads that change their group while they run: activity counts once, in the group
+//! in which it happened.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

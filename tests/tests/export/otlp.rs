@@ -215,7 +215,7 @@ fn variables_of_opentelemetry_configure_the_push() {
 }
 
 #[test]
-fn answers_of_a_collector() {
+fn each_reply_of_a_collector_has_its_exit_code_and_message() {
     let partial = r#"{"partialSuccess":{"rejectedDataPoints":"2","errorMessage":"late"}}"#;
     for (status, body, code, says) in [
         ("200 OK", "{}", 0, ""),

@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use taskdiag_tests::Ended;
 use taskdiag_tests::cli::taskdiag;
 use taskdiag_tests::skips::skip;
 
@@ -18,16 +19,6 @@ const MAJOR: u32 = 195;
 
 /// A directory that everyone may read, with the command, device files and a library.
 struct Machine(tempfile::TempDir);
-
-/// A process of an ordinary user with a device open.
-struct User(Child);
-
-impl Drop for User {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 impl Machine {
     /// `None`: this test does not run as root, or cannot make device files.
@@ -75,8 +66,9 @@ impl Machine {
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
-    /// A process that has this device open. There is no driver, so it is open as a path only.
-    fn user(&self, minor: u32) -> User {
+    /// A process of an ordinary user that has this device open. There is no driver, so the device
+    /// is open as a path only.
+    fn user(&self, minor: u32) -> Ended {
         let open = fs::OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_PATH)
@@ -84,7 +76,7 @@ impl Machine {
         let device: OwnedFd = open.expect("it can be named").into();
         let mut command = Command::new("sleep");
         command.arg("600").stdin(Stdio::from(device)).uid(NOBODY).gid(NOBODY);
-        User(command.spawn().expect("it starts"))
+        Ended(command.spawn().expect("it starts"))
     }
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.path("taskdiag"));
@@ -93,8 +85,8 @@ impl Machine {
         command
     }
     /// The rows of these processes, by pid.
-    fn rows(&self, users: &[&User], columns: &str) -> Vec<serde_json::Value> {
-        let pids: Vec<String> = users.iter().map(|u| u.0.id().to_string()).collect();
+    fn rows(&self, users: &[&Ended], columns: &str) -> Vec<serde_json::Value> {
+        let pids: Vec<String> = users.iter().map(|u| u.id().to_string()).collect();
         let args = ["ps", "--json", "-o", columns, "-p", &pids.join(",")];
         let out = self.command(&args).output().expect("it runs");
         let all: Vec<serde_json::Value> =
@@ -123,14 +115,14 @@ fn values_are_those_of_the_library_of_nvidia() {
     let Some(machine) = Machine::new(test, &[]) else { return };
     let (a, b, c) = (machine.user(1), machine.user(0), machine.user(0));
     // The devices 0 and 1 of the library have the files nvidia1 and nvidia0.
-    let text = format!("0 {} 300 40\n1 {} -1 5\n", a.0.id(), b.0.id());
+    let text = format!("0 {} 300 40\n1 {} -1 5\n", a.id(), b.id());
     fs::write(machine.path("processes"), text).expect("written");
     let unknown = serde_json::Value::Null;
     let look = || machine.rows(&[&a, &b, &c], "pid,gpu,gpu_mem,gpu_time");
     // On a busy machine, the helper may take too long to start.
     let is_there = |rows: &Vec<serde_json::Value>| rows.iter().any(|r| !r["gpu_mem"].is_null());
     let rows = (0..10).map(|_| look()).find(is_there).expect("it answers in time");
-    let of = |user: &User| rows.iter().find(|r| r["pid"] == user.0.id()).expect("a row");
+    let of = |user: &Ended| rows.iter().find(|r| r["pid"] == user.id()).expect("a row");
     assert_eq!(
         (&of(&a)["gpu"], &of(&a)["gpu_mem"]),
         (&"0000:11:00.0/nvidia".into(), &(300u64 << 20).into())
@@ -140,7 +132,7 @@ fn values_are_those_of_the_library_of_nvidia() {
     assert_eq!((&of(&c)["gpu"], &of(&c)["gpu_mem"]), (&"195:0/nvidia".into(), &unknown));
     assert!([&a, &b, &c].iter().all(|user| of(user)["gpu_time"] == unknown), "{rows:?}");
     // The share of the GPU's time between two answers.
-    let pid = a.0.id().to_string();
+    let pid = a.id().to_string();
     let args = ["top", "-b", "-n", "3", "-d", "0.3", "-o", "pid,gpu_percent", "-p", &pid];
     let out = machine.command(&args).output().expect("it runs");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -176,8 +168,8 @@ fn root_asks_no_library_that_the_environment_names() {
     let test = "root_asks_no_library_that_the_environment_names";
     let Some(machine) = Machine::new(test, &[]) else { return };
     let user = machine.user(1);
-    fs::write(machine.path("processes"), format!("0 {} 300 40\n", user.0.id())).expect("written");
-    let pid = user.0.id().to_string();
+    fs::write(machine.path("processes"), format!("0 {} 300 40\n", user.id())).expect("written");
+    let pid = user.id().to_string();
     let args = ["ps", "--json", "-o", "pid,gpu,gpu_mem", "-p", &pid];
     let out = machine.command(&args).uid(0).gid(0).output().expect("it runs");
     assert!(!String::from_utf8_lossy(&out.stdout).contains("314572800"), "{out:?}");

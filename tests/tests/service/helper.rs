@@ -12,7 +12,7 @@ use taskdiag::wire::{Req, Strategy, encode_request};
 use taskdiag::{Choice, EngineId, Groups, Request};
 use taskdiag_tests::busy::crowd;
 
-/// The variable that tells the helper what to do, and how it is started for that.
+/// The variable with the task of the helper, and the arguments with which it is started.
 pub const WHAT: &str = "TASKDIAG_TEST_HELPER";
 pub const ARGS: &[&str] = &["--exact", "helper::run", "--nocapture", "--test-threads=1"];
 
@@ -126,8 +126,9 @@ fn reply_on(mut stream: &UnixStream) -> String {
     }
 }
 
-/// Starts a process that sees what this one sees, and asks. When the parent requests that through
-/// the returned socket, the process asks once more, prints the reply, and closes the socket.
+/// Starts a process in the namespaces and root of this one, which asks the service. When the parent
+/// requests that through the returned socket, the process asks once more, prints the reply, and
+/// closes the socket.
 fn other() -> UnixStream {
     let (mut ours, mut its) = UnixStream::pair().expect("a pair");
     // SAFETY: this process has one thread.

@@ -189,8 +189,8 @@ fn the_service_lists_the_processes_of_the_callers_proc() {
 /// A process may make its arguments unreadable. BPF reads them nevertheless, so the service must
 /// not show them.
 #[test]
-fn arguments_that_proc_does_not_show() {
-    let test = "arguments_that_proc_does_not_show";
+fn arguments_that_proc_hides_are_not_shown_by_the_service() {
+    let test = "arguments_that_proc_hides_are_not_shown_by_the_service";
     let Some(daemon) = Daemon::start(test) else { return };
     let mut command = daemon.command(&[], "helper", ARGS);
     let hides = command.env(WHAT, "hide-args").stdout(Stdio::piped()).spawn();

@@ -1,5 +1,5 @@
-//! Compares what the commands show with what the kernel says by system calls about the processes
-//! and about duplicates of their open files, which no code of ours reads in the same way.
+//! Compares the output of the commands with the results of system calls about the processes and
+//! about duplicates of their open files. No other code of ours reads these values in that way.
 
 use std::collections::BTreeMap;
 use std::mem::zeroed;

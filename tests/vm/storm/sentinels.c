@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Sentinels are tasks that change everything they have, all the time, but only between known values
- * that tell which sentinel it is. So a reader can decide for each path whether this very task could
+ * Sentinels are tasks that change all their values all the time. Each value is one of a known set
+ * that identifies the sentinel. So a reader can decide for each path whether this very task could
  * have had it.
  *
  * Sentinel 7 has the command name `prog-7`, and has only the following. There are two directories

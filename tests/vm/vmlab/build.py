@@ -44,7 +44,7 @@ ALL = "all"
 # Alternatives to a series, to be measured next to it: kernel/alternatives/NAME/series lists the
 # patches, both shared and new ones.
 ALTERNATIVES = KERNEL / "alternatives"
-# The tree that a new one is copied from, so that only files that its patches touch are built. Its
+# A new tree is a copy of this one, so that only files that its patches touch are built. Its
 # config must be the same: KUnit, for one, changes task_struct.
 SEEDED_FROM = "base"
 

@@ -39,7 +39,8 @@ def programs(name):
         if (source / where).exists():
             continue
         made[test.stem] = test.with_suffix("")
-        # Headers of the kernel come after those of this machine, which it has, too.
+        # The directory of the kernel's headers is searched last, because it also has headers that
+        # this machine has.
         command = ["gcc", "-O2", "-Wall", "-static", "-pthread", "-I", source / where.parent, "-idirafter", home / UAPI]
         common.run(*command, "-o", made[test.stem], test)
     return made

@@ -13,8 +13,8 @@ import shutil
 
 from . import common
 
-# Modules that the kernels of distributions load when a program asks for sockets, in an order in
-# which each finds those that it needs. Without them, sock_diag(7) has no sockets of their kinds.
+# Modules that the kernels of distributions load when a program asks for sockets. Each module comes
+# after the modules that it needs. Without them, sock_diag(7) has no sockets of their kinds.
 MODULES = ("inet_diag", "tcp_diag", "udp_diag", "raw_diag", "mptcp_diag", "unix_diag", "netlink_diag", "af_packet", "packet_diag")
 
 

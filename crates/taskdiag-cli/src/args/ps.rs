@@ -234,8 +234,8 @@ impl PsArgs {
         }
         if t.both && (form != Form::Text || is_saved) {
             return Err(Exit::Usage(String::from(
-                "m and -m show processes and threads of this machine in one table: for programs, and of a saved \
-                 answer, use --threads",
+                "m and -m show processes and their threads of this machine, as text: use --threads for a saved \
+                 answer or another format",
             )));
         }
         let tree = match t.forest {

@@ -62,7 +62,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("sudo taskdiag ps --from /var/lib/taskdiag --at 03:10", "show the processes of that time"),
     ("taskdiag record --every 1s --keep 1d recording", "record every second"),
     ("sudo taskdiag record --cgroups /var/lib/taskdiag", "keep what each cgroup used, too"),
-    ("sudo taskdiag record --show /var/lib/taskdiag", "from when to when is it, and with what?"),
+    (
+        "sudo taskdiag record --show /var/lib/taskdiag",
+        "show when it begins and ends, and what it has",
+    ),
 ];
 
 /// The options.

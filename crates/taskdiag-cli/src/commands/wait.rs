@@ -108,7 +108,7 @@ fn hold(pids: &[(u32, Option<u64>)], says: bool) -> Result<(Waiter, Names), Exit
     Ok((waiter, names))
 }
 
-/// Holds the processes that match, except for this one and those that run it.
+/// Holds the processes that match, except for this one and its ancestors.
 fn matching(filter: &Filter) -> Result<(Waiter, Names), Exit> {
     let mut found = ids(Some(filter), &[])?;
     let own = crate::this_program::pids();

@@ -8,7 +8,7 @@ use taskdiag::BootId;
 use taskdiag::field::Value;
 use taskdiag::recording::FrameInfo;
 
-use super::kept::{Kept, Texts};
+use super::stored::{StoredValue, Texts};
 
 /// Identifies a row. Rows are sorted by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ impl Change {
 
 /// The values from the last frame that had it.
 struct Last {
-    values: Box<[Kept]>,
+    values: Box<[StoredValue]>,
     /// The number of that frame.
     frame: u64,
     /// Does the last full frame lack it, because it could not be read then? It gets a row when it
@@ -146,7 +146,8 @@ impl Changes {
                 self.is_over |= self.bytes + row + texts.bytes() > self.most;
                 // Until the frame ends, only the key is needed.
                 let values = if self.is_over { &[] } else { values };
-                let values: Box<[Kept]> = values.iter().map(|v| Kept::of(v, texts)).collect();
+                let values: Box<[StoredValue]> =
+                    values.iter().map(|v| StoredValue::of(v, texts)).collect();
                 self.bytes += row_bytes(values.len());
                 self.known.insert(key, Last { values, frame, is_due: false });
                 Some(Change::New)
@@ -157,7 +158,7 @@ impl Changes {
                 let is_due = std::mem::take(&mut last.is_due);
                 let is_same = last.values.iter().zip(values).all(|(a, b)| a.is(b));
                 if !is_same {
-                    last.values = values.iter().map(|v| Kept::of(v, texts)).collect();
+                    last.values = values.iter().map(|v| StoredValue::of(v, texts)).collect();
                 }
                 (!is_same || is_due).then_some(Change::Changed)
             }
@@ -186,7 +187,7 @@ impl Changes {
             }
             *bytes -= row_bytes(last.values.len());
             if result.is_ok() {
-                let values: Vec<Value<'_>> = last.values.iter().map(Kept::lend).collect();
+                let values: Vec<Value<'_>> = last.values.iter().map(StoredValue::lend).collect();
                 result = ended(*key, &values);
             }
             false
@@ -216,7 +217,7 @@ impl Changes {
 /// The bytes in memory of a known row with this number of values, without its texts.
 fn row_bytes(values: usize) -> usize {
     // A table of hashes is between half and seven eighths full.
-    size_of::<(Key, Last)>() * 3 / 2 + values * size_of::<Kept>()
+    size_of::<(Key, Last)>() * 3 / 2 + values * size_of::<StoredValue>()
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@
 mod changes;
 mod entries;
 mod hour;
-mod kept;
 mod kinds;
 mod out;
 mod part;
 mod partition;
 mod rows;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::fs::File;

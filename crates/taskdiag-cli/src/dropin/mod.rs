@@ -17,7 +17,7 @@ const ENV: &str = "TASKDIAG_PROCPS_LIB";
 /// The file names of the library when installed and in cargo's target directory.
 const NAMES: [&str; 2] = ["libtaskdiag-procps.so", "libtaskdiag_procps.so"];
 
-/// The library: the one of [`ENV`], the one in the directory of this program, or the one in
+/// The library: that of [`ENV`], or else the first one in the directory of this program or in
 /// `../lib/taskdiag`.
 pub fn library() -> Result<PathBuf, Exit> {
     if let Some(path) = std::env::var_os(ENV).filter(|p| !p.is_empty()).map(PathBuf::from) {

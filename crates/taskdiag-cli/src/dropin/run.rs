@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_in_which_it_cannot_work() {
+    fn programs_in_which_the_drop_in_cannot_work_are_refused() {
         let with = |is_dynamic, needed: &[&str]| {
             let needed = needed.iter().map(|n| (*n).to_owned()).collect();
             refusal_of(&Linked { is_dynamic, needed, ..Linked::default() })

@@ -1,4 +1,4 @@
-//! The options of lsof that choose what its output shows, and in which form.
+//! The options of lsof that choose the content and the form of its output.
 
 use super::letters::Fields;
 use crate::exit::Exit;

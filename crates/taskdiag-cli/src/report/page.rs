@@ -1,10 +1,10 @@
 //! Puts the page together, and writes it.
 //!
 //! The page has one style and one script, which are the same in every page, and data. The data
-//! comes from processes, which may be hostile. So it is only in one block, which no browser runs,
-//! and which contains no `<`, so that nothing in it can end the block. The script shows it as text.
-//! As a second protection, the page has a policy (`Content-Security-Policy`) that lets a browser
-//! run only this script, and load nothing.
+//! comes from processes, which may be hostile. So it is only in one block that no browser runs. The
+//! block contains no `<`, so nothing in it can end the block. The script shows it as text. As a
+//! second protection, the page has a policy (`Content-Security-Policy`) that lets a browser run
+//! only this script, and load nothing.
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -16,8 +16,7 @@ pub struct Target {
     pub start_ns: u64,
     /// The command name of the target, escaped.
     pub comm: String,
-    /// Are the ids those of /proc, and not those of our own pid namespace, which BPF programs
-    /// report?
+    /// Are these the ids in /proc? BPF programs report the ids in our own pid namespace.
     pub has_number_of_proc: bool,
 }
 
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn why_nothing_was_done() {
+    fn a_refused_action_is_explained() {
         let (_sleeper, target) = sleeper();
         let say = |action: &Action, e: NotDone| super::why(&target, action, &e);
         let system = |number| NotDone::Refused(std::io::Error::from_raw_os_error(number));

@@ -14,7 +14,7 @@ pub const PRESSURES: [&str; 3] = ["cpu", "memory", "io"];
 pub struct Pressure {
     /// The time in which at least one task waited for it, since boot, us.
     some_us: u64,
-    /// Time in which all tasks that could run waited. The kernel does not have it for the CPUs of a
+    /// Time in which all tasks with work waited. The kernel does not have it for the CPUs of a
     /// whole machine.
     full_us: Option<u64>,
     /// The averages of the last ten seconds, in percent.

@@ -386,17 +386,17 @@ impl Details {
 #[derive(Debug, Default)]
 struct Cache {
     groups: Groups,
-    kept: HashMap<u32, Kept>,
+    kept: HashMap<u32, CachedTask>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedTask {
     answer: Rc<Snapshot>,
     at: usize,
     when: Instant,
 }
 
-impl Kept {
+impl CachedTask {
     fn row(&self) -> Option<Row<'_>> {
         Some(Row::new(self.answer.stream().get(self.at)?))
     }
@@ -452,7 +452,8 @@ impl Cache {
         let Ok((answer, _)) = query_each(&requests, choice) else { return };
         let (answer, when) = (Rc::new(answer), Instant::now());
         let kept = answer.tasks().enumerate();
-        self.kept.extend(kept.map(|(at, t)| (t.pid(), Kept { answer: answer.clone(), at, when })));
+        self.kept
+            .extend(kept.map(|(at, t)| (t.pid(), CachedTask { answer: answer.clone(), at, when })));
     }
     fn of(&self, row: &Row<'_>) -> Option<Row<'_>> {
         let kept = self.kept.get(&row.view.tgid())?.row()?;

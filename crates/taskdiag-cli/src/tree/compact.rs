@@ -27,7 +27,7 @@ pub struct SubtreeShape {
 
 /// The key that siblings are sorted by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SiblingKey {
     /// 0 if they are sorted by name.
     id: u32,
     name: Vec<u8>,
@@ -35,7 +35,7 @@ struct Place {
 }
 
 /// Siblings in the order of their places. Siblings with equal places keep their order.
-fn in_order(mut all: Vec<(Place, usize)>) -> Vec<usize> {
+fn in_order(mut all: Vec<(SiblingKey, usize)>) -> Vec<usize> {
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.into_iter().map(|(_, what)| what).collect()
 }
@@ -219,17 +219,17 @@ impl Maker<'_> {
         in_order(children.map(|c| (self.place(c), c)).collect())
     }
     /// The place of a process among its siblings.
-    fn place(&self, at: usize) -> Place {
+    fn place(&self, at: usize) -> SiblingKey {
         let node = &self.forest.nodes[at];
         let name = self.row(node).and_then(|r| r.comm).unwrap_or_default();
         self.place_of(node.tgid, name, at)
     }
     /// The place of a process, or a thread of one, with this number and name.
-    fn place_of(&self, id: u32, name: &[u8], at: usize) -> Place {
+    fn place_of(&self, id: u32, name: &[u8], at: usize) -> SiblingKey {
         match self.labels.by_id {
-            true => Place { id, ..Place::default() },
+            true => SiblingKey { id, ..SiblingKey::default() },
             // As in pstree, they are sorted by name, and then by user.
-            false => Place { id: 0, name: name.to_vec(), uid: self.uid(at) },
+            false => SiblingKey { id: 0, name: name.to_vec(), uid: self.uid(at) },
         }
     }
     fn wanted_children(&self, node: &Node) -> impl Iterator<Item = usize> + '_ {
@@ -399,7 +399,7 @@ impl Maker<'_> {
         text.split(|b| *b == 0).skip(1).take(count).map(<[u8]>::to_vec).collect()
     }
     /// The threads of a process but its leader, with their places.
-    fn threads(&self, at: usize, shapes: &mut Shapes) -> Vec<(Place, usize)> {
+    fn threads(&self, at: usize, shapes: &mut Shapes) -> Vec<(SiblingKey, usize)> {
         if !self.labels.threads || self.above.contains(&at) {
             return Vec::new();
         }

@@ -219,7 +219,7 @@ pub fn machine(out: &mut Vec<u8>, report: &Report<'_>) {
                 "Nobody is stuck for {longer} or longer, and there is no deadlock: looked at {all}."
             ),
             n => format!(
-                "Of what can be seen, nobody is stuck for {longer} or longer or in a deadlock; {n} of {all} cannot be seen."
+                "Nobody is stuck for {longer} or longer, or in a deadlock, as far as can be seen: {n} of {all} are hidden."
             ),
         };
         line(out, &text);
@@ -273,7 +273,7 @@ fn heads(out: &mut Vec<u8>, report: &Report<'_>) {
     more(out, heads.len(), most);
 }
 
-/// Stuck tasks that no other task waits for, grouped by the way in which they are stuck.
+/// Stuck tasks for which no other task waits, grouped by the kind of their wait.
 fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
     let all = report.waits.all();
     type Alike = (Option<WaitKind>, Vec<u8>, Option<u32>, Option<Vec<u8>>, Option<Mount>);
@@ -284,8 +284,8 @@ fn stuck(out: &mut Vec<u8>, report: &Report<'_>) {
             Ok(Holder { tid, .. }) if wait.kind == ENDED => Some(tid),
             _ => None,
         };
-        // Zombies are grouped by their parents, frozen and throttled tasks by their cgroups, those
-        // that wait for a server by the mount, and others by where they are.
+        // Zombies are grouped by their parents, frozen and throttled tasks by their cgroups, tasks
+        // that wait for a server by its mount, and others by the function in which they sleep.
         use WaitKind::{Ended, Frozen, Fuse, Netfs, Throttled};
         let function = match wait.kind {
             Some(Ended | Frozen | Throttled) => Vec::new(),

@@ -230,7 +230,7 @@ fn a_size_that_is_not_there_is_not_zero_in_any_unit() {
 }
 
 #[test]
-fn no_cgroup_of_a_container_with_this_name_is_said_with_what_shows_all() {
+fn an_unknown_container_is_reported_with_a_command_that_lists_all() {
     for (option, name) in [("container", "no-such-name"), ("pod", "no-such/name")] {
         let (code, _, err) = parts(&run(&["cgroups", &format!("--{option}"), name]));
         let hint = "'taskdiag cgroups --flat -o container_name,pod_name,path'";

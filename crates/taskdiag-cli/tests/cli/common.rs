@@ -58,6 +58,13 @@ pub fn wait_for_sleep(child: u32, name: &str) {
 /// A child process, which is killed when the value is dropped, even after a failed assertion.
 pub struct Ended(pub Child);
 
+impl Ended {
+    /// Its pid, as an argument.
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
 impl Drop for Ended {
     fn drop(&mut self) {
         let _ = self.0.kill();

@@ -119,7 +119,7 @@ fn errors_suggest_the_likely_meaning() {
     fails(&["--as", "top"], 2, &["ps, pmap, pstree"]);
     fails(&["--as", "fuser"], 2, &["ps, pmap, pstree, lsof", "taskdiag files"]);
     fails(&["--as", "lsof", "+c", "x"], 1, &["+c needs a number"]);
-    fails(&["--as", "lsof", "-o", "-s"], 1, &["the same column"]);
+    fails(&["--as", "lsof", "-o", "-s"], 1, &["SIZE/OFF"]);
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn a_closed_pipe_is_no_error() {
 
 /// A JSON document that ends in the middle cannot be mistaken for a complete one.
 #[test]
-fn ctrl_c_while_the_output_is_written() {
+fn ctrl_c_leaves_no_document_that_looks_whole() {
     use std::os::unix::process::CommandExt;
     let saved = many();
     for form in ["--json", "--jsonl", "--csv"] {

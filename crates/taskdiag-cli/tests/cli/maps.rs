@@ -191,7 +191,7 @@ fn maps_of_all_processes_name_the_process() {
 
 /// The default view is written in a faster way to a pipe. Its lines are the same.
 #[test]
-fn lines_by_hand_are_the_same() {
+fn the_fast_lines_of_maps_are_those_of_the_default_view() {
     let mut odd = mappings();
     odd.extend([
         map(0x7fff_0000_0000, 1 << 40, 3, 0, VmaKind::Anon),

@@ -99,7 +99,7 @@ fn memory_is_added_up_by_user_and_by_command() {
 }
 
 #[test]
-fn gaps_are_never_zero() {
+fn unknown_memory_is_a_question_mark_and_never_zero() {
     let mut tasks = MACHINE.to_vec();
     tasks.push((20, 0, "small", 500, Err(Reason::OverBudget)));
     tasks.push((21, 0, "small", 1, Err(Reason::Denied)));

@@ -168,8 +168,8 @@ fn names_are_those_of_getent_in_odd_files() {
 }
 
 #[test]
-fn groups_are_those_of_getent_and_where_is_as_u() {
-    if cannot("groups_are_those_of_getent_and_where_is_as_u") {
+fn groups_are_those_of_getent_and_where_selects_users_as_u_does() {
+    if cannot("groups_are_those_of_getent_and_where_selects_users_as_u_does") {
         return;
     }
     let mut dice = Dice(0x5eed_1234_abcd_0002);

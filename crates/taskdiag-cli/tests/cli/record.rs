@@ -46,7 +46,7 @@ impl Replayed {
 struct Recorded(tempfile::TempDir);
 
 impl Recorded {
-    /// With answers at these seconds, ten of which are an interval.
+    /// With answers at these seconds. The interval is ten seconds.
     fn new(seconds: &[u32]) -> Recorded {
         let recorded = Recorded(tempfile::tempdir().expect("there is room"));
         let options = Options::new(Duration::from_secs(10));
@@ -220,7 +220,7 @@ fn a_time_in_an_expression_is_one_moment_or_an_error() {
 }
 
 #[test]
-fn times_that_are_not_there() {
+fn a_time_before_the_recording_or_of_no_form_is_an_error() {
     let recorded = Recorded::new(&[0, 10]);
     for at in ["2026-01-01 11:59:59", "11:59", "2020-01-01 00:00", "@5"] {
         let (code, out, err) = recorded.ps(&["--at", at]);
@@ -268,7 +268,7 @@ fn every_command_shows_what_was_recorded() {
 }
 
 #[test]
-fn damage_is_said() {
+fn damage_in_a_recording_is_reported_once() {
     let recorded = Recorded::new(&[0, 10, 20]);
     let file = recorded.path().join("2026-01-01.000.tdr");
     let mut bytes = fs::read(&file).expect("read");
@@ -599,7 +599,7 @@ fn an_answer_that_a_user_filled_says_whose_tasks_it_lacks() {
 }
 
 #[test]
-fn a_time_that_stays_is_not_longer_than_all_that_is_kept() {
+fn keep_at_least_may_not_exceed_keep_or_max_size() {
     let dir = tempfile::tempdir().expect("there is room");
     let path = dir.path().to_str().expect("a path of ours");
     let (code, _, err) =

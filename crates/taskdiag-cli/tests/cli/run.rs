@@ -63,7 +63,7 @@ fn refusals_say_why() {
 }
 
 #[test]
-fn without_the_library_it_says_where_that_should_be() {
+fn a_missing_library_is_reported_with_its_usual_places() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let copy = dir.path().join("bin").join("taskdiag");
     std::fs::create_dir(dir.path().join("bin")).expect("a new directory");

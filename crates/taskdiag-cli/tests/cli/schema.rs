@@ -92,7 +92,7 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
     Ok(())
 }
 
-/// Does a schema name this key, or one that it takes in?
+/// Is this key in a schema, or in one that it includes?
 fn knows(root: &Value, schema: &Value, key: &str) -> bool {
     let taken_in = schema["allOf"].as_array().into_iter().flatten();
     let taken_in = taken_in.filter_map(|s| s["$ref"].as_str()?.strip_prefix("#/$defs/"));

@@ -34,7 +34,7 @@ fn limited(limits: &[(u32, u64)]) -> Command {
     command
 }
 
-/// A pipe that is full, so that a program that writes to it sleeps.
+/// A full pipe. A program that writes to it sleeps.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("one");
     let flags = rustix::fs::fcntl_getfl(&writer).expect("its flags");

@@ -43,7 +43,7 @@ fn lines_end_at_the_edge() {
 }
 
 #[test]
-fn colour_where_it_is_wanted() {
+fn colour_follows_the_option_the_environment_and_the_terminal() {
     let saved = Saved::tasks(&machine());
     let has =
         |args: &str, env: &[(&str, &str)]| on_terminal(&ps(&saved, args), env).contains('\x1b');

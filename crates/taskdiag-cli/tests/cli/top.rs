@@ -56,7 +56,7 @@ pub struct Tmux {
 }
 
 impl Tmux {
-    /// A terminal of this size, in which this shell command runs.
+    /// A terminal of this size with this shell command in it.
     pub fn new(width: u32, height: u32, command: &str) -> Tmux {
         let tmux = Tmux { dir: tempfile::tempdir().unwrap() };
         let (x, y) = (width.to_string(), height.to_string());
@@ -350,7 +350,7 @@ fn enter_shows_all_values_of_the_task_at_the_cursor() {
 }
 
 #[test]
-fn no_colour_where_it_is_not_wanted() {
+fn top_has_no_colour_with_no_color() {
     let mut workload = Workload::new();
     let link = workload.dir.path().join("busy");
     symlink("/usr/bin/yes", &link).unwrap();
@@ -602,7 +602,7 @@ fn choices_are_kept_in_the_home_of_the_user() {
 
 /// A pid namespace has its own time since its start and its own threads.
 #[test]
-fn facts_are_of_the_own_namespace() {
+fn top_shows_the_age_and_threads_of_its_own_pid_namespace() {
     let program = env!("CARGO_BIN_EXE_taskdiag");
     let script = format!("hostname inner; {program} top -b -n 1 -d 0.2 -w");
     let o = Command::new("unshare")
@@ -625,7 +625,7 @@ fn facts_are_of_the_own_namespace() {
 }
 
 #[test]
-fn help_says_that_it_goes_on() {
+fn help_of_top_shows_that_there_is_more_of_it() {
     let tmux = Tmux::top(80, 24, "", "");
     tmux.until_has("view cpu");
     tmux.keys(&["?"]);

@@ -1,28 +1,12 @@
 //! `taskdiag wait`.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{parts, run, taskdiag};
+use crate::common::{Ended, parts, run, taskdiag};
 
-/// A process that sleeps. Dropping the value ends it.
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn new() -> Sleeper {
-        Sleeper(Command::new("sleep").arg("600").spawn().expect("sleep"))
-    }
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn sleeper() -> Ended {
+    Ended(Command::new("sleep").arg("600").spawn().expect("sleep"))
 }
 
 #[test]
@@ -32,7 +16,7 @@ fn waits_for_all_and_reports_how_they_ended() {
         .stdin(Stdio::piped())
         .spawn()
         .expect("sh");
-    let killed = Sleeper::new();
+    let killed = sleeper();
     let (one, other) = (exits.id().to_string(), killed.pid());
     let waits = taskdiag()
         .args(["wait", "--jsonl", &format!("{one},{other}"), &one])
@@ -59,7 +43,7 @@ fn waits_for_all_and_reports_how_they_ended() {
 
 #[test]
 fn any_waits_for_the_first_end() {
-    let (stays, mut ends) = (Sleeper::new(), Sleeper::new());
+    let (stays, mut ends) = (sleeper(), sleeper());
     ends.0.kill().expect("it is mine");
     let (code, out, err) = parts(&run(&["wait", "--any", &stays.pid(), &ends.pid()]));
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
@@ -72,7 +56,7 @@ fn any_waits_for_the_first_end() {
 /// `--container`, `--pod` and `--unit` are conditions, too.
 #[test]
 fn those_that_match_at_the_start_are_waited_for() {
-    let (mut ends, stays) = (Sleeper::new(), Sleeper::new());
+    let (mut ends, stays) = (sleeper(), sleeper());
     let condition = format!("pid in ({}, {}) and comm == sleep", ends.pid(), std::process::id());
     // It has the name of its program after the exec.
     let until = Instant::now() + Duration::from_secs(60);
@@ -99,7 +83,7 @@ fn those_that_match_at_the_start_are_waited_for() {
 
 #[test]
 fn a_time_limit_ends_the_wait() {
-    let stays = Sleeper::new();
+    let stays = sleeper();
     let begun = Instant::now();
     let (code, out, err) = parts(&run(&["wait", "-t", "200ms", &stays.pid()]));
     assert!(begun.elapsed() >= Duration::from_millis(200));
@@ -119,14 +103,14 @@ fn a_missing_process_is_an_error_of_wait() {
 }
 
 #[test]
-fn the_name_is_that_at_the_end() {
+fn wait_reports_the_last_name_of_a_process() {
     // A shell forks, and the child becomes another program a while later. The test reaps it, which
     // happens after the report.
     let late = Command::new("sh").args(["-c", "sleep .3; exec sleep .3"]).spawn().expect("sh");
     let (code, out, err) = parts(&run(&["wait", "--jsonl", &late.id().to_string()]));
     assert_eq!((code, &err[..]), (0, ""), "{out}");
     assert!(out.contains("\"comm\":\"sleep\""), "{out}");
-    Sleeper(late);
+    Ended(late);
 }
 
 #[test]
@@ -151,7 +135,7 @@ fn inode(pid: u32) -> Option<u64> {
 
 #[test]
 fn another_process_with_the_pid_counts_as_gone() {
-    let here = Sleeper::new();
+    let here = sleeper();
     let pid = here.pid();
     let Some(inode) = inode(here.0.id()) else {
         let (code, _, err) = parts(&run(&["wait", &format!("{pid}:1")]));

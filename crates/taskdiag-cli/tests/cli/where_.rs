@@ -228,7 +228,7 @@ fn a_word_finds_processes_by_name_or_argument_in_each_command() {
         let (code, out, err) = parts(&super::common::output("sh", &["-c", &script]));
         assert_eq!((code, out.as_str()), (1, ""), "{script}: {err}");
     }
-    // A program that only has the word among others is found.
+    // A program is found if the word is only a part of one of its arguments.
     let script = format!("{program} ps -o args= {word}; exit $?");
     let (code, out, _) = parts(&super::common::output("sh", &["-c", "sh -c \"$0\" x", &script]));
     assert_eq!(code, 1, "{out}");

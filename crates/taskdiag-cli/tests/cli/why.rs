@@ -1,29 +1,19 @@
 //! `taskdiag why`: how processes are chosen, and how those that wait for one are drawn.
 
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use taskdiag::wire::{Done, StreamWriter, build};
 use taskdiag::{Base, Group, Groups, Reason, Wait, WaitKind};
 
-use super::common::{Saved, parts, run};
-
-/// A child that ends with the test.
-struct Waits(Child);
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use super::common::{Ended, Saved, parts, run};
 
 #[test]
 fn a_word_explains_processes_with_it_in_their_name_or_arguments() {
     let word = format!("word-of-a-waiter-{}", std::process::id());
     let mut sleep = Command::new("sleep");
-    let sleep = Waits(sleep.arg0(&word).arg("100").spawn().expect("sleep"));
+    let sleep = Ended(sleep.arg0(&word).arg("100").spawn().expect("sleep"));
     let pid = sleep.0.id();
     let ends = Instant::now() + Duration::from_secs(20);
     let has_begun = || {
@@ -52,7 +42,7 @@ fn waiters_of_one_process_are_drawn_on_one_level() {
     let flock = || {
         let child =
             Command::new("flock").arg("--no-fork").arg(&path).args(["sleep", "100"]).spawn();
-        Waits(child.expect("flock of util-linux"))
+        Ended(child.expect("flock of util-linux"))
     };
     let all = [flock(), flock(), flock()];
     let pids: Vec<u32> = all.iter().map(|c| c.0.id()).collect();

@@ -3,6 +3,8 @@
 #![cfg(all(feature = "arrow", feature = "record"))]
 
 mod lists;
+mod made;
+mod table;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -12,10 +14,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    DurationNanosecondType, Int8Type, Int32Type, TimestampMicrosecondType, UInt64Type,
-};
+use arrow_array::types::{Int8Type, Int32Type, TimestampMicrosecondType};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use table::Row;
 use taskdiag::recording::{Options, Writer};
 use taskdiag::wire::{BootId, Done, Fixed, Info, StreamWriter, build};
 use taskdiag::{Base, Snapshot, Stat, Strategy};
@@ -138,52 +139,25 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[derive(Clone, Debug)]
-struct Row {
-    key: (u64, u64),
-    ts: i64,
-    change: String,
-    values: (String, i64),
+/// The time of a frame in us.
+fn micros(minute: u64) -> i64 {
+    ((BEGIN + minute * MINUTE) * 1_000_000) as i64
 }
 
-fn rows(file: &Path) -> Vec<Row> {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(file).expect("it is there"))
-        .and_then(ParquetRecordBatchReaderBuilder::build)
-        .expect("it is a Parquet file");
-    let mut rows = Vec::new();
-    for batch in reader {
-        let batch = batch.expect("it can be read");
-        let column = |name: &str| batch.column_by_name(name).unwrap_or_else(|| panic!("{name}"));
-        let ts = column("ts").as_primitive::<TimestampMicrosecondType>();
-        let change = column("change").as_dictionary::<Int8Type>();
-        let change = change.downcast_dict::<arrow_array::StringArray>().expect("text");
-        let pid = column("pid").as_primitive::<UInt64Type>();
-        let start = column("start_ticks").as_primitive::<UInt64Type>();
-        let comm = column("comm").as_dictionary::<Int32Type>();
-        let comm = comm.downcast_dict::<arrow_array::StringArray>().expect("text");
-        let used = column("usertime").as_primitive::<DurationNanosecondType>();
-        for i in 0..batch.num_rows() {
-            use arrow_array::ArrayAccessor;
-            rows.push(Row {
-                key: (pid.value(i), start.value(i)),
-                ts: ts.value(i),
-                change: change.value(i).to_owned(),
-                values: (comm.value(i).to_owned(), used.value(i)),
-            });
-        }
-    }
-    rows
+/// Start in ticks, command name, and CPU time in user mode.
+type Value = (u64, String, i64);
+
+fn rows(file: &Path) -> Vec<Row<Value>> {
+    table::rows(file, |of, i| {
+        let start = of.number("start_ticks", i).expect("each has one");
+        (start, of.word("comm", i).expect("each has one"), of.ns("usertime", i))
+    })
 }
 
-/// The tasks that ran at a moment, by the rule of docs/reference/arrow.md.
-fn at(rows: &[Row], ts: i64) -> Tasks {
-    let full = rows.iter().filter(|r| r.ts <= ts && r.change == "full").map(|r| r.ts).max();
-    let mut last: BTreeMap<(u64, u64), &Row> = BTreeMap::new();
-    for row in rows.iter().filter(|r| Some(r.ts) >= full && r.ts <= ts) {
-        last.insert(row.key, row);
-    }
-    let there = last.into_values().filter(|r| r.change != "ended");
-    there.map(|r| (r.key, r.values.clone())).collect()
+/// The tasks that ran at a moment.
+fn at(rows: &[Row<Value>], ts: i64) -> Tasks {
+    let all = table::at(rows, ts, |value| value.0);
+    all.into_iter().map(|(key, (_, comm, used))| (key, (comm, used))).collect()
 }
 
 #[test]
@@ -202,7 +176,7 @@ fn every_frame_can_be_had_again() {
         assert!(found == *tasks, "at {ts}: {} tasks of {}, {first:?}", found.len(), tasks.len());
     }
     for hour in [&third, &fourth] {
-        assert!(hour.is_sorted_by_key(|r| (r.key, r.ts)), "in order of the tasks");
+        assert!(hour.is_sorted_by_key(|r| (r.pid, r.value.0, r.ts)), "in order of the tasks");
         let full = hour.iter().filter(|r| r.change == "full").map(|r| r.ts);
         let mut full: Vec<i64> = full.collect();
         full.sort_unstable();
@@ -318,7 +292,6 @@ fn processes_and_threads_do_not_share_a_table() {
     let lake = Lake { dir, truth: Truth::new() };
     let micros = |minute| ((BEGIN + minute * MINUTE) * 1_000_000) as i64;
     let is_threads = |minute: &u64| (5..10).contains(minute);
-    // One recorder after the other.
     for minutes in [0..5, 5..10, 10..15] {
         let options = Options::new(Duration::from_secs(MINUTE));
         let mut writer = Writer::open(lake.path("recording"), options).expect("it opens");
@@ -349,7 +322,7 @@ fn processes_and_threads_do_not_share_a_table() {
     assert!(rows(&lake.hour(4)).iter().all(|r| r.ts == micros(50)));
     let (processes, threads) = (rows(&lake.hour(3)), rows(&threads));
     for minute in 0..15 {
-        let of = |rows: &[Row]| rows.iter().filter(|r| r.ts == micros(minute)).count();
+        let of = |rows: &[Row<Value>]| rows.iter().filter(|r| r.ts == micros(minute)).count();
         if is_threads(&minute) {
             assert_eq!(of(&processes), 0, "{minute}");
             // The two threads of a process have the same key here.

@@ -34,7 +34,7 @@ pub(super) struct Maker<'a> {
 }
 
 /// Data about a row in addition to its values.
-pub(super) struct Made {
+pub(super) struct RowFacts {
     pub(super) state: u8,
     pub(super) used: Option<[u64; 3]>,
 }
@@ -46,7 +46,7 @@ impl Maker<'_> {
         view: TaskView<'_>,
         processes: Option<&Snapshot>,
         rows: &mut Rows,
-    ) -> Result<Option<Made>, Refused> {
+    ) -> Result<Option<RowFacts>, Refused> {
         let (fetch, plan, abi) = (self.fetch, self.plan, self.version.abi());
         let (own, threads, reaps) = (&fetch.own, fetch.threads, self.past.is_some());
         let id = view.pid();
@@ -84,7 +84,7 @@ impl Maker<'_> {
                 value.map(|v| result.value = v).is_some()
             })
         });
-        let mut made = Made { state: task.as_ref().and_then(Task::state).unwrap_or(0), used };
+        let mut made = RowFacts { state: task.as_ref().and_then(Task::state).unwrap_or(0), used };
         if !is_made {
             if arena.is_short() || memory::is_short() {
                 return Err(Failed::Memory.into());
@@ -105,7 +105,7 @@ impl Maker<'_> {
                 .split_off(plan.items.len())
                 .try_into()
                 .expect("the number that was requested");
-            made = Made { state: state as u8, used: Some([ticks, major, minor]) };
+            made = RowFacts { state: state as u8, used: Some([ticks, major, minor]) };
             for ((item, result), value) in plan.items.iter().zip(row.iter_mut()).zip(values) {
                 result.item = item.number(abi);
                 match *item {

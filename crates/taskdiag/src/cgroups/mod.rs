@@ -1,4 +1,5 @@
-//! Cgroups as rows: what each may use, what it uses, and how often it had to wait for that.
+//! Cgroups as rows: the limits of each, its use of resources, and how often it had to wait for
+//! them.
 //!
 //! [`Cgroups::read`] reads the cgroups that this process sees, from the files of version 2, and of
 //! version 1 where a controller is still there. A [`Session`] keeps the files open, and its
@@ -26,11 +27,11 @@
 //! ```
 
 mod hierarchy;
-mod kept;
 mod members;
 mod parse;
 mod queue;
 mod read;
+mod saved;
 mod value;
 mod walk;
 
@@ -49,7 +50,7 @@ use taskdiag_wire::Reason;
 use self::hierarchy::Hierarchy;
 use self::read::Reader;
 use self::value::Values;
-use self::walk::{Kept, List, Walk, bit, is_about_us, since_boot};
+use self::walk::{List, OpenCgroups, Walk, bit, is_about_us, since_boot};
 use crate::error::Error;
 use crate::snapshot::Snapshot;
 
@@ -60,7 +61,7 @@ pub struct Cgroup {
     id: u64,
     /// The uid of its owner. `None`: a recording does not have it.
     owner: Option<u32>,
-    /// As in [`walk::Found`].
+    /// As in [`walk::ReadCgroup`].
     hierarchies: u64,
     is_v2: bool,
     level: usize,
@@ -89,9 +90,9 @@ impl Cgroup {
     pub fn id(&self) -> u64 {
         self.id
     }
-    /// The uid of the user who could have made it: to whom the outermost directory above it belongs
-    /// that is not of the owner of the root. Owners have equal shares of a bounded listing. `None`:
-    /// it is of a recording that does not have it.
+    /// The uid of the user who could have made it. On the path from the root to it, this is the
+    /// owner of the first directory that does not belong to the owner of the root. Owners have
+    /// equal shares of a bounded listing. `None`: it is of a recording that does not have it.
     pub fn owner(&self) -> Option<u32> {
         self.owner
     }
@@ -232,7 +233,7 @@ pub struct Session {
     bounds: Bounds,
     below: Vec<Vec<u8>>,
     is_single: bool,
-    kept: Kept,
+    kept: OpenCgroups,
     reader: Reader,
     /// The previous listing.
     earlier: Earlier,
@@ -285,7 +286,7 @@ impl Session {
             bounds,
             below: vec![b"/".to_vec()],
             is_single: false,
-            kept: Kept::new(descriptors),
+            kept: OpenCgroups::new(descriptors),
             reader: Reader::default(),
             earlier: Earlier::new(),
         }
@@ -465,7 +466,7 @@ fn is_below(path: &[u8], other: &[u8]) -> bool {
 
 /// The cgroups that were found, in the order of a tree. `v2`: the bit of version 2.
 fn arranged(list: List, v2: u64) -> Vec<Cgroup> {
-    let cgroup = |one: walk::Found| Cgroup {
+    let cgroup = |one: walk::ReadCgroup| Cgroup {
         path: one.path,
         id: one.id,
         owner: Some(one.owner),

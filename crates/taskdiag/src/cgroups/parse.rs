@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_makes_a_panic() {
+    fn odd_files_of_cgroups_make_no_panic() {
         let long = "9".repeat(9999);
         for source in V2.iter().chain(V1) {
             for text in ["", "\n", " ", "max", "some", "some avg10=", "8:0 x=", &long, "a b c\n=\n"]
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn each_member_has_a_file_that_is_asked_for_as_its_own() {
+    fn each_member_is_read_from_the_file_that_is_requested_for_it() {
         let mut seen = std::collections::HashSet::new();
         for source in V2.iter().chain(V1) {
             members(source.form, |m| {

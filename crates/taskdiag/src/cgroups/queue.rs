@@ -79,8 +79,7 @@ impl Queue {
     pub fn is_first(&self) -> bool {
         self.numbers.is_empty()
     }
-    /// Says to whom the directory of the first cgroup belongs. That is the system, whose cgroups
-    /// are those of nobody else.
+    /// Sets the owner of the directory of the first cgroup. This owner is the system.
     pub fn begin(&mut self, uid: u32) {
         self.owners[0].uid = uid;
         self.numbers.insert(uid, 0);

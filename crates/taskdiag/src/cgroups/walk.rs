@@ -2,8 +2,8 @@
 //!
 //! The walk goes from level to level, and each owner has a share of a bounded list ([`Queue`]). So
 //! a user who makes thousands of cgroups below their own takes no room from cgroups of others,
-//! however deep these are. The walk has one directory and one file open at a time. A [`Kept`] has
-//! more: a session reads the same files again from their start.
+//! however deep these are. The walk has one directory and one file open at a time. A
+//! [`OpenCgroups`] has more: a session reads the same files again from their start.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -59,7 +59,7 @@ const PATH_BYTES: usize = 4095;
 
 /// A cgroup that was read.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ReadCgroup {
     /// From the root on, with a slash at its start.
     pub path: Vec<u8>,
     pub id: u64,
@@ -76,7 +76,7 @@ pub(super) struct Found {
 /// The cgroups that were read, of all hierarchies.
 #[derive(Debug)]
 pub(super) struct List {
-    pub found: Vec<Found>,
+    pub found: Vec<ReadCgroup>,
     /// The place of each path, where several hierarchies have the same paths.
     by_path: Option<HashMap<Vec<u8>, usize>>,
     pub left: LeftOut,
@@ -120,7 +120,7 @@ impl List {
         }
         let values = Arc::new(self.blank.clone());
         let (hierarchies, at) = (bit(number), since_boot());
-        self.found.push(Found { path, id, owner, hierarchies, at, values });
+        self.found.push(ReadCgroup { path, id, owner, hierarchies, at, values });
         Some(self.found.len() - 1)
     }
     /// Counts cgroups of an owner that are left out.
@@ -130,7 +130,7 @@ impl List {
         }
     }
     /// The cgroups that were left out, by the uid of their owner, with the largest number first.
-    /// Hierarchies mostly have the same cgroups, so that with the most counts.
+    /// Most cgroups are in several hierarchies, so only the hierarchy with the most cgroups counts.
     pub fn left_by_owner(&self) -> Vec<(u32, u64)> {
         let mut all: HashMap<u32, u64> = HashMap::new();
         for ((_, owner), n) in &self.left_by {
@@ -157,7 +157,7 @@ pub(super) fn bit(number: usize) -> u64 {
 
 /// A directory that stays open, with its files.
 #[derive(Debug)]
-struct Place {
+struct OpenDirectory {
     dir: OwnedFd,
     /// In the order of the sources; `None` is a file that is opened at each listing.
     files: Vec<Option<OwnedFd>>,
@@ -167,8 +167,8 @@ struct Place {
 
 /// Directories and files that stay open, by hierarchy and id of the cgroup.
 #[derive(Debug)]
-pub(super) struct Kept {
-    places: HashMap<(usize, u64), Place>,
+pub(super) struct OpenCgroups {
+    places: HashMap<(usize, u64), OpenDirectory>,
     /// The ids of the roots, which no directory lists.
     roots: HashMap<usize, u64>,
     open: usize,
@@ -176,10 +176,10 @@ pub(super) struct Kept {
     turn: u64,
 }
 
-impl Kept {
+impl OpenCgroups {
     /// At most this many descriptors.
-    pub fn new(most: usize) -> Kept {
-        Kept { places: HashMap::new(), roots: HashMap::new(), open: 0, most, turn: 0 }
+    pub fn new(most: usize) -> OpenCgroups {
+        OpenCgroups { places: HashMap::new(), roots: HashMap::new(), open: 0, most, turn: 0 }
     }
     /// Begins a listing.
     pub fn begin(&mut self) {
@@ -189,7 +189,7 @@ impl Kept {
     pub fn end(&mut self) {
         let turn = self.turn;
         self.places.retain(|_, place| place.turn == turn);
-        let descriptors = |p: &Place| 1 + p.files.iter().flatten().count();
+        let descriptors = |p: &OpenDirectory| 1 + p.files.iter().flatten().count();
         self.open = self.places.values().map(descriptors).sum();
     }
     /// Closes all files, and keeps none open from now on. `false`: nothing was kept.
@@ -240,7 +240,7 @@ pub(super) struct Walk<'a> {
     pub sources: Vec<&'static Source>,
     /// Are threads counted only where there is no `pids.current`?
     pub spares_threads: bool,
-    pub kept: &'a mut Kept,
+    pub kept: &'a mut OpenCgroups,
     pub reader: &'a mut Reader,
     pub list: &'a mut List,
 }
@@ -274,7 +274,7 @@ impl Walk<'_> {
             match self.open(&one.path) {
                 Ok(dir) => {
                     let files = self.sources.iter().map(|_| None).collect();
-                    place = Some(Place { dir, files, turn: 0 });
+                    place = Some(OpenDirectory { dir, files, turn: 0 });
                 }
                 Err(e) if is_gone(e) => return Ok(false),
                 Err(e) if is_about_us(e) => return Err(e),
@@ -333,7 +333,7 @@ impl Walk<'_> {
     }
 
     /// Keeps a directory open, if there is room.
-    fn keep(&mut self, mut place: Place, id: u64) {
+    fn keep(&mut self, mut place: OpenDirectory, id: u64) {
         let is_new = place.turn == 0;
         if is_new && (self.kept.most == 0 || !self.kept.has_room()) {
             return;
@@ -343,7 +343,7 @@ impl Walk<'_> {
     }
 
     /// Reads the files of a cgroup.
-    fn read(&mut self, place: &mut Place, is_root: bool, at: usize) -> Result<(), Errno> {
+    fn read(&mut self, place: &mut OpenDirectory, is_root: bool, at: usize) -> Result<(), Errno> {
         let mut controllers = None;
         for (i, source) in self.sources.iter().enumerate() {
             let values = Arc::make_mut(&mut self.list.found[at].values);

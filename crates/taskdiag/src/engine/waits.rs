@@ -1,5 +1,5 @@
-//! What a sleeping thread waits for, as far as it follows from the function of the kernel that it
-//! sleeps in, its system call, and its state. Both engines use it, so that they agree.
+//! The thing that a sleeping thread waits for, derived from its state, its system call, and the
+//! kernel function in which it sleeps. Both engines use it, so that they agree.
 //!
 //! The function decides, because one system call waits for many things. If the list here lacks the
 //! function, the system call decides, but only for waits that a signal ends. In other waits, a task

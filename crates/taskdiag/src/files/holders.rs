@@ -87,7 +87,7 @@ pub fn holders(snapshot: &Snapshot, group: Group) -> (Vec<Holder<'_>>, Vec<Gap<'
 #[derive(Debug)]
 pub struct Holders<'a> {
     snapshot: &'a Snapshot,
-    all: Vec<Held>,
+    all: Vec<HolderTasks>,
     /// For the value of a task, all processes that share it, if there are several.
     several: HashMap<u32, Arc<[u32]>>,
     doubts: Vec<Gap<'a>>,
@@ -95,7 +95,7 @@ pub struct Holders<'a> {
 
 /// A [`Holder`], with its tasks as indexes into the answer.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HolderTasks {
     task: u32,
     owner: u32,
     threads: u32,
@@ -132,7 +132,7 @@ impl<'a> Holders<'a> {
                 (_, Some(reason)) => gaps.push(Gap { task, group, reason }),
                 _ => {}
             }
-            let one = Held { task: i, owner, threads: 1 };
+            let one = HolderTasks { task: i, owner, threads: 1 };
             let key = Some((task.tgid(), pid));
             // Threads of a process usually follow each other.
             let before = holders.all.last().copied().filter(|_| last == key);
@@ -152,7 +152,7 @@ impl<'a> Holders<'a> {
     /// in order already.
     fn arrange(&mut self) {
         let mut all = std::mem::take(&mut self.all);
-        let key = |h: &Held| (self.view(h.task).tgid(), self.view(h.owner).pid());
+        let key = |h: &HolderTasks| (self.view(h.task).tgid(), self.view(h.owner).pid());
         all.sort_by_key(key);
         all.dedup_by(|next, first| {
             let same = key(next) == key(first);
@@ -169,10 +169,10 @@ impl<'a> Holders<'a> {
     }
 
     /// Joins two parts of one holder.
-    fn joined(&self, a: Held, b: Held) -> Held {
+    fn joined(&self, a: HolderTasks, b: HolderTasks) -> HolderTasks {
         let first = rank(&self.view(a.task)) <= rank(&self.view(b.task));
         let task = if first { a.task } else { b.task };
-        Held { task, owner: a.owner, threads: a.threads + b.threads }
+        HolderTasks { task, owner: a.owner, threads: a.threads + b.threads }
     }
 
     /// Finds the values that several processes share. Only values that belong to a task of another
@@ -197,7 +197,7 @@ impl<'a> Holders<'a> {
         self.snapshot.stream().get(i as usize).expect("it was counted")
     }
 
-    fn expand(&self, h: &Held) -> Holder<'a> {
+    fn expand(&self, h: &HolderTasks) -> Holder<'a> {
         let owner = self.view(h.owner);
         let processes = match self.several.is_empty() {
             true => None,

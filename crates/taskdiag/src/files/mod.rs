@@ -301,9 +301,9 @@ fn has_paths(task: &TaskView<'_>) -> bool {
     task.blobs(Group::Paths as u16).any(|(hdr, _)| hdr.reason != Reason::Absent as u16)
 }
 
-/// The threads whose working or root directory differs from that of their process, because they
-/// unshared it (`CLONE_FS`), and the threads that have the directories of processes whose first
-/// thread has ended.
+/// The threads with another working or root directory than their process, because they unshared it
+/// (`CLONE_FS`). Where the first thread of a process has ended, also a thread that still has its
+/// directories.
 fn wanderers<'a>(snapshot: &'a Snapshot) -> (Vec<TaskView<'a>>, Vec<TaskView<'a>>) {
     let threads = snapshot.stream().strategy().is_threads();
     if !threads || !snapshot.stream().asked().has(Group::Paths) {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn a_part_is_found_by_its_file_name() {
         for seconds in (0..4_000_000_000u64).step_by(7_777_777) {
             let first = Part::first_of(UNIX_EPOCH + Duration::from_secs(seconds));
             for part in [first, Part { number: 7, ..first }, Part { number: 12_345, ..first }] {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_not_taken() {
+    fn names_of_other_files_are_no_parts() {
         for name in [
             "2024-02-30.000.tdr",
             "2024-2-3.000.tdr",

@@ -1,5 +1,5 @@
-//! A second look at processes whose arguments were cut, so that it is not known whether they meet
-//! a condition.
+//! A second look at processes whose arguments were cut. Without it, it is not known whether they
+//! meet a condition.
 //!
 //! A list has only the beginning of long arguments, and a condition may depend on the rest. So the
 //! arguments of some such processes are read whole, one process at a time. Only the result of the

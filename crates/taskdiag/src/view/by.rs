@@ -14,7 +14,7 @@ use crate::field::{self, Context, Field, LACKING, Missing, PROCS, Part, Row, Val
 pub struct MemoryOnce {
     /// The task of the last row, and whether its memory was counted with another task.
     last: (u32, bool),
-    /// The task whose rows count for shared memory: the first one of those that share it.
+    /// For shared memory, the rows of one task count: the first task that shares it.
     counted: HashMap<u32, u32>,
 }
 

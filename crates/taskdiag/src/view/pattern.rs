@@ -192,7 +192,7 @@ fn group<'a>(tail: &'a str, to: &mut Translated) -> Result<&'a str, String> {
             to.out.push_str(&format!("(?P<g{}>", to.groups));
             return Ok(after);
         }
-        // `(?<=` and `(?<!` look around, which has an error of its own.
+        // `(?<=` and `(?<!` get the error about look-around below.
         if !name.starts_with(['=', '!']) {
             return Err(format!("a group has letters, digits and _ in its name, not {name}"));
         }

@@ -42,7 +42,7 @@ pub struct Selection {
     pub deselect: bool,
 }
 
-/// The inodes that some pids stand with, as in `PID:INODE`.
+/// The inodes that were given with some pids, as in `PID:INODE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PidfdInodes(Vec<(u32, u64)>);
 
@@ -67,7 +67,7 @@ impl PidfdInodes {
     pub fn groups(&self) -> Groups {
         if self.is_empty() { Groups::NONE } else { Groups::PIDFD }
     }
-    /// Is the task, or its process, the one that is meant by this id of it?
+    /// Does this id mean this task or its process?
     pub fn admit(&self, id: u32, row: &Row<'_>) -> bool {
         let mut meant = self.0.iter().filter(|(of, _)| *of == id).map(|(_, inode)| *inode);
         let Some(first) = meant.next() else { return true };

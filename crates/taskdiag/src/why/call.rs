@@ -90,7 +90,7 @@ impl Call {
         first.any(|n| self.is(*n)).then_some(self.args[0])
     }
 
-    /// The descriptor that it waits for, if it is a call that has one as its first argument.
+    /// The descriptor for which the call waits, if its first argument is a descriptor.
     pub fn descriptor(&self) -> Option<u32> {
         let all = [
             libc::SYS_read,

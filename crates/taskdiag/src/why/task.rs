@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_is_there() {
+    fn memory_that_exists_is_read_and_other_memory_is_an_error() {
         let bytes = [7u8; 100];
         let at = bytes.as_ptr() as u64;
         assert_eq!(me().memory(at, 100), Ok(bytes.to_vec()));

@@ -237,8 +237,8 @@ fn skip(why: &str) {
     skips::skip(&name, why);
 }
 
-/// Cgroups of the system, deep in the tree, and of the users 1000 and 1001, of whom the first makes
-/// hundreds, some with long names, some for other uids. `None`: only root can make them.
+/// Cgroups of the system, deep in the tree, and of the users 1000 and 1001. The first user makes
+/// hundreds of them, some with long names and some for other uids. `None`: only root can make them.
 fn hostile() -> Option<Laid> {
     let laid = laid_out("", &[]);
     let make = |path: &str, uid: u32| {
@@ -325,7 +325,7 @@ fn paths_choose_a_part_and_cannot_leave_the_root() {
 }
 
 #[test]
-fn version_1_has_what_it_has() {
+fn values_of_version_1_come_from_its_own_files() {
     let memory = Laid::out(&[
         ("cgroup.procs", "1\n"),
         ("memory.usage_in_bytes", "9000\n"),

@@ -1,4 +1,4 @@
-//! Cgroups that an answer has are those of the listing that was put into it.
+//! The cgroups in a saved answer are the cgroups of the listing that was put into it.
 
 use taskdiag::Snapshot;
 use taskdiag::wire::{CgroupList, CgroupMsg, Done, StreamWriter};

@@ -301,7 +301,7 @@ fn list(text: &str) -> Result<Vec<Column>, Exit> {
         let mut all = Vec::new();
         for word in text.split([',', ' ', '\t', '\n']) {
             if word.is_empty() {
-                return usage("-o needs at least one column, and one between two commas");
+                return usage("-o has an empty column name: give one name between two commas");
             }
             match MACROS.iter().find(|(name, _)| *name == word) {
                 Some((_, view)) => all.extend(self::all(view)?),

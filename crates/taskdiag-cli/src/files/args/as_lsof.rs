@@ -80,7 +80,7 @@ impl Words<'_> {
     fn give_back(&mut self, given: Given, used: usize) {
         match given.own_word {
             true if used == 0 => self.at -= 1,
-            // Digits in a separate word, and the letters after them, which are options, too.
+            // A separate word of digits, in which letters after the digits are options, too.
             _ => self.rest = given.value[used..].to_vec(),
         }
     }
@@ -257,15 +257,15 @@ impl Typed {
         let tasks = self.layout.tasks == Some(true);
         let joins = !self.commands.is_empty() || tasks || self.args.iter().any(selects);
         if !joins && self.args.iter().any(|a| a == "-a") {
-            return Err(bad("-a", "needs conditions that it joins"));
+            return Err(bad("-a", "needs conditions to join"));
         }
         if self.layout.offset && self.layout.size {
-            return Err(bad("-o and -s", "are about the same column"));
+            return Err(bad("-o and -s", "both choose the column SIZE/OFF: give one of them"));
         }
         let format = self.repeat.as_ref().and_then(|r| r.format.as_deref());
         let breaks = |f: &OsStr| f.as_bytes().windows(2).any(|w| w == b"%n");
         if self.layout.form != Form::Table && format.is_some_and(breaks) {
-            return Err(bad("-r", "takes no %n with -F: the line would be two"));
+            return Err(bad("-r", "takes no %n with -F, where a mark is one line"));
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ mod tests {
         let mut read = 0;
         for letter in ('A'..='Z').chain('a'..='z').chain(['?']) {
             for sign in ['-', '+'] {
-                // A value, so that a letter that needs one has it.
+                // The word 1 follows, for letters that need a value.
                 let is_read = match typed(&[&format!("{sign}{letter}"), "1"]) {
                     Err(Exit::Usage(why)) => {
                         !why.contains("illegal option") && !why.contains("is not supported")

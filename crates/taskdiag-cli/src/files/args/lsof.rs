@@ -1,5 +1,5 @@
-//! Arguments of `taskdiag files` that lsof has, too, rewritten as the long options that the parser
-//! knows: arguments that start with `+`, and short ones that have another meaning in lsof.
+//! Rewrites arguments of lsof as long options of `taskdiag files`: arguments that start with `+`,
+//! and short options whose meaning differs in lsof.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -202,7 +202,7 @@ fn terse(cells: &Cells<'_>, sink: &mut Sink) -> Result<bool, Exit> {
 /// choose options, and the name of this program.
 pub fn version() -> String {
     format!(
-        "lsof version information:\n    revision: {VERSION}\n    not lsof itself: taskdiag {}, which takes its options and prints what it prints\n",
+        "lsof version information:\n    revision: {VERSION}\n    not lsof itself, but taskdiag {} with the options and the output of lsof\n",
         env!("CARGO_PKG_VERSION")
     )
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-/// The locale of the caller, as far as it decides which characters can be printed.
+/// The part of the caller's locale that decides which characters can be printed.
 pub(super) struct Locale {
     /// The locale; `None`: the locale C.
     handle: Option<libc::locale_t>,

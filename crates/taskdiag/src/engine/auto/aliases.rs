@@ -84,7 +84,7 @@ pub(super) fn joined(snapshot: Snapshot) -> Result<Snapshot, Error> {
     Snapshot::with_served(w.finish(done), served)
 }
 
-/// Whether one BPF walk over all tasks answered this group, so that it saw which tasks share it.
+/// Whether one BPF walk over all tasks answered this group. Such a walk sees which tasks share it.
 fn is_whole_walk(snapshot: &Snapshot, group: Group) -> bool {
     let sees = |e: EngineId| matches!(e, EngineId::Bpf | EngineId::Kernel);
     let by_pid = snapshot.stream().strategy().takes_pid();

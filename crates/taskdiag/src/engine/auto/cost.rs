@@ -260,8 +260,8 @@ pub fn decide(req: &Request, f: &Facts) -> Split {
     with_service(req, f, &plain).unwrap_or(plain)
 }
 
-/// The plan in which the service answers the groups that it may show and other engines the rest, if
-/// that costs less than `plain`.
+/// The plan in which the service answers the groups that it may show, and other engines answer the
+/// rest, if it costs less than `plain`.
 fn with_service(req: &Request, f: &Facts, plain: &Split) -> Option<Split> {
     let groups = f.service? & req.groups;
     if groups.is_empty() {

@@ -49,7 +49,8 @@ pub(crate) struct Found {
     pub processes: Vec<u32>,
     /// The request about each of them, without its pid.
     pub one: Request,
-    /// Whether an answer about one process is still about the one that was found.
+    /// Whether an answer about one process is about the process that was found, and not about a
+    /// later one with its pid.
     pub is_same: Box<dyn Fn(&Snapshot) -> bool>,
 }
 

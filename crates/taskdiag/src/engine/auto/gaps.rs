@@ -23,7 +23,7 @@ pub(super) fn expected(req: &Request) -> Groups {
     }
 }
 
-/// The groups in which this answer of procfs lacks values, and which BPF has.
+/// The groups in which this answer of procfs lacks values that BPF has.
 pub(super) fn found(parts: &[EnginePart], snapshot: &Snapshot, bpf: Option<Groups>) -> Groups {
     let of_procfs = parts.iter().filter(|p| p.engine == EngineId::Procfs);
     let groups = of_procfs.fold(Groups::NONE, |all, p| all | p.groups);
@@ -37,7 +37,7 @@ pub(super) fn found(parts: &[EnginePart], snapshot: &Snapshot, bpf: Option<Group
     found
 }
 
-/// Has it had threads that have ended, so that /proc does not have the number of its switches?
+/// Did some of its threads end? Then /proc lacks the number of its switches.
 fn lacks_switches(task: TaskView<'_>) -> bool {
     task.record::<Sched>().is_some_and(|s| s.timeslices().is_some() && s.nvcsw().is_none())
 }

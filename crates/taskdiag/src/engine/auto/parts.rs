@@ -1,5 +1,5 @@
-//! A long answer in parts, so that only one of them is in memory: `taskdiag dump` writes them one
-//! after the other, as one stream.
+//! A long answer in parts, of which only one is in memory at a time. `taskdiag dump` writes them
+//! one after the other, as one stream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -73,17 +73,20 @@ impl InParts {
         let ByteLimits { text_bytes, all_text_bytes, all_list_bytes } = request.limits;
         let (all_text_bytes, all_list_bytes) = (all_text_bytes / SHARE, all_list_bytes / SHARE);
         let limits = ByteLimits { text_bytes, all_text_bytes, all_list_bytes };
-        Ok(Some(InParts {
-            request: request.with_limits(limits),
+        Ok(Some(InParts::divided(request.with_limits(limits), choice, &ids, count)))
+    }
+    fn divided(request: Request, choice: Choice, ids: &[u32], count: usize) -> InParts {
+        InParts {
+            request,
             choice,
-            to_come: Processes::divided(&ids, count).into(),
+            to_come: Processes::divided(ids, count).into(),
             repeated: Repeated::default(),
             numbers: HighestNumbers::default(),
             info: None,
             done: Done::default(),
             served: Vec::new(),
             walked: Duration::ZERO,
-        }))
+        }
     }
     /// The next part, or `None` after the last one. If the request was stopped, the part that it
     /// interrupted is the last one.
@@ -195,17 +198,8 @@ mod tests {
         let request = Request::all(Groups::BASE | Groups::VMA);
         let me = std::process::id();
         let limits = ByteLimits::LIST;
-        let parts = InParts {
-            request: request.clone().with_limits(limits),
-            choice: PROCFS,
-            to_come: Processes::divided(&[1, me.max(3) - 1, me, me + 1], 3).into(),
-            repeated: Repeated::default(),
-            numbers: HighestNumbers::default(),
-            info: None,
-            done: Done::default(),
-            served: Vec::new(),
-            walked: Duration::ZERO,
-        };
+        let whole = request.clone().with_limits(limits);
+        let parts = InParts::divided(whole, PROCFS, &[1, me.max(3) - 1, me, me + 1], 3);
         let (bytes, summary, count) = joined(parts);
         assert!(count > 1);
         let whole = Snapshot::read_from(&bytes[..]).expect("it is a stream");

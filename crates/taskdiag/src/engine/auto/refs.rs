@@ -1,5 +1,5 @@
-//! The references in a task's bytes to other places of the stream: numbers of names, and the tasks
-//! that it shares values with. They are rewritten in place, and no attribute changes its length.
+//! The references in a task's bytes to other places of the stream: numbers of names, and tasks with
+//! which it shares values. They are rewritten in place, and no attribute changes its length.
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;

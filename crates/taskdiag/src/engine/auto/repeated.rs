@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_it() {
+    fn threads_share_a_cache_of_sessions() {
         let cache = SessionCache::new();
         std::thread::scope(|scope| {
             for _ in 0..4 {

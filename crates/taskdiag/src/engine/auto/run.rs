@@ -138,7 +138,7 @@ mod tests {
     use taskdiag_wire::{Done, StreamWriter};
 
     #[test]
-    fn init_is_the_first_or_hidden() {
+    fn a_list_of_all_that_begins_after_process_1_lacks_it() {
         let list = |pids: &mut dyn Iterator<Item = u32>| {
             let mut w = StreamWriter::new();
             w.info(&StreamWriter::blank_info());

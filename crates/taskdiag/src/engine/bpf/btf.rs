@@ -432,11 +432,16 @@ mod tests {
         words(&mut types, &[0, TYPEDEF << 24, 4]); // 3: a name for 4
         words(&mut types, &[0, UNION << 24 | 1, 8]); // 4: union
         words(&mut types, &[14, 1, 0]);
+        whole(&types)
+    }
+
+    /// A file with these types.
+    fn whole(types: &[u8]) -> Vec<u8> {
         let mut file = MAGIC.to_ne_bytes().to_vec();
         file.extend([1, 0]);
         let n = types.len() as u32;
         words(&mut file, &[24, 0, n, n, STRINGS.len() as u32]);
-        file.extend(&types);
+        file.extend(types);
         file.extend(STRINGS);
         file
     }
@@ -463,12 +468,7 @@ mod tests {
         words(&mut types, &[27, 1 << 24, 8, 64]); // 1: long
         words(&mut types, &[0, ARRAY << 24, 0, 1, 1, 6]); // 2: long[6]
         words(&mut types, &[1, STRUCT << 24 | 2, 56, 8, 1, 0, 14, 2, 64]); // 3: struct wanted
-        let mut file = MAGIC.to_ne_bytes().to_vec();
-        file.extend([1, 0]);
-        let n = types.len() as u32;
-        words(&mut file, &[24, 0, n, n, STRINGS.len() as u32]);
-        file.extend(&types);
-        file.extend(STRINGS);
+        let file = whole(&types);
         let btf = Btf::parse(&file, &Wanted::new([&b"wanted"[..]], [])).unwrap();
         assert_eq!(btf.offset("wanted", "inner[-4]"), Some(8 + 2 * 8));
         assert_eq!(btf.width("wanted", "inner[-4]"), Some(8));
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_no_further_than_sorted_functions() {
+    fn a_search_does_not_go_beyond_sorted_functions() {
         let some = [&b"00777"[..], b"+first", b"zzz"];
         for (count, sorted, between, functions, structs) in [
             (2_000, true, false, &some[..], 1),
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_on_for_an_expected_type() {
+    fn a_search_continues_for_an_expected_type() {
         let file = with_functions(2_000, true, false);
         let structs = |functions: &[&'static [u8]], expected: Option<&'static [u8]>| {
             let wanted = Wanted::new([&b"wanted"[..]], functions.iter().copied());
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_no_harm_from_a_cut_file() {
+    fn a_cut_file_of_types_makes_no_panic() {
         let file = example();
         let wanted = Wanted::new([&b"wanted"[..]], []);
         for n in 0..file.len() {

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_asked_for_if_they_have_others() {
+    fn each_file_is_asked_for_if_devices_differ() {
         let (devices, asked) = completed(&[(3, Some(8)), (3, Some(9)), (3, None)]);
         assert_eq!((devices, asked), (vec![Some(1), Some(8), Some(9), None], 3));
     }

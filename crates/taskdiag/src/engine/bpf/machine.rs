@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_its_memory_alone() {
+    fn programs_that_leave_their_memory_or_never_end_are_refused() {
         for insns in [
             vec![insn(0x79, 0, 1, 8, 0), insn(0x95, 0, 0, 0, 0)], // beyond the argument
             vec![insn(0x7b, 10, 1, 0, 0), insn(0x95, 0, 0, 0, 0)], // beyond the stack

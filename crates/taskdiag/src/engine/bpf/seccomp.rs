@@ -30,8 +30,8 @@ pub fn kills() -> io::Result<bool> {
 }
 
 fn kills_a_child() -> io::Result<bool> {
-    // SAFETY: fork(2) without a signal at the end of the child, so that a program that counts its
-    // children does not notice this one. The child makes system calls only, which are safe after a
+    // SAFETY: fork(2) without a signal at the end of the child, so that the program does not take
+    // it for one of its own children. The child makes system calls only, which are safe after a
     // fork of a program with threads, and does not return.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     if child < 0 {

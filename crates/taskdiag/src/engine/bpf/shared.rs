@@ -100,7 +100,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn agrees_with_the_header() {
+    fn structs_shared_with_the_programs_are_those_of_the_header() {
         let expect = [
             ("sizeof(struct config)", size_of::<Config>()),
             ("offsetof(struct config, nchunks)", offset_of!(Config, nchunks)),

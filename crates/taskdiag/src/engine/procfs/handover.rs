@@ -1,5 +1,5 @@
-//! The place where a reading thread puts its work during a read that may not end, and from which
-//! its supervisor takes it.
+//! Before a read that may not end, a reading thread puts its work here, so that its supervisor can
+//! take it.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

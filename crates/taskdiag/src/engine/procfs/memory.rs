@@ -152,7 +152,7 @@ impl Worker<'_> {
     /// the answer.
     fn name_vmas(&mut self, at: TaskDir<'_>, lists: &mut Lists) -> Result<(), Stop> {
         let mut vmas = lists.vmas.iter_mut();
-        let mut asked = Asked::default();
+        let mut asked = NameQuery::default();
         for mut piece in std::mem::take(&mut lists.names) {
             let mut names = LastName { asked, ..LastName::default() };
             for (span, vma) in piece.spans.iter().zip(&mut vmas) {
@@ -341,12 +341,12 @@ struct LastName<'t> {
     kind: u32,
     inode: u64,
     number: u32,
-    asked: Asked,
+    asked: NameQuery,
 }
 
 /// How the kernel is asked for the name of a mapping of this task in a form that has no escapes.
 #[derive(Default)]
-struct Asked {
+struct NameQuery {
     maps: Option<OwnedFd>,
     /// The kernel has no PROCMAP_QUERY.
     no_query: bool,
@@ -354,7 +354,7 @@ struct Asked {
     no_link: bool,
 }
 
-impl Asked {
+impl NameQuery {
     /// The name, with ` (deleted)` after it if the kernel adds that. `None`: the kernel cannot be
     /// asked. This costs two calls for each mapping, and one more for each task.
     fn name(

@@ -1,6 +1,6 @@
 //! Keeps the names of files, so that each is in the answer only once, even if many tasks have it.
-//! The readers of an answer share one table. The reader that finds a name first writes it, and
-//! those that need it later use its number.
+//! The readers of an answer share one table. The first reader that finds a name writes it, and
+//! later readers use its number.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};

@@ -51,8 +51,8 @@ impl Worker<'_> {
         Ok(left)
     }
 
-    /// As `settle`, for groups that were read of this task, so that other threads of the process
-    /// may refer to it.
+    /// As `settle`, for groups that this task has itself. Other threads of the process may refer to
+    /// it.
     pub(super) fn settle_own(
         &mut self,
         at: TaskDir<'_>,

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_a_process_has_copied() {
+    fn pages_that_a_process_has_copied_are_counted() {
         let (file, _) = memfd(6);
         let len = usize::try_from(6 * page()).unwrap();
         let rw = libc::PROT_READ | libc::PROT_WRITE;

@@ -235,27 +235,16 @@ impl Single {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command};
+    use crate::testing::Ended;
+    use std::process::Command;
 
     const ROOT: &[u8] = b"/proc";
-
-    struct Sleeper(Child);
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    fn sleeper() -> Sleeper {
-        Sleeper(Command::new("sleep").arg("60").spawn().expect("sleep is there"))
-    }
 
     #[test]
     fn a_process_has_the_values_of_its_files() {
         // The values of a process that still starts would change between two reads.
         let stop = Command::new("sh").args(["-c", "kill -STOP $$"]).spawn();
-        let child = Sleeper(stop.expect("sh is there"));
+        let child = Ended(stop.expect("sh is there"));
         let single = Single::open(ROOT, child.0.id()).expect("it runs");
         while single.stat(ROOT).unwrap().base.known().state() != Some(b'T') {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -278,7 +267,7 @@ mod tests {
 
     #[test]
     fn another_process_with_the_pid_has_no_values() {
-        let child = sleeper();
+        let child = Ended::sleep();
         let now = Single::open(ROOT, child.0.id()).expect("it runs");
         let other = Single::known(child.0.id(), now.start_ticks() - 1);
         assert_eq!(other.stat(ROOT).unwrap_err(), NotRead::Reused);
@@ -294,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_process_that_ended_has_no_values() {
-        let mut child = sleeper();
+        let mut child = Ended::sleep();
         let single = Single::open(ROOT, child.0.id()).expect("it runs");
         child.0.kill().unwrap();
         child.0.wait().unwrap();

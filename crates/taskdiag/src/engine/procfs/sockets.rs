@@ -192,8 +192,9 @@ fn forget_protocols(table: &mut SocketsByInode) {
     }
 }
 
-/// The files of sockets do not have the interface of a link-local address. Such an address can only
-/// be bound to an interface that has it, so that is known if it is the only one.
+/// The files of sockets do not have the interface of a link-local address. A socket can only have
+/// such an address on an interface with that address. So if exactly one interface has it, the
+/// interface is known.
 fn find_interfaces(table: &mut SocketsByInode, addresses: impl FnOnce() -> Vec<u8>) {
     let bit = parse::bit(Socket::MEMBERS, "ifindex");
     let is_link_local = |s: &Sock| {

@@ -42,8 +42,8 @@ pub(super) fn counts_alone(sock: &Sock) -> bool {
     i32::from(s.protocol) == libc::IPPROTO_TCP && s.state == TCP_CLOSE
 }
 
-/// The task itself, which may have files of its own, or be a thread that is left after the first
-/// one of its process has ended. Kernels before 6.9 know processes only, which means their first
+/// The task itself. It may have files of its own, or be a thread that still runs after the first
+/// thread of its process has ended. Kernels before 6.9 know processes only, which means their first
 /// threads.
 fn pidfd((tgid, tid): (u32, Option<u32>), calls: &mut u64) -> Option<OwnedFd> {
     let mut open = |id: u32, flags: i32| {
@@ -223,7 +223,7 @@ fn inet(bytes: &[u8; 28]) -> Option<([u8; 16], u16)> {
     Some((addr, u16::from_be_bytes([bytes[2], bytes[3]])))
 }
 
-/// The bytes that wait to be read, and those that wait to be sent, as sock_diag(7) counts them.
+/// The bytes that wait to be read, and the bytes that wait to be sent, as counted by sock_diag(7).
 fn queues(socket: &OwnedFd, protocol: i32) -> Option<(u32, u32)> {
     if protocol == libc::IPPROTO_TCP {
         let count = |request| {

@@ -1,5 +1,5 @@
-//! An engine that this build lacks. Its stand-in has the same name and reports that it is missing,
-//! so that the code that chooses engines need not know about features.
+//! An engine that this build lacks. The stand-in has the name of the engine and reports that it is
+//! missing. So the code that chooses engines does not depend on features.
 
 use crate::engine::EngineId;
 use crate::error::Error;

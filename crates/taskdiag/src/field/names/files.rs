@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_the_c_library_skips() {
+    fn lines_that_the_c_library_skips_name_nobody() {
         let named = |line: &str, kind| entry(line.as_bytes(), kind).map(|(n, id)| (n.to_vec(), id));
         for no in [
             "#old:x:5:5::/:/bin/sh",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_from_files_where_nsswitch_begins_with_them() {
+    fn names_come_from_files_if_nsswitch_names_them_first() {
         let says = |text: &str| says_files(text.as_bytes(), AccountKind::User);
         for yes in [
             "passwd: files",

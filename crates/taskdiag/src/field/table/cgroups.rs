@@ -302,19 +302,19 @@ pub const WAITING: &[Field] = &[
         "cpu.pressure, memory.pressure, io.pressure" "The largest of cpu_some, memory_some and io_some" {} pressure),
     avg10!("cpu_some" "%CPUW" CpuSome10 "cpu.pressure some avg10"
         "Share of the last ten seconds in which some of its tasks waited for a CPU"),
-    avg10!("cpu_full" "%CPUF" CpuFull10 "cpu.pressure full avg10" "The same of all tasks that were not idle"),
+    avg10!("cpu_full" "%CPUF" CpuFull10 "cpu.pressure full avg10" "Share of the last ten seconds in which all its tasks that were not idle waited for a CPU"),
     avg10!("memory_some" "%MEMW" MemorySome10 "memory.pressure some avg10"
         "Share of the last ten seconds in which some of its tasks waited for memory"),
-    avg10!("memory_full" "%MEMF" MemoryFull10 "memory.pressure full avg10" "The same of all tasks that were not idle"),
+    avg10!("memory_full" "%MEMF" MemoryFull10 "memory.pressure full avg10" "Share of the last ten seconds in which all its tasks that were not idle waited for memory"),
     avg10!("io_some" "%IOW" IoSome10 "io.pressure some avg10"
         "Share of the last ten seconds in which some of its tasks waited for I/O"),
-    avg10!("io_full" "%IOF" IoFull10 "io.pressure full avg10" "The same of all tasks that were not idle"),
+    avg10!("io_full" "%IOF" IoFull10 "io.pressure full avg10" "Share of the last ten seconds in which all its tasks that were not idle waited for I/O"),
     time!("cpu_some_time" "CPUWAIT" CpuSome "cpu.pressure some total" "Time in which some of its tasks waited for a CPU"),
-    time!("cpu_full_time" "CPUFULL" CpuFull "cpu.pressure full total" "Time in which all tasks that were not idle did"),
+    time!("cpu_full_time" "CPUFULL" CpuFull "cpu.pressure full total" "Time in which all its tasks that were not idle waited for a CPU"),
     time!("memory_some_time" "MEMWAIT" MemorySome "memory.pressure some total" "Time in which some of its tasks waited for memory"),
-    time!("memory_full_time" "MEMFULL" MemoryFull "memory.pressure full total" "Time in which all tasks that were not idle did"),
+    time!("memory_full_time" "MEMFULL" MemoryFull "memory.pressure full total" "Time in which all its tasks that were not idle waited for memory"),
     time!("io_some_time" "IOWAIT" IoSome "io.pressure some total" "Time in which some of its tasks waited for I/O"),
-    time!("io_full_time" "IOFULL" IoFull "io.pressure full total" "Time in which all tasks that were not idle did"),
+    time!("io_full_time" "IOFULL" IoFull "io.pressure full total" "Time in which all its tasks that were not idle waited for I/O"),
 ];
 
 pub const RATES: &[Field] = &[

@@ -45,7 +45,7 @@ fn one<'a>(
     }
 }
 
-/// A value of all details of this kind, of which there may be none.
+/// The values of all details of this kind. There may be none.
 fn many<'a>(
     row: &Row<'a>,
     kind: FdDetailKind,

@@ -16,9 +16,9 @@ pub fn key(e: &Entry<'_, Gpu>) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// The engines of graphics processors that work for a process, each with the time in which it did,
-/// ns, and a number, which is the same in all processes that share a client. Source: `drm-engine-*`
-/// of `/proc/PID/fdinfo`. `None`: the answer or the driver does not have it.
+/// The engines of graphics processors that work for a process. Each has the time of its work, ns,
+/// and a number that is the same in all processes that share a client. Source: `drm-engine-*` of
+/// `/proc/PID/fdinfo`. `None`: the answer or the driver does not have it.
 pub fn engines(row: &Row<'_>) -> Option<Vec<(u64, u64)>> {
     let mut any = false;
     let known = list(row).ok()?.filter_map(|e| {

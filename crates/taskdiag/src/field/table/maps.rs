@@ -181,7 +181,7 @@ pub const FIELDS: &[Field] = &[
         "Length of its addresses; text in KiB", {"kbytes" "Kbytes"},
         |_, row| vma(row, |v| size(v).map(Value::Uint))),
     row!("mode" "Mode" 5 Left [VMA] Text None Plain, "/proc/PID/maps",
-        "May be read, written, executed, is shared (s); as pmap shows it", {}, mode),
+        "May be read, written, executed; s shared; in the form of pmap", {}, mode),
     row!("perms" "Perm" 4 Left [VMA] Text None Plain, "/proc/PID/maps",
         "May be read, written, executed; p private, s shared", {"perm" "Perm"},
         vma!(perms, |p| Value::Short(letters(p, b'p')))),

@@ -144,10 +144,10 @@ fn waits_for_how<'a>(cx: &Context, row: &Row<'a>) -> Value<'a> {
 
 pub const FIELDS: &[Field] = &[
     row!("eip" "EIP" 16 Right [] Text None Hex, "none",
-        "Instruction pointer: always 0, which the kernel shows of live tasks, too", {},
+        "Instruction pointer: always 0, as the kernel shows it for live tasks", {},
         |_, _| Value::Mask(0)),
     row!("esp" "ESP" 16 Right [] Text None Hex, "none",
-        "Stack pointer: always 0, which the kernel shows of live tasks, too", {},
+        "Stack pointer: always 0, as the kernel shows it for live tasks", {},
         |_, _| Value::Mask(0)),
     row!("timeout" "TMOUT" 5 Right [] Text None Plain, "none",
         "Always -, for scripts that expect the column", {"tmout" "TMOUT"}, |_, _| Value::ABSENT),

@@ -168,8 +168,8 @@ impl Look<'_> {
         holders
     }
 
-    /// The holder for each kind of request. If some of them wait for different holders, it is not
-    /// known which one of them a thread has made.
+    /// The holder for each kind of request. If their waits have different holders, it is not known
+    /// which wait a thread belongs to.
     fn held_by(&self, blocked: &[Blocked], holders: &LockHolders) -> HeldBy {
         let mut held = HeldBy::new();
         for b in blocked {

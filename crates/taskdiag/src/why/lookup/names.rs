@@ -91,8 +91,8 @@ fn cgroup(text: &[u8], option: Option<&[u8]>) -> Option<Vec<u8>> {
 }
 
 impl Look<'_> {
-    /// Finds the name of the file that a call waits for, by its descriptor or its path, and the
-    /// mount that it is on.
+    /// Finds the name and the mount of the file for which a call waits, by its descriptor or its
+    /// path.
     pub(super) fn name_file(&mut self, at: usize) {
         let (place, call) = self.wait(at);
         let Some(call) = call else { return };

@@ -1,12 +1,12 @@
 //! The stack of a sleeping thread in its program: which functions have called each other.
 //!
-//! The thread is neither stopped nor traced. While it sleeps, its registers and its stack stay as
-//! they are, so they are read as they stand, and count only if the thread has not run meanwhile.
-//! This is the work of this module and not of an engine, because it needs the memory and the files
-//! of a process, which no engine may wait for. All engines get the same stacks: the stack pointer
-//! and the program counter come from `/proc/PID/task/TID/syscall`. The frame pointer is not in
-//! /proc. BPF is asked for it if a function needs it, and if the caller's choice of engine allows
-//! that.
+//! The thread is neither stopped nor traced. While it sleeps, its registers and its stack do not
+//! change. So they are read without stopping it, and count only if the thread has not run
+//! meanwhile. This is the work of this module and not of an engine, because it needs the memory and
+//! the files of a process, which no engine may wait for. All engines get the same stacks: the stack
+//! pointer and the program counter come from `/proc/PID/task/TID/syscall`. The frame pointer is not
+//! in /proc. BPF is asked for it if a function needs it, and if the caller's choice of engine
+//! allows that.
 //!
 //! **A wrong frame is worse than none.** The tables for unwinding (`.eh_frame`) say where the
 //! caller of a function continues. Nothing is guessed: where there is no table, where a register is

@@ -72,9 +72,9 @@ const NAME_MAX: usize = 108;
 ///
 /// The kernel writes names as they are, and a name may have line feeds. So a user can bind a socket
 /// whose name ends with a line that looks like one of the kernel's, of any inode and with any name.
-/// So a line is doubtful if it ends within the length of the longest name, counted from the
-/// beginning of an earlier name. A doubtful line may be either, so it is left out, and nothing is
-/// known about its socket.
+/// So a line is doubtful if its end is still within the longest possible name that begins where an
+/// earlier name began. A doubtful line may be either, so it is left out, and nothing is known about
+/// its socket.
 pub fn unix_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 0;
     // Before this place, the bytes may be those of a name.

@@ -360,7 +360,7 @@ pub fn packet_diag(b: &[u8]) -> Option<Sock> {
 }
 
 /// The netlink attributes of a message as type and data, up to the first that is malformed.
-fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attrs(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(rest, 0)?);
         let kind = u16_at(rest, 2)?;
@@ -384,14 +384,7 @@ pub fn nl_messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attr(kind: u16, data: &[u8]) -> Vec<u8> {
-        let mut a = ((data.len() + 4) as u16).to_ne_bytes().to_vec();
-        a.extend(kind.to_ne_bytes());
-        a.extend(data);
-        a.resize(a.len().next_multiple_of(4), 0);
-        a
-    }
+    use crate::testing::attr;
 
     #[test]
     fn internet_sockets_are_parsed_from_messages() {

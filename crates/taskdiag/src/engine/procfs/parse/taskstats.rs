@@ -7,6 +7,7 @@
 use taskdiag_wire::Delays;
 
 use super::bit;
+use super::sockdiag::attrs;
 
 /// Attributes of the answer (linux/taskstats.h).
 const TYPE_STATS: u16 = 3;
@@ -36,18 +37,8 @@ pub struct DelayCounts {
     pub extremes: Option<[(u64, u64); 8]>,
 }
 
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
-        let kind = u16::from_ne_bytes(*rest.get(2..)?.first_chunk()?);
-        let data = rest.get(4..len)?;
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, data))
-    })
-}
-
 fn find(data: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(data).find(|a| a.0 == kind).map(|a| a.1)
+    attrs(data).find(|a| a.0 == kind).map(|a| a.1)
 }
 
 /// The number of a family, from the answer to CTRL_CMD_GETFAMILY without the head of netlink.
@@ -145,14 +136,7 @@ impl DelayCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attr(kind: u16, data: &[u8]) -> Vec<u8> {
-        let mut a = ((data.len() + 4) as u16).to_ne_bytes().to_vec();
-        a.extend(kind.to_ne_bytes());
-        a.extend(data);
-        a.resize(a.len().next_multiple_of(4), 0);
-        a
-    }
+    use crate::testing::attr;
 
     /// An answer of a kernel with this version, in which each number of 8 bytes is its place.
     fn answer(version: u16, len: usize) -> Vec<u8> {

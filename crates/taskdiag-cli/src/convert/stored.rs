@@ -72,7 +72,7 @@ fn cost(text: &[u8]) -> usize {
 
 /// A value of a row.
 #[derive(Debug)]
-pub enum Kept {
+pub enum StoredValue {
     /// A text: is it cut?
     Text(Text, bool),
     /// Arguments: are they cut?
@@ -95,41 +95,43 @@ pub enum Kept {
     Other(Box<Value<'static>>),
 }
 
-impl Kept {
+impl StoredValue {
     /// Keeps a value.
-    pub fn of(value: &Value<'_>, texts: &mut Texts) -> Kept {
+    pub fn of(value: &Value<'_>, texts: &mut Texts) -> StoredValue {
         match value {
-            Value::Bytes { data, cut } => Kept::Text(texts.keep(data), *cut),
-            Value::Args { data, cut } => Kept::Args(texts.keep(data), *cut),
-            Value::Missing(why) => Kept::Missing(*why),
-            Value::Uint(n) => Kept::Uint(*n),
-            Value::Int(n) => Kept::Int(*n),
-            Value::Nanos(ns) => Kept::Nanos(*ns),
-            Value::Instant(ns) => Kept::Instant(*ns),
-            Value::Bool(b) => Kept::Bool(*b),
-            Value::User(uid) => Kept::User(*uid),
-            other => Kept::Other(Box::new(other.clone().into_owned())),
+            Value::Bytes { data, cut } => StoredValue::Text(texts.keep(data), *cut),
+            Value::Args { data, cut } => StoredValue::Args(texts.keep(data), *cut),
+            Value::Missing(why) => StoredValue::Missing(*why),
+            Value::Uint(n) => StoredValue::Uint(*n),
+            Value::Int(n) => StoredValue::Int(*n),
+            Value::Nanos(ns) => StoredValue::Nanos(*ns),
+            Value::Instant(ns) => StoredValue::Instant(*ns),
+            Value::Bool(b) => StoredValue::Bool(*b),
+            Value::User(uid) => StoredValue::User(*uid),
+            other => StoredValue::Other(Box::new(other.clone().into_owned())),
         }
     }
     /// The value again, without a copy of its text.
     pub fn lend(&self) -> Value<'_> {
         match self {
-            Kept::Text(text, cut) => Value::Bytes { data: Cow::Borrowed(&text.0), cut: *cut },
-            Kept::Args(text, cut) => Value::Args { data: Cow::Borrowed(&text.0), cut: *cut },
-            Kept::Missing(why) => Value::Missing(*why),
-            Kept::Uint(n) => Value::Uint(*n),
-            Kept::Int(n) => Value::Int(*n),
-            Kept::Nanos(ns) => Value::Nanos(*ns),
-            Kept::Instant(ns) => Value::Instant(*ns),
-            Kept::Bool(b) => Value::Bool(*b),
-            Kept::User(uid) => Value::User(*uid),
-            Kept::Other(value) => Value::clone(value),
+            StoredValue::Text(text, cut) => {
+                Value::Bytes { data: Cow::Borrowed(&text.0), cut: *cut }
+            }
+            StoredValue::Args(text, cut) => Value::Args { data: Cow::Borrowed(&text.0), cut: *cut },
+            StoredValue::Missing(why) => Value::Missing(*why),
+            StoredValue::Uint(n) => Value::Uint(*n),
+            StoredValue::Int(n) => Value::Int(*n),
+            StoredValue::Nanos(ns) => Value::Nanos(*ns),
+            StoredValue::Instant(ns) => Value::Instant(*ns),
+            StoredValue::Bool(b) => Value::Bool(*b),
+            StoredValue::User(uid) => Value::User(*uid),
+            StoredValue::Other(value) => Value::clone(value),
         }
     }
     /// Is it this value?
     pub fn is(&self, value: &Value<'_>) -> bool {
         match self {
-            Kept::Other(own) => **own == *value,
+            StoredValue::Other(own) => **own == *value,
             own => own.lend() == *value,
         }
     }
@@ -162,13 +164,13 @@ mod tests {
             Value::Percent(0.5),
             Value::Ids(vec![1, 2]),
         ];
-        let kept: Vec<Kept> = all.iter().map(|v| Kept::of(v, &mut texts)).collect();
+        let kept: Vec<StoredValue> = all.iter().map(|v| StoredValue::of(v, &mut texts)).collect();
         for (i, kept) in kept.iter().enumerate() {
             for (j, value) in all.iter().enumerate() {
                 assert_eq!((kept.is(value), kept.lend() == *value), (i == j, i == j), "{value:?}");
             }
         }
-        assert!(size_of::<Kept>() <= 16, "{}", size_of::<Kept>());
+        assert!(size_of::<StoredValue>() <= 16, "{}", size_of::<StoredValue>());
         assert_eq!(texts.bytes(), cost(b"/a/path") + cost(b"a\0b"), "each text once");
         drop(kept);
         texts.sweep();
