@@ -107,20 +107,28 @@ def dropin():
     return common.TARGET / "dropin" / "libtaskdiag_procps.so"
 
 
-@functools.cache
 def program(arch=archs.AMD64, profile="release"):
     """The release program, or one of another profile, built by cargo, or the one that TASKDIAG_BIN names."""
-    if given := os.environ.get("TASKDIAG_BIN"):
-        return pathlib.Path(given)
+    return pathlib.Path(given) if (given := os.environ.get("TASKDIAG_BIN")) else made("taskdiag-cli", "taskdiag", arch, profile)
+
+
+def service(arch=archs.AMD64, profile="release"):
+    """The service, as `program` is made, or the one that TASKDIAGD_BIN names."""
+    return pathlib.Path(given) if (given := os.environ.get("TASKDIAGD_BIN")) else made("taskdiagd", "taskdiagd", arch, profile)
+
+
+@functools.cache
+def made(package, name, arch, profile):
+    """A program that cargo builds."""
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
     try:
-        common.run(*cargo, "build", "-q", "--profile", profile, "-p", "taskdiag-cli", *target, cwd=common.ROOT, env=env)
+        common.run(*cargo, "build", "-q", "--profile", profile, "-p", package, *target, cwd=common.ROOT, env=env)
     except common.Broken as e:
         if "can't find crate for `core`" in str(e) or "can't find crate for `std`" in str(e):
             raise common.Unavailable(f"no Rust library for {arch.triple}: rustup target add {arch.triple}") from e
         raise
-    return common.TARGET / arch.triple / profile / "taskdiag"
+    return common.TARGET / arch.triple / profile / name
 
 
 @functools.cache
