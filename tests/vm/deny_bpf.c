@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Runs a command while a BPF program that is a security module refuses each call of bpf(2), with this error.
+ * Runs a command while a BPF program that is a security module refuses each call of bpf(2).
  *
  *	deny_bpf ERRNO COMMAND...
  *
- * The exit code is that of the command, or 99 if the kernel has no such programs (CONFIG_BPF_LSM, and `bpf` in
- * /sys/kernel/security/lsm). It needs root. It reads the kernel's types itself, so that it needs no libbpf.
+ * The calls fail with this error. The exit code is that of the command, or 99 if the kernel has no
+ * such programs (CONFIG_BPF_LSM, and `bpf` in /sys/kernel/security/lsm). It needs root. It reads
+ * the kernel's types itself, so that it needs no libbpf.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/bpf.h>
 #include <stdint.h>

@@ -48,7 +48,9 @@ BOOTS = {
         Scene("lockdown=confidentiality, without securityfs", "umount /sys/kernel/security", reason="lockdown=confidentiality"),
     ],
 }
-# A program as (name, arguments, exit codes, engine that it asks for). `files` is quicker by BPF on any machine.
+# With so many processes, BPF is quicker than /proc.
+PROCESSES = 500
+# A program as (name, arguments, exit codes, engine that it asks for).
 SOCKET = "/lab/tmp/socket"
 FACES = (
     ("engines", "taskdiag engines", (0,), ""),
@@ -76,10 +78,15 @@ class Denied(suites.Suite):
         for program in programs():
             tree.program(program)
         tree.program(bench.compiled(common.VM / "deny_bpf.c"), "/lab/deny_bpf")
+        tree.program(bench.compiled(common.ROOT / "bench" / "load.c"), "/lab/load")
 
     def script(self):
         lines = [f"export PATH={programs()[0].parent}:{programs()[1].parent}:$PATH; cd /lab/tmp", "mount -t securityfs securityfs /sys/kernel/security"]
-        lines.append("sed 's/^/@@lsm /' /sys/kernel/security/lsm; grep -c 'hornet\\|bpf_prog_verify_signature' /proc/kallsyms | sed 's/^/@@signatures /'")
+        lines += [
+            "echo \"@@lsm $(cat /sys/kernel/security/lsm); symbols of signed programs: $(grep -c 'hornet\\|bpf.*signature' /proc/kallsyms)\"",
+            # The load ends when its standard input does.
+            f"mkfifo hold; /lab/load procs {PROCESSES} <hold >ready & exec 9>hold; while ! grep -q ready ready; do sleep 0.5; done",
+        ]
         for s in self.scenes:
             lines.append(f"echo '@@scene {s.name}'; {s.before} || echo '@@failed to prepare'")
             job = [f"rm -f {SOCKET}; taskdiagd --socket {SOCKET} 2>service & service=$!; while ! [ -S {SOCKET} ]; do sleep 0.2; done"]
@@ -87,13 +94,13 @@ class Denied(suites.Suite):
                 job.append(f"echo '@@face {name}'; {command} >out 2>err; echo \"@@code $?\"; head -n 30 out; echo '@@err'; head -c 1500 err; echo")
             job.append("kill $service; wait $service; echo '@@journal'; cat service")
             # The shell of the job is in the scene, too.
-            lines += [f"cat >scene <<'END'", *job, "END", f"{s.through} sh scene"]
-        return lines
+            lines += ["cat >scene <<'END'", *job, "END", f"{s.through} sh scene"]
+        return [*lines, "exec 9>&-; wait"]
 
     def read(self, output, run):
         result = suites.Result()
-        for line in re.findall(r"^@@(?:lsm|signatures) .*$", output, re.M):
-            print(f"  {line.removeprefix('@@')}")
+        for line in re.findall(r"^@@(lsm .*)$", output, re.M):
+            print(f"  {line}")
         scenes = dict(part.split("\n", 1) for part in output.split("@@scene ")[1:])
         for s in self.scenes:
             text, bad = scenes.get(s.name, ""), []
@@ -109,10 +116,9 @@ class Denied(suites.Suite):
                 bad.append(f"taskdiagd does not say why: {text.partition('@@journal')[2].strip()}")
             if reason := re.search(r"^taskdiag: (the bpf engine cannot be used: .*)$", text, re.M):
                 print(f"  {s.name}: {reason[1]}")
-            name = f"{s.name}"
             if bad:
-                result.failed.append(name)
-                result.said[name] = "\n".join(bad)
+                result.failed.append(s.name)
+                result.said[s.name] = "\n".join(bad)
             else:
                 result.passed += 1
         return result

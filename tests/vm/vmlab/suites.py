@@ -161,11 +161,20 @@ def walk_seconds():
     return int(os.environ.get("TASKDIAG_WALK_SECONDS", 0))
 
 
+# Tasks of mktask that together have a value of each group, as in tests/tests/parity.rs.
+STATES = (
+    "settings", "mappings /lab/tmp/maps", "files /lab/tmp/files", "threads 3", "creds", "odd-names /lab/tmp/names", "odd-places /lab/tmp/places",
+    "cgroup odd",
+)  # fmt: skip
+
+
 class Parity(Suite):
     """Runs the test programs of the machine on this kernel."""
 
     name = "parity"
     timeout = 3000
+    beside = ()
+    """Tasks of mktask that are there meanwhile."""
 
     def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True, without=()):
         self.promised, self.filter, self.before, self.arch, self.kept = promised, filter, before, arch, kept
@@ -201,6 +210,11 @@ class Parity(Suite):
         walk = ("TASKDIAG_WALK_SECONDS", "TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE")
         settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in walk)
         lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
+        if self.beside:
+            # A task lives until its standard input ends, and writes a line when it is ready.
+            lines.append("cd /lab/tmp; mkdir maps files names places; mkfifo hold")
+            lines += [f"{programs['MKTASK']} {state} <hold >said.{at} &" for at, state in enumerate(self.beside)]
+            lines.append(f"exec 9>hold; while [ \"$(cat said.* | wc -l)\" -lt {len(self.beside)} ]; do sleep 0.2; done; cut -c1-200 said.*")
         for name in self.only:
             program = programs["test " + name]
             lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + walk_seconds()} {program} {self.filter}; echo \"@@status $?\"")
@@ -214,6 +228,7 @@ class Parity(Suite):
         result = Result()
         tests, _, skips = output.partition("@@skips\n")
         seen = []
+        result.failed += re.findall(r"^error=.*", tests.partition("@@program ")[0], re.M)
         for part in tests.split("@@program ")[1:]:
             name, _, text = part.partition("\n")
             seen.append(name)

@@ -23,8 +23,8 @@ HEAD = """\
 
 The list is `tests/vm/kernels`. The run of a kernel fails if an engine does not work that is *promised* there. Each kernel was
 booted under QEMU and asked `taskdiag engines --json` as root. Then it ran the parity suite: every state of mktask, every
-strategy, each engine against the others, `ps`, and the `procfs` crate. The short suite compares each group between the
-engines, and all tasks, and tests who may answer. Without root or without BPF, procfs answers everywhere.
+strategy, each engine against the others, `ps`, and the `procfs` crate. The short suite compares all groups of
+all tasks between the engines, beside tasks that have values of each group. Without root or without BPF, procfs answers everywhere.
 
 """
 MARKS = """\
