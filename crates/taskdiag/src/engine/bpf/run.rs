@@ -143,7 +143,7 @@ impl LoadedProgram {
             cpus,
             nodes,
             has_thp,
-            reserved: 0,
+            short_workers: u32::from(offsets::shortens_workers()),
             offsets,
         };
         let init = [
