@@ -18,8 +18,8 @@ SLOWER = 4
 FAST = ("usage", "live", "bad_input", "large", "leftover")
 # The test program of a kernel of the list whose suite is short. It compares all groups of all tasks
 # between the engines, and some tasks of mktask are there, so that each group has values. The others
-# load hundreds of BPF programs, which takes minutes in software emulation. Programs that stay loaded
-# are tested on the kernels with the full suite.
+# load hundreds of BPF programs, which takes minutes in software emulation. Programs that stay
+# loaded are tested on the kernels with the full suite.
 SHORT = ("live",)
 # The test programs that the short run leaves out on our kernel. No test of the first five asks
 # /proc/task_diag. The others take minutes in software emulation; `parity` compares the engines in
