@@ -49,7 +49,9 @@ static __always_inline u32 kthread_name(struct task_struct *t, char *comm)
 	if (!k)
 		return COMM_PLAIN;
 	k = CAST(struct kthread, k);
-	if (bpf_core_field_exists(k->full_name) && R(k, full_name))
+	/* A worker shows its whole name since Linux commit 2a1b02bcba78 ("workqueue: Refactor worker ID formatting and make
+	 * wq_worker_comm() use full ID string") (in v6.10). */
+	if (bpf_core_field_exists(k->full_name) && R(k, full_name) && !(cfg.short_workers && R(t, flags) & PF_WQ_WORKER))
 		n = bpf_probe_read_kernel_str(comm, 64, R(k, full_name));
 	if (n < 0)
 		n = bpf_probe_read_kernel_str(comm, 64, &t->comm);

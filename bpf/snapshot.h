@@ -100,7 +100,7 @@ struct config {
 	/* How many numbers processors and NUMA nodes may have. 0: that is not known. */
 	__u32 cpus, nodes;
 	__u32 has_thp;		/* Is it certain that the kernel has transparent huge pages? */
-	__u32 reserved;
+	__u32 short_workers;	/* Does /proc show the first 15 bytes of a worker's name only? */
 	/* formats for bpf_snprintf(), which accepts them only from read-only memory */
 	char frame_format[16];
 	char symbol_format[8];

@@ -87,16 +87,20 @@ fn a_refusal_by_a_security_module_is_not_the_verifiers() {
     }
     // BPF_MAP_CREATE, BPF_MAP_UPDATE_ELEM, BPF_PROG_LOAD, BPF_BTF_LOAD, BPF_LINK_CREATE,
     // BPF_ITER_CREATE
-    let some = [0, 2, 5, 18, 28, 33].map(|command| {
-        (command, Sandbox::new().deny_command(libc::SYS_bpf, command, libc::EACCES))
-    });
-    let all = (99, Sandbox::new().deny(libc::SYS_bpf, libc::EACCES));
-    for (command, sandbox) in some.into_iter().chain([all]) {
-        let ran = sandbox.run(&["ps", "-e", "--engine", "bpf"]);
-        assert_ne!(ran.code, Some(0), "{command}: {}", ran.stdout);
-        assert!(!ran.stderr.contains("verifier"), "{command}: {}", ran.stderr);
-        assert!(ran.stderr.contains("security module"), "{command}: {}", ran.stderr);
-        assert!(ran.stderr.contains("ermission denied"), "{command}: {}", ran.stderr);
+    const CALLS: [u32; 6] = [0, 2, 5, 18, 28, 33];
+    for (errno, words) in
+        [(libc::EACCES, "Permission denied"), (libc::EPERM, "Operation not permitted")]
+    {
+        let some = CALLS
+            .map(|command| (command, Sandbox::new().deny_command(libc::SYS_bpf, command, errno)));
+        let all = (99, Sandbox::new().deny(libc::SYS_bpf, errno));
+        for (command, sandbox) in some.into_iter().chain([all]) {
+            let ran = sandbox.run(&["ps", "-e", "--engine", "bpf"]);
+            assert_eq!(ran.code, Some(4), "{command}: {ran}");
+            assert!(!ran.stderr.contains("verifier"), "{command}: {ran}");
+            assert!(ran.stderr.contains("security module"), "{command}: {ran}");
+            assert!(ran.stderr.contains(words), "{command}: {ran}");
+        }
     }
 }
 

@@ -94,6 +94,9 @@ fn settings_are_those_that_were_set() {
                 assert_eq!(task.num("persona.personality"), fact("personality"), "{answer}");
                 assert_eq!(task.num("persona.timer_slack_ns"), fact("timer_slack"), "{answer}");
             }
+            _ if !m.has("cpuset") => {
+                assert!(task.missing("cpuset").is_some(), "{answer} {whose}");
+            }
             _ => {
                 let path = m.bytes(&format!("{whose}cpuset"));
                 assert_eq!(task.bytes("cpuset"), path, "{answer} {whose}");

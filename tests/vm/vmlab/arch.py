@@ -81,7 +81,7 @@ UML = Arch("um", "", "", (), "tty0", "ttyS0")
 
 def of_package(package):
     """The kind of machine that a kernel's package is for."""
-    return ARM64 if package.endswith("-arm64") else AMD64
+    return ARM64 if "-arm64" in package else AMD64
 
 
 def unpacked(arch):

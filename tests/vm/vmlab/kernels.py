@@ -15,6 +15,8 @@ class Kernel:
     where: str
     package: str
     promised: tuple
+    suite: str = "full"
+    """Which test programs run there, `full` or `short`."""
 
     @property
     def arch(self):
@@ -46,8 +48,10 @@ def listed():
     for line in (common.VM / "kernels").read_text().splitlines():
         words = line.split("#")[0].split()
         if words:
-            name, source, where, package, promised = words
-            found.append(Kernel(name, source, where, package, tuple(promised.split(","))))
+            name, source, where, package, promised, suite = words
+            if suite not in ("full", "short"):
+                raise common.Broken(f"tests/vm/kernels: {name} has the suite {suite}; there are full and short")
+            found.append(Kernel(name, source, where, package, tuple(promised.split(",")), suite))
     return found
 
 

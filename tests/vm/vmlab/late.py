@@ -22,6 +22,8 @@ sys.path.append(str(common.ROOT / "bench"))
 from short_json import short_json  # noqa: E402
 
 MODELS = ("none", "voluntary", "full", "lazy")
+# The model of a kernel with PREEMPT_RT, which has no other.
+REALTIME = "rt"
 PROCESSES = 2000
 # Each request is repeated for this time, in seconds.
 SECONDS = 20
@@ -73,7 +75,7 @@ class Late(suites.Suite):
         lines = [
             f"export PATH={suites.program().parent}:$PATH; cd /lab/tmp",
             "echo 4194304 >/proc/sys/kernel/pid_max; ulimit -u unlimited",
-            "sed 's/^/@@preempt /' /sys/kernel/debug/sched/preempt",
+            "if grep -qx 1 /sys/kernel/realtime; then echo '@@preempt (rt)'; else sed 's/^/@@preempt /' /sys/kernel/debug/sched/preempt; fi",
             # The load ends when its standard input does.
             f"mkfifo hold; /lab/load procs {self.processes} <hold >ready & exec 9>hold",
             "while ! grep -q ready ready; do sleep 1; done",

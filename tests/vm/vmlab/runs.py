@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Boots kernels with suites, and reports the results. Each command of the lab is a function here."""
 
-from . import build, common, each as each_patch, kernels, late, machine, selftests, storm, stress, suites, support
+from . import build, common, denied as denials, each as each_patch, kernels, late, machine, selftests, storm, stress, suites, support
 
 # Seconds for the boot itself, in software emulation on a busy host.
 BOOT_SECONDS = 120
@@ -16,6 +16,11 @@ SLOWER = 4
 # and leftovers. Linux 6.1 takes a second to verify a BPF program in software emulation, so all
 # programs would take long.
 FAST = ("usage", "live", "bad_input", "large", "leftover")
+# The test program of a kernel of the list whose suite is short. It compares all groups of all tasks
+# between the engines, and some tasks of mktask are there, so that each group has values. The others
+# load hundreds of BPF programs, which takes minutes in software emulation. Programs that stay
+# loaded are tested on the kernels with the full suite.
+SHORT = ("live",)
 # The test programs that the short run leaves out on our kernel. No test of the first five asks
 # /proc/task_diag. The others take minutes in software emulation; `parity` compares the engines in
 # the same states.
@@ -96,9 +101,13 @@ def parity(chosen, only, filter, kept=True, without=()):
     """Runs the parity suite on each kernel, with kept BPF programs or without, and without some test programs. Returns the exit code."""
     bad = 0
     for k in chosen:
+        is_short = k.suite == "short" and not only
         try:
             about = suites.Support(k.arch)
-            suite = suites.Parity(k.promised, only, filter, arch=k.arch, kept=kept, without=without)
+            programs = SHORT if is_short else only
+            suite = suites.Parity(k.promised, programs, filter, arch=k.arch, kept=kept and not is_short, without=without)
+            if is_short:
+                suite.beside = suites.STATES
             run, results = go(k, [about, suite], "parity")
             bad += report(k, run, results)
             if not only and not filter and not without:
@@ -117,6 +126,19 @@ def long(kernel, name):
     if storm.has_kasan(kernel):
         parts.append(stress.Checks(True))
     return report(kernel, *go(kernel, parts, name, append=storm.boot_parameters(kernel)))
+
+
+def denied(names):
+    """Asks the programs on kernels that deny BPF. Returns how many scenes failed."""
+    bad = 0
+    for name in names or denials.KERNELS:
+        kernel = kernels.named(name)
+        for at, (append, scenes) in enumerate(denials.BOOTS.items()):
+            try:
+                bad += report(kernel, *go(kernel, [denials.Denied(scenes)], f"denied-{at}", append=append))
+            except common.Unavailable as e:
+                skip(f"{name}: denials of BPF", str(e))
+    return bad
 
 
 def memcg(kernel):
@@ -180,7 +202,10 @@ def lateness(name, models, processes, seconds, kept=None, counting=False, stacks
     for model in models:
         done[model] = late.Late(processes, seconds, counting, stacks)
         label = "-".join(["late", model, *(["instructions"] if counting else []), *(["stacks"] if stacks else [])])
-        run, results = go(kernel, [done[model]], label, 4096, f"preempt={model}", counting=counting)
+        append = "" if model == late.REALTIME else f"preempt={model}"
+        run, results = go(kernel, [done[model]], label, 4096, append, counting=counting)
+        if done[model].model not in ("", model):
+            results["model"] = suites.Result(failed=[f"the kernel is preempted as with {done[model].model}, not {model}"])
         bad += report(kernel, run, results)
     if kept:
         common.say(f"rows in {late.keep(kept, kernel, kernels.get(kernel).version, done)}")
@@ -245,6 +270,7 @@ def everything():
     """Runs `make test-vm`. Returns the exit code."""
     bad = tests_of_the_series() + stress_of_the_series(120, stress.SEED) + alone([]) + each(boots=True)
     bad += known_bad([], STORM_KNOWN_BAD) + storms([], storm.PROGRAMS, STORM) + storms([], [storm.MIXED], STORM, gap=storm.GAP)
+    bad += denied([])
     bad += parity(kernels.listed(), None, "")
     support.write()
     return bool(bad)

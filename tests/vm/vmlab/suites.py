@@ -107,20 +107,28 @@ def dropin():
     return common.TARGET / "dropin" / "libtaskdiag_procps.so"
 
 
-@functools.cache
 def program(arch=archs.AMD64, profile="release"):
     """The release program, or one of another profile, built by cargo, or the one that TASKDIAG_BIN names."""
-    if given := os.environ.get("TASKDIAG_BIN"):
-        return pathlib.Path(given)
+    return pathlib.Path(given) if (given := os.environ.get("TASKDIAG_BIN")) else made("taskdiag-cli", "taskdiag", arch, profile)
+
+
+def service(arch=archs.AMD64, profile="release"):
+    """The service, as `program` is made, or the one that TASKDIAGD_BIN names."""
+    return pathlib.Path(given) if (given := os.environ.get("TASKDIAGD_BIN")) else made("taskdiagd", "taskdiagd", arch, profile)
+
+
+@functools.cache
+def made(package, name, arch, profile):
+    """A program that cargo builds."""
     cargo = [common.ROOT / "tools/with-rust", "cargo"]
     target, env = arch.cargo()
     try:
-        common.run(*cargo, "build", "-q", "--profile", profile, "-p", "taskdiag-cli", *target, cwd=common.ROOT, env=env)
+        common.run(*cargo, "build", "-q", "--profile", profile, "-p", package, *target, cwd=common.ROOT, env=env)
     except common.Broken as e:
         if "can't find crate for `core`" in str(e) or "can't find crate for `std`" in str(e):
             raise common.Unavailable(f"no Rust library for {arch.triple}: rustup target add {arch.triple}") from e
         raise
-    return common.TARGET / arch.triple / profile / "taskdiag"
+    return common.TARGET / arch.triple / profile / name
 
 
 @functools.cache
@@ -160,11 +168,20 @@ def long_seconds():
     return sum(int(os.environ.get(variable, 0)) for _, _, variable in LONG.values())
 
 
+# Tasks of mktask that together have a value of each group, as in tests/tests/parity.rs.
+STATES = (
+    "settings", "mappings /lab/tmp/maps", "files /lab/tmp/files", "threads 3", "creds", "odd-names /lab/tmp/names", "odd-places /lab/tmp/places",
+    "cgroup odd",
+)  # fmt: skip
+
+
 class Parity(Suite):
     """Runs the test programs of the machine on this kernel."""
 
     name = "parity"
     timeout = 3000
+    beside = ()
+    """Tasks of mktask that are there meanwhile."""
 
     def __init__(self, promised, only=None, filter="", before=":", arch=archs.AMD64, kept=True, without=()):
         self.promised, self.filter, self.before, self.arch, self.kept = promised, filter, before, arch, kept
@@ -200,6 +217,11 @@ class Parity(Suite):
         given = ("TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE", *(variable for _, _, variable in LONG.values()))
         settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in given)
         lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
+        if self.beside:
+            # A task lives until its standard input ends, and writes a line when it is ready.
+            lines.append("cd /lab/tmp; mkdir maps files names places; mkfifo hold")
+            lines += [f"{programs['MKTASK']} {state} <hold >said.{at} &" for at, state in enumerate(self.beside)]
+            lines.append(f"exec 9>hold; while [ \"$(cat said.* | wc -l)\" -lt {len(self.beside)} ]; do sleep 0.2; done; cut -c1-200 said.*")
         for name in self.only:
             program = programs["test " + name]
             lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + long_seconds()} {program} {self.filter}; echo \"@@status $?\"")
@@ -213,6 +235,7 @@ class Parity(Suite):
         result = Result()
         tests, _, skips = output.partition("@@skips\n")
         seen = []
+        result.failed += re.findall(r"^error=.*", tests.partition("@@program ")[0], re.M)
         for part in tests.split("@@program ")[1:]:
             name, _, text = part.partition("\n")
             seen.append(name)

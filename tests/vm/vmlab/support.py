@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Writes docs/use/support.md from runs: what each engine provides on each kernel, and whether the parity suite passed there.
 
-A run leaves its facts in the cache. The page is made from the newest facts of each kernel of the list.
+A run leaves its facts in `tests/vm/runs`, a file for each kernel of the list: what each engine has, and which tests were skipped and why.
+The page is made from these files.
 """
 
 import datetime
 import json
+import sys
 
 from . import common, kernels
 
+sys.path.append(str(common.ROOT / "bench"))
+from short_json import short_json  # noqa: E402
+
+RUNS = common.VM / "runs"
 PAGE = common.ROOT / "docs" / "use" / "support.md"
 HEAD = """\
 # Which kernels taskdiag supports
@@ -17,17 +23,18 @@ HEAD = """\
 
 The list is `tests/vm/kernels`. The run of a kernel fails if an engine does not work that is *promised* there. Each kernel was
 booted under QEMU and asked `taskdiag engines --json` as root. Then it ran the parity suite: every state of mktask, every
-strategy, each engine against the others, `ps`, and the `procfs` crate. Without root or without BPF, procfs answers everywhere.
+strategy, each engine against the others, `ps`, and the `procfs` crate. The short suite compares all groups of
+all tasks between the engines, beside tasks that have values of each group. Without root or without BPF, procfs answers everywhere.
 
 """
 MARKS = """\
-A test is skipped where a machine cannot make what it needs; `tests/vm/lab support --skipped` prints which, and why.
+A test is skipped where a machine cannot make what it needs; `tests/vm/runs` and `tests/vm/lab support --skipped` have which, and why.
 
 ## What each engine has
 
-An engine has all groups except those in the third column. An engine in the last column lacks some values, which `taskdiag engines` lists.
+An engine has all groups except those in the second column. It lacks some values of those in the third, which `taskdiag engines` lists.
 
-| kernel | engine | does not have | has in part |
+| engine | does not have | has in part | kernels |
 |---|---|---|---|
 """
 
@@ -36,16 +43,26 @@ def remember(kernel, version, answer, results):
     """Keeps the facts that a run found out about a kernel. `answer` is that of `taskdiag engines --json`."""
     parity = results["parity"]
     failed = [f if name == "parity" else f"{name}: {f}" for name, r in results.items() for f in r.failed]
+    RUNS.mkdir(exist_ok=True)
     facts = {
         "version": version,
+        "suite": kernel.suite,
         "date": str(datetime.date.today()),
         "commit": common.output("git", "-C", common.ROOT, "rev-parse", "--short=12", "HEAD").strip(),
-        "engines": answer["engines"],
+        "engines": [facts_of_engine(e) for e in answer["engines"]],
         "passed": parity.passed,
         "failed": failed,
         "skipped": [s for s in parity.skipped if not s.startswith("everything on the kernel engine")],
     }
-    facts_of(kernel).write_text(json.dumps(facts, indent=1))
+    facts_of(kernel).write_text(short_json(facts) + "\n")
+
+
+def facts_of_engine(engine):
+    """The facts about an engine that the page shows."""
+    if "error" in engine:
+        return {"engine": engine["engine"], "error": engine["error"]}
+    in_part = [n["group"] for n in engine.get("notes", [])]
+    return {"engine": engine["engine"], "groups": " ".join(engine["groups"]), "in_part": " ".join(in_part)}
 
 
 def forget(kernel):
@@ -54,7 +71,7 @@ def forget(kernel):
 
 
 def facts_of(kernel):
-    return common.cache("support", f"{kernel.name}.json")
+    return RUNS / f"{kernel.name}.json"
 
 
 def write():
@@ -68,7 +85,7 @@ def write():
     text = [HEAD, "| kernel | version | promised | works | parity suite | run |\n|---|---|---|---|---|---|\n"]
     text += [row(k, f) for k, f in found.items()]
     ran = {k.name: f for k, f in found.items() if f}
-    text += ["\n", MARKS, *(line for name, f in ran.items() for line in engines_of(name, f)), "\n", *reasons(ran)]
+    text += ["\n", MARKS, *engines_of(ran), "\n", *reasons(ran)]
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("".join(text))
     common.say(f"wrote {PAGE}")
@@ -79,19 +96,24 @@ def row(kernel, facts):
     if facts is None:
         return f"| {kernel.name} | no current run | {promised} | | | |\n"
     works = ", ".join(e["engine"] for e in facts["engines"] if "error" not in e)
-    suite = f"{facts['passed']} passed, {len(facts['skipped'])} skipped" + (f", **{len(facts['failed'])} failed**" if facts["failed"] else "")
+    suite = "short: " if facts["suite"] == "short" else ""
+    # Of runs before 2026-11-29 only the number was kept.
+    skipped = facts["skipped"] if isinstance(facts["skipped"], int) else len(facts["skipped"])
+    suite += f"{facts['passed']} passed, {skipped} skipped" + (f", **{len(facts['failed'])} failed**" if facts["failed"] else "")
     return f"| {kernel.name} | {facts['version']} | {promised} | {works} | {suite} | {facts['date']}, {facts['commit']} |\n"
 
 
-def engines_of(name, facts):
-    """The rows of a kernel in the table of engines and groups."""
-    engines = [e for e in facts["engines"] if "error" not in e]
-    groups = [g for g in all_groups(facts) if any(g in e["groups"] for e in engines)]
-    for e in engines:
-        noted = {n["group"] for n in e.get("notes", [])}
-        lacking = ", ".join(g for g in groups if g not in e["groups"])
-        partly = ", ".join(g for g in groups if g in noted and g in e["groups"])
-        yield f"| {name} | {e['engine']} | {lacking} | {partly} |\n"
+def engines_of(found):
+    """The rows of the table of engines and groups. Kernels on which an engine is the same share a row."""
+    kernels_of = {}
+    for name, facts in found.items():
+        engines = [e for e in facts["engines"] if "error" not in e]
+        groups = [g for g in all_groups(facts) if any(g in e["groups"].split() for e in engines)]
+        for e in engines:
+            lacking = ", ".join(g for g in groups if g not in e["groups"].split())
+            partly = ", ".join(g for g in groups if g in e["in_part"].split() and g in e["groups"].split())
+            kernels_of.setdefault((e["engine"], lacking, partly), []).append(name)
+    return [f"| {engine} | {lacking} | {partly} | {', '.join(names)} |\n" for (engine, lacking, partly), names in sorted(kernels_of.items())]
 
 
 def reasons(found):
@@ -106,13 +128,14 @@ def reasons(found):
 def skipped():
     """Prints the tests that were skipped in the newest run of each kernel."""
     for k in kernels.listed():
-        facts = json.loads(facts_of(k).read_text()) if facts_of(k).exists() else {"skipped": []}
-        print("\n".join(f"{k.name}: {line}" for line in facts["skipped"]))
+        skipped = json.loads(facts_of(k).read_text())["skipped"] if facts_of(k).exists() else []
+        for line in [f"{skipped} tests"] if isinstance(skipped, int) else skipped:
+            print(f"{k.name}: {line}")
 
 
 def all_groups(facts):
-    """The names of the groups in the order of their numbers, as the engines list them."""
+    """The names of the groups, in the order of the engine with most of them."""
     seen = []
-    for e in facts["engines"]:
-        seen += [g for g in e.get("groups", []) if g not in seen]
+    for e in sorted(facts["engines"], key=lambda e: -len(e.get("groups", ""))):
+        seen += [g for g in e.get("groups", "").split() if g not in seen]
     return seen

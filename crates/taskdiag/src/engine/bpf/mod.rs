@@ -417,6 +417,13 @@ const STRUCTS: &str = "finding the kernel's structs";
 const RIGHTS: &str =
     "; it needs root, or CAP_BPF and CAP_PERFMON, and no seccomp filter that denies bpf()";
 
+/// The hint if the kernel refuses although the process has these rights.
+const REFUSAL: &str = "; this process has CAP_BPF and CAP_PERFMON, so a seccomp filter, a security module (also a BPF program that \
+                       is one) or a user namespace denies bpf(): allow the call, or run it outside of the container";
+
+/// Where the kernel shows how far it is locked down, with brackets around the word that holds.
+const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+
 /// The hint if a security module refuses.
 const POLICY: &str = "; a security module such as SELinux, or a seccomp filter, denies bpf() to this process: look for a denial in the \
                       audit log (ausearch -m avc)";
@@ -459,7 +466,25 @@ fn may_be_called() -> Result<(), Error> {
     Err(Error::Unavailable { engine: EngineId::Bpf, cause, why })
 }
 
+/// Does this kernel let no program read its memory? It then has no helper that does, and the
+/// verifier rejects the programs as it would on a kernel that is too old.
+fn is_locked_down() -> bool {
+    let states = std::fs::read_to_string(LOCKDOWN).or_else(|_| {
+        // Where securityfs is not mounted, the parameter of the boot is known.
+        let line = std::fs::read_to_string("/proc/cmdline")?;
+        let words = line.split_whitespace().filter_map(|w| w.strip_prefix("lockdown="));
+        io::Result::Ok(words.map(|state| format!("[{state}]")).collect())
+    });
+    states.is_ok_and(|s| s.contains("[confidentiality]"))
+}
+
 fn unavailable((step, e): Failed) -> Error {
+    if e.raw_os_error().is_some_and(|errno| errno != libc::ENOMEM) && is_locked_down() {
+        let why = "the kernel is locked down (confidentiality), so no program may read its memory; boot without \
+                   lockdown=confidentiality (integrity is no hindrance)";
+        let (cause, why) = (Cause::NoPermission, why.to_owned());
+        return Error::Unavailable { engine: EngineId::Bpf, cause, why };
+    }
     let name = if step == skel::REFUSED { skel::PROGRAMS } else { step };
     // A kernel that is too old may refuse anything: before Linux 5.11, maps count as locked memory.
     if let (Some(libc::EPERM | libc::EINVAL), Err(why)) = (e.raw_os_error(), offsets::offsets()) {
@@ -471,7 +496,7 @@ fn unavailable((step, e): Failed) -> Error {
             let why = format!("{}: {why}", skel::PROGRAMS);
             return Error::Unavailable { engine: EngineId::Bpf, cause: Cause::NotSupported, why };
         }
-        Some(libc::EPERM) => (Cause::NoPermission, RIGHTS),
+        Some(libc::EPERM) => (Cause::NoPermission, REFUSAL),
         // bpf(2) itself returns EPERM if rights are missing.
         Some(libc::EACCES) => (Cause::NoPermission, POLICY),
         Some(libc::ENOSYS) => {

@@ -149,6 +149,15 @@ pub fn widths() -> Vec<(&'static str, u32)> {
     kernel().map_or(Vec::new(), |btf| entries(HEADER).filter_map(|e| of(btf, e)).collect())
 }
 
+/// Names workers. It came with Linux commit 2a1b02bcba78 ("workqueue: Refactor worker ID formatting
+/// and make wq_worker_comm() use full ID string") (in v6.10).
+const WORKER_NAME: &[u8] = b"format_worker_id";
+
+/// Does /proc show the first 15 bytes of a worker's name only?
+pub fn shortens_workers() -> bool {
+    kernel().is_some_and(|btf| btf.function(WORKER_NAME).is_none())
+}
+
 /// The kernel's types, with an index of all that the programs and `offsets.h` name. Each process
 /// makes it once, in one pass. `None` if the types cannot be read or understood, or if the kernel
 /// has none.
@@ -157,7 +166,7 @@ pub fn kernel() -> Option<&'static Btf<'static>> {
     let find = || {
         let names = super::SKELETONS.iter().flat_map(|s| s.wanted());
         let (functions, types): (Vec<_>, Vec<_>) = names.partition(|n| n.ends_with(b"()"));
-        let functions = functions.into_iter().map(|n| &n[..n.len() - 2]);
+        let functions = functions.into_iter().map(|n| &n[..n.len() - 2]).chain([WORKER_NAME]);
         let types = types.into_iter().chain(entries(HEADER).map(|e| e.of.as_bytes()));
         let wanted =
             Wanted::new(types, functions).expecting(entries(HEADER).map(|e| e.of.as_bytes()));

@@ -143,7 +143,7 @@ impl LoadedProgram {
             cpus,
             nodes,
             has_thp,
-            reserved: 0,
+            short_workers: u32::from(offsets::shortens_workers()),
             offsets,
         };
         let init = [
@@ -442,7 +442,9 @@ fn load(groups: Groups, init: &[MapInit<'_>], legacy: bool) -> Result<(Loaded, b
             IS_LEGACY.fetch_or(!legacy, Ordering::Relaxed);
             Ok((loaded, true))
         }
-        Err(e) => Err(failed.unwrap_or(e)),
+        // A kernel without the functions that the newer program calls reports those, whatever keeps
+        // the older one from being loaded.
+        Err(e) => Err(failed.filter(|first| first.0 == skel::REFUSED).unwrap_or(e)),
     }
 }
 

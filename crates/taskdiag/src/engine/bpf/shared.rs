@@ -51,7 +51,7 @@ pub struct Config {
     pub cpus: u32,
     pub nodes: u32,
     pub has_thp: u32,
-    pub reserved: u32,
+    pub short_workers: u32,
     pub frame_format: [u8; 16],
     pub symbol_format: [u8; 8],
     pub number_format: [u8; 8],
