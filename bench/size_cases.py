@@ -24,8 +24,8 @@ def beside(b):
         bar = {"at_most": LATE_US} if command and command is not SPIN else {}
         b.figure(f"kept waiting, us, {label}", waited)
         b.figure(f"kept waiting while somebody ran, us, {label}", ran, **bar)
-    share(b, "top", [TASKDIAG, "top", "-d", "1"])
-    share(b, "top with threads", [TASKDIAG, "top", "-H", "-d", "1"])
+    share(b, "top", [TASKDIAG, "top", "-d", "1", "--share", "100"])
+    share(b, "top with threads", [TASKDIAG, "top", "-H", "-d", "1", "--share", "100"])
     with service(b) as (it, directory):
         program = as_user(USER, "env", f"TASKDIAG_SOCKET={it.path}", f"{directory}/taskdiag", "ps", "--threads", "-eo", THREAD_COLUMNS)
         # The first answer has the estimate of later ones.
