@@ -387,8 +387,8 @@ fn is_of_running(key: &str) -> bool {
     matches!(key, "base.state" | "stat.processor")
 }
 
-/// Has the task run between two readings? Kernel threads that free BPF programs run because of a
-/// reader, so every reading by BPF may meet them while they run.
+/// Has the task run between two readings? A reader makes kernel threads free BPF programs, so each
+/// answer of BPF may have these threads while they run.
 fn has_run(a1: &Task, a2: &Task) -> bool {
     let keys = ["sched.nvcsw", "sched.nivcsw", "sched.run_time_ns", "sched.timeslices"];
     keys.iter().any(|key| a1.get(key) != a2.get(key))

@@ -243,8 +243,8 @@ fn is_elevated() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// In a forked copy of a process whose thread held the lock, the lock is never released. So after
-/// one wait in vain, callers do not wait until some thread gets the lock.
+/// In a forked copy of a process whose thread held the lock, the lock is never released. So after a
+/// wait without success, callers do not wait again before a thread has got the lock.
 fn lock() -> Option<MutexGuard<'static, Option<Containers>>> {
     static WAS_IN_VAIN: AtomicBool = AtomicBool::new(false);
     let begun = Instant::now();
