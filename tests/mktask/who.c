@@ -171,6 +171,9 @@ static void setting_facts(const char *whose)
 	setting("personality", "%d", personality(0xffffffff));
 	/* prctl(2) returns an int. */
 	setting("timer_slack", "%d", must(prctl(PR_GET_TIMERSLACK)));
+	/* User-Mode Linux has no cpusets. */
+	if (access("/proc/self/cpuset", F_OK))
+		return;
 	read_proc(host_tid(), "cpuset", text, sizeof(text));
 	text[strcspn(text, "\n")] = 0;
 	snprintf(name, sizeof(name), "%scpuset", whose);
