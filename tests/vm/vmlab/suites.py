@@ -148,6 +148,20 @@ def built(arch=archs.AMD64, only=None):
     return made
 
 
+# The vDSO of User-Mode Linux has less than that of x86-64, and rustix, a crate that taskdiag uses,
+# takes this for an error.
+WITHOUT_VDSO = "export LD_PRELOAD=/lab/no_vdso.so"
+
+
+def without_vdso(tree):
+    """Adds the library that hides the vDSO."""
+    source = common.VM / "no_vdso.c"
+    library = common.cache("programs", f"no_vdso-{common.digest(source)}.so")
+    if not library.exists():
+        common.run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, source)
+    tree.file(library, "/lab/no_vdso.so")
+
+
 def walk_seconds():
     """The additional seconds of the random walk."""
     return int(os.environ.get("TASKDIAG_WALK_SECONDS", 0))
@@ -175,6 +189,8 @@ class Parity(Suite):
         programs = self.built()
         tree.program(programs["taskdiag"])
         tree.program(programs["MKTASK"], strip=True)
+        if self.arch.name == "um":
+            without_vdso(tree)
         for name in self.only:
             tree.program(programs[f"test {name}"], strip=True)
 
@@ -192,7 +208,8 @@ class Parity(Suite):
         }
         walk = ("TASKDIAG_WALK_SECONDS", "TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE")
         settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in walk)
-        lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
+        hides = [WITHOUT_VDSO] if self.arch.name == "um" else []
+        lines = [BOUNDED, self.before, *hides, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         for name in self.only:
             program = programs["test " + name]
             lines.append(f"echo '@@program {name}'; bounded {PROGRAM_SECONDS + walk_seconds()} {program} {self.filter}; echo \"@@status $?\"")
