@@ -2,7 +2,7 @@
 //! `kernel/send/task-ioctl` add, and writes the stream.
 //!
 //! Nothing is kept between two calls, not even in the kernel: the request has the pid at which a
-//! call goes on. The options of the mount decide whom an answer shows, by the rights of the caller
+//! call continues. The options of the mount decide whom an answer shows, by the rights of the caller
 //! at each call, as they do for the files of /proc. So an answer has the tasks that the procfs
 //! engine would find.
 //!
@@ -56,7 +56,7 @@ impl Proc {
     }
 
     /// Puts the records from this pid on into the room. Returns how many bytes they have, and the
-    /// pid at which the next call goes on, or 0 if there are no more.
+    /// pid at which the next call continues, or 0 if there are no more.
     fn ask(&mut self, req: TasksReq, room: &mut [u8]) -> Result<(usize, u32), Failed> {
         let buf = room.as_mut_ptr().expose_provenance() as u64;
         let mut req = TasksReq { buf, buf_size: room.len() as u32, ..req };
