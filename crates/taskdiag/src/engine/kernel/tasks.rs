@@ -2,9 +2,9 @@
 //! `kernel/send/task-ioctl` add, and writes the stream.
 //!
 //! Nothing is kept between two calls, not even in the kernel: the request has the pid at which a
-//! call continues. The options of the mount decide whom an answer shows, by the rights of the caller
-//! at each call, as they do for the files of /proc. So an answer has the tasks that the procfs
-//! engine would find.
+//! call continues. The options of the mount decide whom an answer shows, by the rights of the
+//! caller at each call, as they do for the files of /proc. So an answer has the tasks that the
+//! procfs engine would find.
 //!
 //! No call waits for a task. If a command line could only be read by waiting, or if a record has no
 //! room for all of it, it is BLOCKED, and `auto` reads it from /proc, where reads are supervised.
