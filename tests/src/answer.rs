@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
+use taskdiag::engine::auto::query_kernel_first;
 use taskdiag::engine::bpf::Bpf;
+use taskdiag::engine::kernel::Kernel;
 use taskdiag::wire::registry::shape;
 use taskdiag::wire::{self, Done, GroupRecord, ListEntry};
 use taskdiag::{
@@ -265,12 +267,14 @@ impl Source {
         let is_text = matches!(group, Group::Cmdline | Group::Environ);
         cfg!(target_arch = "x86_64") || !is_text || self.id() != EngineId::Bpf
     }
-    /// The answer as the library gives it.
+    /// The answer as the library gives it. The groups that `PROC_TASKS` lacks come from procfs, as
+    /// in answers of `auto`.
     ///
     /// # Errors
     /// As [`query_with`].
     pub fn query(self, req: &Request) -> Result<Snapshot, Error> {
         match self {
+            Source::Engine(EngineId::Kernel) if by_proc_tasks() => query_kernel_first(req),
             Source::Engine(id) => query_with(req, Choice::Only(id)),
             Source::LegacyBpf => Snapshot::parse(Bpf::legacy().run(req)?.stream),
             Source::KeptBpf => {
@@ -346,6 +350,43 @@ pub fn engines() -> &'static [Source] {
         assert!(!found.is_empty(), "no engine works here: nothing can be tested");
         found
     })
+}
+
+/// Members that no record of `PROC_TASKS` has.
+const NOT_IN_PROC_TASKS: &[&str] = &[
+    "cred.tracer_pid",
+    "cred.no_new_privs",
+    "cred.seccomp",
+    "cred.ngroups",
+    "cred.groups",
+    "statm.peak_size_bytes",
+    "statm.rss_file_bytes",
+    "statm.rss_shmem_bytes",
+    "statm.peak_rss_bytes",
+    "statm.data_bytes",
+    "statm.stack_bytes",
+    "statm.text_bytes",
+    "statm.lib_bytes",
+    "statm.locked_bytes",
+    "statm.pinned_bytes",
+    "statm.page_tables_bytes",
+    "statm.hugetlb_bytes",
+];
+
+/// Whether the kernel engine asks `PROC_TASKS` here, and not `/proc/task_diag`.
+pub fn by_proc_tasks() -> bool {
+    static SEEN: OnceLock<bool> = OnceLock::new();
+    *SEEN.get_or_init(|| !std::path::Path::new("/proc/task_diag").exists() && Kernel::new().is_ok())
+}
+
+/// Whether this is the kernel engine, which asks `PROC_TASKS`.
+pub fn is_by_proc_tasks(source: Source) -> bool {
+    source.id() == EngineId::Kernel && by_proc_tasks()
+}
+
+/// Whether this is a member that one of the engines here can never know.
+pub fn is_not_in_proc_tasks(key: &str) -> bool {
+    by_proc_tasks() && NOT_IN_PROC_TASKS.contains(&key)
 }
 
 /// Is this further way to use BPF tested? `TASKDIAG_LEGACY_BPF=0` and `TASKDIAG_KEPT_BPF=0` leave

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use taskdiag::wire::{FdDetailKind, OwnerHow};
 use taskdiag::{Group, Reason, WaitKind};
 
+use crate::answer::is_not_in_proc_tasks;
 use crate::rows::{Row, differences};
 use crate::{Task, Value};
 
@@ -250,7 +251,8 @@ pub fn compare(a1: &Task, b: &Task, a2: &Task) -> Outcome {
     }
     for key in keys {
         let one_only = a1.get(key).is_none() || b.get(key).is_none();
-        if one_only && NOT_EVERYWHERE.iter().any(|n| n.0 == key)
+        let is_elsewhere = NOT_EVERYWHERE.iter().any(|n| n.0 == key) || is_not_in_proc_tasks(key);
+        if one_only && is_elsewhere
             || fewer_threads_counted(key, a1, b)
             || is_unread_text(key, a1, b)
             || is_without_delay(key, a1, b)

@@ -45,7 +45,7 @@
 //! # Features
 //!
 //! Most are on by default. /proc is always read. `bpf` adds the BPF engine and its programs,
-//! `kernel` the engine for `/proc/task_diag` of a patched kernel, and `view` the module `view` with
+//! `kernel` the engine for a patched kernel, and `view` the module `view` with
 //! its filters, which need the crate regex. Two are off by default: `record` adds the module
 //! `recording` and needs libzstd, and `user-stack` lets [`why::Stacks`] read the stacks of threads
 //! in their programs and needs the crate gimli. `serve` and `testing` are for the crates of this

@@ -8,6 +8,7 @@
  * lab: memory 8192
  * lab: timeout 1800
  * lab: instructions 3 10000
+ * lab: taskdiag always
  *
  * Rows are "case<TAB>n<TAB>value_ns<TAB>system calls", medians of the rounds, which alternate between
  * /proc and PROC_TASKS; n is the number of idle processes, beside which a few others are there:
@@ -15,9 +16,12 @@
  *    processes: by getdents, and open, read and close of stat, status and statm of each, as ps does,
  *    parsed; and by BASE, CRED, STAT and STATM;
  *  - stat_proc, stat_ioctl: the same without uid, by stat alone, and by BASE and STAT;
- *  - args_proc, args_ioctl: pid and command line, by cmdline, and by CMDLINE.
+ *  - args_proc, args_ioctl: pid and command line, by cmdline, and by CMDLINE;
+ *  - ps_procps, ps_procfs, ps_ioctl: whole commands, whose output is thrown away: `ps -e` of procps, and
+ *    `taskdiag ps -e` by the engine procfs and by the engine kernel; system calls 0: not counted. Where
+ *    one of the programs is not there, these rows are left out.
  *
- * Both must find the same processes with the same values, or nothing is measured.
+ * Both ways of a case must find the same processes with the same values, or nothing is measured.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -261,6 +265,50 @@ static void measure(long n, int rounds)
 	}
 }
 
+/* ---- commands ---- */
+
+static bool runs(char *const argv[])
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		dup2(open("/dev/null", O_WRONLY), 1);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static void measure_commands(long n, int rounds)
+{
+	static const char *const names[] = { "ps_procps", "ps_procfs", "ps_ioctl" };
+	static char *const commands[][6] = {
+		{ "/usr/bin/ps", "-e" },	/* not busybox's, which is another program */
+		{ "taskdiag", "ps", "-e", "--engine", "procfs" },
+		{ "taskdiag", "ps", "-e", "--engine", "kernel" },
+	};
+	uint64_t ns[3][ROUNDS_MAX];
+
+	for (int i = -1; i < rounds; i++) {
+		for (int way = 0; way < 3; way++) {
+			uint64_t start = now_ns();
+
+			if (!runs(commands[way])) {
+				fprintf(stderr, "%s is not measured: it does not work\n", names[way]);
+				return;
+			}
+			if (i >= 0)
+				ns[way][i] = now_ns() - start;
+		}
+	}
+	for (int way = 0; way < 3; way++) {
+		qsort(ns[way], rounds, sizeof(ns[way][0]), by_value);
+		printf("%s\t%ld\t%llu\t0\n", names[way], n, (unsigned long long)ns[way][rounds / 2]);
+	}
+	fflush(stdout);
+}
+
 static void one(long n, int rounds)
 {
 	struct load processes = start(n, 1);
@@ -272,6 +320,7 @@ static void one(long n, int rounds)
 		if (setgroups(0, NULL) || setresgid(USER, USER, USER) || setresuid(USER, USER, USER))
 			err(1, "no other user");
 		measure(n, rounds);
+		measure_commands(n, rounds);
 		_exit(0);
 	}
 	waitpid(pid, &status, 0);

@@ -60,13 +60,18 @@ class Bench(suites.Suite):
         self.timeout = sum(self.limits.values())
         self.memory = memory or max([setting(p, "memory", 4096) for p in chosen])
         self.cpus = max([setting(p, "processors", 2) for p in chosen])
-        # The rows of mail 004 in User-Mode Linux are those of the kernel alone.
-        self.taskdiag = not uml and any(setting(p, "taskdiag", "no") == "yes" for p in chosen)
+        # The rows of mail 004 in User-Mode Linux are those of the kernel alone. The drop-in is only
+        # needed for them.
+        self.dropin = not uml and any(setting(p, "taskdiag", "no") == "yes" for p in chosen)
+        self.taskdiag = self.dropin or any(setting(p, "taskdiag", "no") == "always" for p in chosen)
 
     def files(self, tree):
         if self.taskdiag:
             tree.program(suites.program())
+        if self.dropin:
             tree.program(suites.dropin())
+        if self.uml:
+            suites.without_vdso(tree)
         for p in self.chosen:
             if p.suffix == ".c":
                 tree.program(compiled(p), f"/lab/{p.stem}")
@@ -76,7 +81,9 @@ class Bench(suites.Suite):
     def script(self):
         lines = [
             "export PATH=/lab:$PATH",
-            *([f"export PATH={suites.program().parent}:$PATH TASKDIAG_PROCPS_LIB={suites.dropin()}"] if self.taskdiag else []),
+            *([f"export PATH={suites.program().parent}:$PATH"] if self.taskdiag else []),
+            *([f"export TASKDIAG_PROCPS_LIB={suites.dropin()}"] if self.dropin else []),
+            *([suites.WITHOUT_VDSO] if self.uml else []),
             "echo 4194304 >/proc/sys/kernel/pid_max; echo 1000000 >/proc/sys/kernel/threads-max",
             "echo 1000000 >/proc/sys/vm/max_map_count; ulimit -n 1048576; ulimit -u unlimited",
         ]

@@ -14,7 +14,7 @@ import tempfile
 from . import build, common
 
 COVER = "0000-cover-letter.patch"
-# `joint` goes on top of all others.
+# `joint` is on top of all others.
 JOINT = "joint"
 
 

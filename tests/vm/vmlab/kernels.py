@@ -61,8 +61,10 @@ def named(name):
         if k.name == name:
             return k
     if name in build.FLAVOURS:
-        kernel = ("kernel",) if build.FLAVOURS[name].which in (build.ALL, "task_diag") else ()
-        return Kernel(name, "build", name, "-", ("procfs", "bpf", *kernel))
+        flavour = build.FLAVOURS[name]
+        kernel = ("kernel",) if flavour.which in (build.ALL, "task_diag", "task-ioctl") else ()
+        bpf = ("bpf",) if build.TEST in flavour.fragments else ()
+        return Kernel(name, "build", name, "-", ("procfs", *bpf, *kernel))
     if os.path.isfile(name):
         return Kernel(os.path.basename(name), "file", os.path.abspath(name), "-", ("procfs",))
     names = ", ".join([k.name for k in listed()] + list(build.FLAVOURS))

@@ -156,6 +156,20 @@ def built(arch=archs.AMD64, only=None):
     return made
 
 
+# The vDSO of User-Mode Linux has less than that of x86-64, and rustix, a crate that taskdiag uses,
+# takes this for an error.
+WITHOUT_VDSO = "export LD_PRELOAD=/lab/no_vdso.so"
+
+
+def without_vdso(tree):
+    """Adds the library that hides the vDSO."""
+    source = common.VM / "no_vdso.c"
+    library = common.cache("programs", f"no_vdso-{common.digest(source)}.so")
+    if not library.exists():
+        common.run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, source)
+    tree.file(library, "/lab/no_vdso.so")
+
+
 # Tests that run as long as a variable says: a test program, its arguments, and the variable.
 LONG = {
     "walk": ("walk", "engines_faces --nocapture", "TASKDIAG_WALK_SECONDS"),
@@ -199,6 +213,8 @@ class Parity(Suite):
         programs = self.built()
         tree.program(programs["taskdiag"])
         tree.program(programs["MKTASK"], strip=True)
+        if self.arch.name == "um":
+            without_vdso(tree)
         for name in self.only:
             tree.program(programs[f"test {name}"], strip=True)
 
@@ -216,7 +232,8 @@ class Parity(Suite):
         }
         given = ("TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE", *(variable for _, _, variable in LONG.values()))
         settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in given)
-        lines = [BOUNDED, self.before, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
+        hides = [WITHOUT_VDSO] if self.arch.name == "um" else []
+        lines = [BOUNDED, self.before, *hides, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
         if self.beside:
             # A task lives until its standard input ends, and writes a line when it is ready.
             lines.append("cd /lab/tmp; mkdir maps files names places; mkfifo hold")

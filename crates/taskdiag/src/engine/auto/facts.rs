@@ -11,14 +11,14 @@ use crate::engine::service;
 use crate::engine::{Engine, estimate, mappings, numbering};
 use crate::request::Request;
 
-/// The groups that the kernel engine answers here, or `None` if it would leave out processes of
-/// others that /proc shows.
-fn kernel_groups(strategy: Strategy) -> Option<Groups> {
+/// The groups that the kernel engine answers here as a whole, or `None` if it would leave out
+/// processes of others that /proc shows.
+fn kernel_groups(req: &Request) -> Option<Groups> {
     let kernel = Kernel::new().ok()?;
     // If one process is hidden, that is noticed, and another engine is used. If some threads of a
     // process are hidden, that is not noticed.
-    let one = strategy == Strategy::One;
-    (one || kernel.sees_all()).then(|| kernel.support().groups)
+    let one = req.strategy == Strategy::One;
+    (one || kernel.sees_all()).then(|| kernel.answers(req.members))
 }
 
 /// The facts that are known without trying an engine. This is cheap: it opens at most
@@ -50,7 +50,7 @@ pub(super) fn facts(req: &Request) -> Facts {
         processes,
         threads,
         mappings: cost::many_mappings(req).and_then(|many| mappings::about(req.pid, many)),
-        kernel: is_whole.then(|| kernel_groups(strategy)).flatten(),
+        kernel: is_whole.then(|| kernel_groups(req)).flatten(),
         bpf: (bpf::IS_BUILT && !foreign_proc).then(|| bpf::groups(req.groups)),
         procfs,
         foreign_proc,

@@ -67,6 +67,22 @@ pub fn query_with(req: &Request, choice: Choice) -> Result<Snapshot, Error> {
     answer(req, choice, &mut Engines::default(), &mut None)
 }
 
+/// For tests of the kernel engine: it answers the groups that it has, and procfs the others. The
+/// answers are joined as any others are.
+///
+/// # Errors
+/// As [`query`].
+#[cfg(all(feature = "testing", feature = "kernel"))]
+pub fn query_kernel_first(req: &Request) -> Result<Snapshot, Error> {
+    let has = Kernel::new()?.support().groups;
+    let part = |engine, groups| cost::EnginePart { engine, groups, why: String::from("a test") };
+    let mut parts =
+        vec![part(EngineId::Kernel, req.groups & has), part(EngineId::Procfs, req.groups - has)];
+    parts.retain(|p| !p.groups.is_empty());
+    let answer = run::run(req, &parts, None, &[], &mut Engines::default());
+    aliases::joined(answer.map_err(|(_, e)| e)?)
+}
+
 /// Makes one answer to several requests for the same groups, for example for several pids. It has
 /// each task once, in the order of the requests. Pids that do not exist are returned separately. A
 /// budget applies to all requests together.

@@ -42,19 +42,21 @@ pub(super) fn run(
         let mut members = members;
         // The service walks with BPF, too.
         let by_bpf = matches!(part.engine, EngineId::Bpf | EngineId::Service);
-        if by_bpf && !one {
+        if (by_bpf || part.engine == EngineId::Kernel) && !one {
             (groups, members) = text::with_identity(groups, members);
         }
         let asked = Request { groups, members, ..req.clone() };
         let a = engines.run(part.engine, mappings, &asked).map_err(err)?;
         let (mut bytes, mut why, mut cost) = (a.stream, part.why.clone(), a.cost);
         let mut caveats = Vec::new();
-        if by_bpf {
+        if by_bpf || part.engine == EngineId::Kernel {
             let (whole, n, extra) = text::complete(&asked, bytes).map_err(err)?;
             (bytes, cost) = (whole, cost.plus(extra));
             if n > 0 {
                 why += &format!("; {n} tasks' text was not in memory and was read from /proc");
             }
+        }
+        if by_bpf {
             if let Some(extra) = hidden_init(req, groups, &bytes).map_err(err)? {
                 cost = cost.plus(extra.cost);
                 bytes = join::append(bytes, extra.stream.as_ref()).map_err(err)?;

@@ -1,7 +1,9 @@
-//! The kernel engine reads `/proc/task_diag` of a kernel with our patches. One write sends the
-//! request, and reads return the finished stream.
+//! The kernel engine asks a kernel with our patches, in one of two forms. `PROC_TASKS`, an ioctl on
+//! the root directory of /proc, is used where there is no `/proc/task_diag`: `tasks` says how. It
+//! has five groups, and not all members of them ([`Kernel::answers`]).
 //!
-//! The kernel answers with the rights of the reader, like a /proc that is mounted with hidepid=2: a
+//! Of `/proc/task_diag`, one write sends the request, and reads return the finished stream. The
+//! kernel answers with the rights of the reader, like a /proc that is mounted with hidepid=2: a
 //! process that the reader may not trace is missing. [`Kernel::sees_all`] says whether an answer
 //! about all processes is complete. Nothing stays open between requests. One thread opens, writes
 //! and reads, because the kernel refuses (EPERM) threads whose credentials differ from those of the
@@ -20,7 +22,9 @@
 
 mod arrive;
 mod head;
+mod records;
 mod stop;
+mod tasks;
 mod trim;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,10 +39,11 @@ use taskdiag_wire::{
     Features, Group, Groups, MSG_FEATURES, NlMsgHdr, Plain, Req, Strategy, VERSION, build,
 };
 
+use self::tasks::Failed;
 use crate::engine::found::Found;
 use crate::engine::{Answer, Cost, Engine, EngineId, LEAST_WALK, NOT_IN_PARTS, Support, estimate};
 use crate::error::{Cause, Error};
-use crate::request::Request;
+use crate::request::{Members, Request};
 
 /// The room in a buffer in addition to that for tasks. INFO and DONE fit many times.
 const ROOM: usize = 64 << 10;
@@ -51,12 +56,22 @@ const OPENING: &str = "opening";
 const ASKING: &str = "asking";
 const READING: &str = "reading";
 
-/// The engine that asks `/proc/task_diag`.
+/// The engine that asks `/proc/task_diag` or `PROC_TASKS`.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    file: PathBuf,
+    root: PathBuf,
+    form: Form,
     groups: Groups,
     strategies: u64,
+}
+
+/// How the kernel is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// By the file `task_diag`, which has the stream.
+    File,
+    /// By the ioctl `PROC_TASKS` on the directory, which has records.
+    Ioctl,
 }
 
 impl Kernel {
@@ -64,7 +79,8 @@ impl Kernel {
     /// answer is remembered. A temporary failure, such as a lack of descriptors or rights, is not.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the kernel has no such file, or it may not be used.
+    /// [`Error::Unavailable`] if the kernel has neither the file nor the ioctl, or they may not be
+    /// used.
     pub fn new() -> Result<Kernel, Error> {
         static PROBED: Found<Result<Kernel, String>> = Found::new();
         let again = |probed: &Result<Kernel, String>| match probed {
@@ -89,9 +105,23 @@ impl Kernel {
     /// # Errors
     /// The same as for [`new`](Self::new).
     pub fn with_root(root: impl Into<PathBuf>) -> Result<Kernel, Error> {
-        let mut engine =
-            Kernel { file: root.into().join("task_diag"), groups: Groups::NONE, strategies: 0 };
-        let features = engine.features()?;
+        let mut engine = Kernel {
+            root: root.into(),
+            form: Form::File,
+            groups: Groups::NONE,
+            strategies: Strategy::ALL.iter().fold(0, |all, s| all | 1 << *s as u64),
+        };
+        let features = match engine.features() {
+            Err(none @ Error::Unavailable { cause: Cause::NotSupported, .. }) => {
+                engine.form = Form::Ioctl;
+                engine.groups = tasks::supported(&engine.root).map_err(|e| match e {
+                    Failed::Asking(Errno::NOTTY) | Failed::Opening(Errno::NOENT) => none,
+                    e => engine.refused(e, 0),
+                })?;
+                return Ok(engine);
+            }
+            features => features?,
+        };
         if features.version != VERSION {
             let why = format!(
                 "the kernel speaks version {} of the format, this program {VERSION}; use a newer one",
@@ -105,13 +135,26 @@ impl Kernel {
         Ok(engine)
     }
 
-    /// Whether this caller sees every process in an answer. Callers with CAP_SYS_PTRACE over the
-    /// first process of the pid namespace do, if they are in the initial user namespace. In another
-    /// user namespace, there may be a process that has entered from outside, which such callers may
-    /// not trace.
+    /// The groups that it answers with all members that are wanted. `PROC_TASKS` lacks some, which
+    /// `/proc/PID/status` has.
+    pub fn answers(&self, wanted: Members) -> Groups {
+        match self.form {
+            Form::File => self.groups,
+            Form::Ioctl => self.groups - records::incomplete(wanted),
+        }
+    }
+
+    /// Whether this caller sees every process in an answer that /proc shows. By `PROC_TASKS` it
+    /// does, because the options of the mount decide about both. By the file, callers with
+    /// CAP_SYS_PTRACE over the first process of the pid namespace do, if they are in the initial
+    /// user namespace. In another user namespace, there may be a process that has entered from
+    /// outside, which such callers may not trace.
     pub fn sees_all(&self) -> bool {
         // PROC_USER_INIT_INO, the same on every machine.
         const INITIAL: u64 = 0xEFFF_FFFD;
+        if self.form == Form::Ioctl {
+            return true;
+        }
         if !rustix::fs::stat("/proc/self/ns/user").is_ok_and(|s| s.st_ino == INITIAL) {
             return false;
         }
@@ -143,8 +186,9 @@ impl Kernel {
     }
 
     fn open(&self) -> Result<OwnedFd, Error> {
-        let file = self.file.display();
-        rustix::fs::openat(CWD, &self.file, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(
+        let path = self.root.join("task_diag");
+        let file = path.display();
+        rustix::fs::openat(CWD, &path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(
             |e| match e {
                 Errno::NOENT => {
                     unavailable(format!("{file}: this kernel has none; kernel/README.md of the source says how to build one that has it"))
@@ -163,9 +207,13 @@ impl Kernel {
     }
 
     fn failed(&self, what: &str, e: Errno) -> Error {
-        let file = self.file.display();
+        let path = match self.form {
+            Form::File => self.root.join("task_diag"),
+            Form::Ioctl => self.root.clone(),
+        };
+        let file = path.display();
         match (what, e) {
-            (ASKING | READING, Errno::PERM) => because(
+            (ASKING | READING, Errno::PERM) if self.form == Form::File => because(
                 Cause::NoPermission,
                 format!(
                     "{what} {file}: {e}: the credentials of this thread have changed since it opened \
@@ -184,9 +232,18 @@ impl Kernel {
         }
     }
 
+    /// The error of `PROC_TASKS`.
+    fn refused(&self, why: Failed, pid: u32) -> Error {
+        match why {
+            Failed::Opening(e) => self.failed(OPENING, e),
+            Failed::Asking(e) => self.failed(ASKING, e),
+            Failed::Nobody => Error::NoSuchProcess(pid),
+        }
+    }
+
     /// The user that a task belongs to.
     fn user(&self, pid: u32) -> Option<u32> {
-        let dir = self.file.with_file_name(pid.to_string());
+        let dir = self.root.join(pid.to_string());
         rustix::fs::stat(dir).ok().map(|s| s.st_uid)
     }
 
@@ -218,10 +275,14 @@ impl Engine for Kernel {
 
     fn support(&self) -> Support {
         let has = |s: &&Strategy| self.strategies & (1 << **s as u64) != 0;
+        let notes = match self.form {
+            Form::File => &[][..],
+            Form::Ioctl => records::NOTES,
+        };
         Support {
             groups: self.groups,
             strategies: Strategy::ALL.iter().filter(has).copied().collect(),
-            notes: Vec::new(),
+            notes: notes.iter().map(|(group, note)| (*group, String::from(*note))).collect(),
         }
     }
 
@@ -243,6 +304,12 @@ impl Engine for Kernel {
         }
         if req.is_stopped() {
             return Ok(Answer { stream: stop::nothing(req).into(), cost: cost(req, 0, begin) });
+        }
+        let guess = Kernel::guess(req);
+        if self.form == Form::Ioctl {
+            let (stream, syscalls) = tasks::answer(&self.root, req, guess, |pid| self.user(pid))
+                .map_err(|e| self.refused(e, req.pid))?;
+            return Ok(Answer { stream: stream.into(), cost: cost(req, syscalls, begin) });
         }
         let fd = self.open()?;
         let (skip_base, skip_stat) = req.members.skipped();
@@ -266,7 +333,6 @@ impl Engine for Kernel {
             Err(Errno::SRCH) => Err(Error::NoSuchProcess(req.pid)),
             n => n.map_err(|e| self.failed(READING, e)),
         };
-        let guess = Kernel::guess(req);
         let (stream, reads) = arrive::answer(req, guess, next, |pid| self.user(pid))?;
         // open, write, close; and uname
         Ok(Answer { stream: stream.into(), cost: cost(req, 4 + reads, begin) })
@@ -301,7 +367,8 @@ mod tests {
 
     #[test]
     fn changed_credentials_are_told_from_other_refusals() {
-        let engine = Kernel { file: "/proc/task_diag".into(), groups: Groups::NONE, strategies: 0 };
+        let (root, form, groups) = ("/proc".into(), Form::File, Groups::NONE);
+        let engine = Kernel { root, form, groups, strategies: 0 };
         for what in [ASKING, READING] {
             let text = engine.failed(what, Errno::PERM).to_string();
             assert!(text.contains(what) && text.contains("ask again"), "{text}");
