@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::common::{NOW_S, Saved, parts, run, skip};
+use super::common::{Ended, NOW_S, Saved, parts, run, skip};
 use taskdiag::wire::{BLOB_DELETED, Done, StreamWriter, build};
 use taskdiag::{
     Base, Cred, Fd, FdCount, FdDetail, FdDetailKind, FdType, Group, Groups, PathKind, Reason,
@@ -506,7 +506,7 @@ fn a_word_that_is_no_file_finds_processes_by_name_or_arguments() {
     let kept = std::fs::File::create(&path).expect("made");
     std::fs::remove_file(&path).expect("removed");
     let mut sleep = std::process::Command::new("sleep");
-    let mut child = sleep.arg0("word-of-a-program").arg("100").spawn().expect("sleep");
+    let child = Ended(sleep.arg0("word-of-a-program").arg("1000").spawn().expect("sleep"));
     for engine in ["auto", "procfs"] {
         let list = |args: &[&str]| {
             let mut command = super::common::taskdiag();
@@ -514,7 +514,7 @@ fn a_word_that_is_no_file_finds_processes_by_name_or_arguments() {
             parts(&command.output().expect("it runs"))
         };
         let (code, out, err) = list(&["-t", "word-of-a-program"]);
-        assert_eq!((code, out.trim()), (0, child.id().to_string().as_str()), "{engine}: {err}");
+        assert_eq!((code, out.trim()), (0, child.pid().as_str()), "{engine}: {err}");
         assert!(err.contains("no such file: word-of-a-program; looking for processes"), "{err}");
         let fds = |args: &[&str]| {
             let (_, out, _) = list(&[&["-o", "fd="], args].concat());
@@ -535,7 +535,7 @@ fn a_word_that_is_no_file_finds_processes_by_name_or_arguments() {
         assert!(code != 0 && out.is_empty(), "{out}");
     }
     drop(kept);
-    child.kill().and_then(|()| child.wait()).expect("it ends");
+    drop(child);
     let (code, out, _) = parts(&run(&["--as", "lsof", "-t", "word-of-a-program"]));
     assert_eq!((code, out.as_str()), (1, ""));
     assert_eq!(ids(&machine(), &["sshd"]), "10:3u 10:4u");
