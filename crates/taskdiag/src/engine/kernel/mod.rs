@@ -275,14 +275,10 @@ impl Engine for Kernel {
 
     fn support(&self) -> Support {
         let has = |s: &&Strategy| self.strategies & (1 << **s as u64) != 0;
-        let notes = match self.form {
-            Form::File => &[][..],
-            Form::Ioctl => records::NOTES,
-        };
         Support {
             groups: self.groups,
             strategies: Strategy::ALL.iter().filter(has).copied().collect(),
-            notes: notes.iter().map(|(group, note)| (*group, String::from(*note))).collect(),
+            notes: if self.form == Form::Ioctl { records::notes() } else { Vec::new() },
         }
     }
 

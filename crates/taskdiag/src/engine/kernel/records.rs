@@ -132,12 +132,17 @@ const STATM_HAS: u32 = bit(Statm::MEMBERS, "size_bytes")
     | bit(Statm::MEMBERS, "swap_bytes");
 
 /// What the records lack, for people.
-pub(super) const NOTES: &[(Group, &str)] = &[
-    (Group::Cred, "tracer, securebits, no_new_privs, seccomp and groups are not in PROC_TASKS"),
-    (Group::Stat, "locked pages are not in PROC_TASKS"),
-    (Group::Statm, "size, rss, rss_anon and swap are in PROC_TASKS"),
-    (Group::Cmdline, "texts of up to 4096 bytes"),
-];
+pub(super) fn notes() -> Vec<(Group, String)> {
+    let lack = "tracer, securebits, no_new_privs, seccomp and groups are not in PROC_TASKS";
+    [
+        (Group::Cred, lack),
+        (Group::Stat, "locked pages are not in PROC_TASKS"),
+        (Group::Statm, "size, rss, rss_anon and swap are in PROC_TASKS"),
+        (Group::Cmdline, "texts of up to 4096 bytes"),
+    ]
+    .map(|(group, note)| (group, note.to_owned()))
+    .into()
+}
 
 /// The groups that records have only a part of, if these members are wanted. A request for all of
 /// STAT does not need its flags, which /proc/PID/stat does not have, either.
