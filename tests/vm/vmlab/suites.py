@@ -230,7 +230,7 @@ class Parity(Suite):
             "TASKDIAG_EMULATED": 1,
             "NO_COLOR": 1,
         }
-        given = ("TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE", *(variable for _, _, variable in LONG.values()))
+        given = ("TASKDIAG_WALK_SEED", "TASKDIAG_WALK_SCENE", "TASKDIAG_WHY_THREADS", *(variable for _, _, variable in LONG.values()))
         settings.update((k, shlex.quote(v)) for k, v in os.environ.items() if k in given)
         hides = [WITHOUT_VDSO] if self.arch.name == "um" else []
         lines = [BOUNDED, self.before, *hides, "export " + " ".join(f"{k}={v}" for k, v in settings.items())]
