@@ -32,7 +32,7 @@ def beside(b):
         one_run(program, "/dev/null")
         time.sleep(1)
         before = it.cpu_ms()
-        r = b.compare({"ps --threads of an ordinary user, by the service": program}, rounds=3)
+        r = b.compare({"ps --threads of an ordinary user, with the service": program}, rounds=3)
         b.figure("CPU of the service, ms an answer", (it.cpu_ms() - before) / len(*r.values()))
 
 

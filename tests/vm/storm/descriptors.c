@@ -20,7 +20,7 @@ enum { FILES = 24 };
 
 /* Connects two sockets over the loopback device, and leaves some bytes in their queues. Nothing
  * here waits, since another task may have put another file in the place of these. */
-static int connected(int fds[2], int family, int protocol)
+static void connected(int fds[2], int family, int protocol)
 {
 	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
 	struct sockaddr_in at4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -31,7 +31,7 @@ static int connected(int fds[2], int family, int protocol)
 
 	fds[0] = fds[1] = -1;
 	if (listens < 0)
-		return 0;
+		return;
 	if (bind(listens, family == AF_INET ? (void *)&at4 : (void *)&at, len) == 0 &&
 	    listen(listens, 4) == 0 && getsockname(listens, (void *)&bound, &size) == 0) {
 		fds[0] = socket(family, SOCK_STREAM | SOCK_NONBLOCK, protocol);
@@ -45,7 +45,6 @@ static int connected(int fds[2], int family, int protocol)
 		close(listens);
 	if (rnd() % 4 == 0 && fds[1] >= 0)
 		shutdown(fds[rnd() % 2], rnd() % 3);
-	return 1;
 }
 
 static int datagrams(void)

@@ -48,7 +48,7 @@ BOOTS = {
         Scene("lockdown=confidentiality, without securityfs", "umount /sys/kernel/security", reason="lockdown=confidentiality"),
     ],
 }
-# With so many processes, BPF is quicker than /proc.
+# So many that BPF is quicker than /proc, and `auto` uses it where it may.
 PROCESSES = 500
 # A program as (name, arguments, exit codes, engine that it asks for).
 SOCKET = "/lab/tmp/socket"

@@ -5,11 +5,10 @@
 //! theirs they give to directories below their own.
 //!
 //! Those of the system come first, because the directories of all users are below them, but at most
-//! half of what may be read. After them, the next cgroup is always one of the owner with the fewest
-//! cgroups read so far, and of that owner's cgroups the one nearest to the root. If there are more
-//! cgroups than may be read, the owner with the most loses the one farthest from the root. So a
-//! user loses no cgroup while another user has more. If everything fits, all is read, in about the
-//! same time.
+//! half of what may be read. After them, the owner with the fewest cgroups read so far comes next,
+//! with the cgroup nearest to the root. If there are more cgroups than may be read, the owner with
+//! the most loses the one farthest from the root. So a user loses no cgroup while another user has
+//! more. If everything fits, all is read, in about the same time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

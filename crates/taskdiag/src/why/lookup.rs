@@ -61,16 +61,21 @@ impl Waits {
         let mut todo: Vec<usize> = of.into_iter().collect();
         let done = look.futexes(&todo);
         todo.extend(done.into_iter().filter_map(|at| look.onward(at)));
-        for _ in 0..=sockets::ROUNDS {
+        let mut rounds = 0..sockets::ROUNDS;
+        loop {
             while let Some(at) = todo.pop() {
                 if !std::mem::replace(&mut look.is_done[at], true) {
                     look.one(at);
                     todo.extend(look.onward(at));
                 }
             }
+            if look.for_sockets.is_empty() || rounds.next().is_none() {
+                break;
+            }
             let done = look.sockets();
             todo.extend(done.into_iter().filter_map(|at| look.onward(at)));
         }
+        look.leave_sockets(0);
         look.confirm_cycles();
     }
 }

@@ -1,5 +1,5 @@
-//! A long answer in parts, of which only one is in memory at a time. `taskdiag dump` writes them
-//! one after the other, as one stream.
+//! Makes a long answer in parts. Only one part is in memory at a time. `taskdiag dump` writes the
+//! parts one after the other, as one stream.
 
 use std::collections::VecDeque;
 use std::io;

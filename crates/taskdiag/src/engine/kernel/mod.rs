@@ -2,7 +2,7 @@
 //! the root directory of /proc, is used where there is no `/proc/task_diag`: `tasks` says how. It
 //! has five groups, and not all members of them ([`Kernel::answers`]).
 //!
-//! Of `/proc/task_diag`, one write sends the request, and reads return the finished stream. The
+//! `/proc/task_diag` takes the request in one write, and reads return the finished stream. The
 //! kernel answers with the rights of the reader, like a /proc that is mounted with hidepid=2: a
 //! process that the reader may not trace is missing. [`Kernel::sees_all`] says whether an answer
 //! about all processes is complete. Nothing stays open between requests. One thread opens, writes

@@ -256,7 +256,7 @@ impl CredPart {
 }
 
 impl StatPart {
-    /// STAT, of which `base` has some members.
+    /// STAT. Some of its members are in the part `base`.
     pub(super) fn stat(&self, base: &BasePart) -> Stat {
         build!(Stat {
             valid: Stat::ALL_VALID & !STAT_LACKS,

@@ -230,7 +230,7 @@ impl<'a> OpenFiles<'a> {
         }
         OpenFiles(found)
     }
-    /// A descriptor, and who has it, if it is still of the same file.
+    /// A descriptor and its owner. The descriptor must still be of the same file.
     pub fn get(
         &self,
         tgid: u32,
@@ -283,7 +283,6 @@ impl<'f, 'a> Others<'f, 'a> {
     /// Who has the socket with this inode, which is the other end of one of `tgid`.
     pub fn of_socket(&mut self, inode: u64, how: How, tgid: u32) -> Result<Holder, NoHolder> {
         let ends = self.files.ends().of_socket(inode).iter();
-        // Inodes of sockets and of pipes are numbered together.
         self.only(ends, (None, inode, false), tgid, how)
     }
     /// The only process, other than `tgid`, that has one of these ends.

@@ -1,7 +1,8 @@
-//! The sockets that threads wait for, and who has their other ends.
+//! Finds the sockets that threads wait for, and the processes at their other ends.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::time::Instant;
 
 use taskdiag_wire::{Entry, Fd, FdType, Groups, Socket, WaitKind};
 
@@ -28,10 +29,17 @@ enum Other {
 }
 
 impl Look<'_> {
+    /// Marks the waits for sockets that were found so far, from this one on, as not looked at.
+    pub(super) fn leave_sockets(&mut self, from: usize) {
+        for at in self.for_sockets.drain(from..) {
+            self.waits.all[at].holder = Err(NoHolder::NotLookedAt);
+        }
+    }
+
     /// Looks up the waits for sockets that were found so far, and returns them.
     pub(super) fn sockets(&mut self) -> Vec<usize> {
-        let mut of_all = std::mem::take(&mut self.for_sockets);
-        of_all.truncate(MOST);
+        self.leave_sockets(self.for_sockets.len().min(MOST));
+        let of_all = std::mem::take(&mut self.for_sockets);
         let mut open = Vec::new();
         for at in &of_all {
             match self.open_file(*at) {
@@ -42,8 +50,16 @@ impl Look<'_> {
         if open.is_empty() {
             return of_all;
         }
-        let answer = query_with(&Request::all(Groups::BASE | Groups::FD), self.choice).ok();
-        let Some(files) = answer.as_ref().map(Files::new) else { return of_all };
+        let has_time = Instant::now() < self.end;
+        let request = Request::all(Groups::BASE | Groups::FD);
+        let answer = has_time.then(|| query_with(&request, self.choice).ok()).flatten();
+        let Some(files) = answer.as_ref().map(Files::new) else {
+            let why = if has_time { NoHolder::NotKnown } else { NoHolder::NotLookedAt };
+            for (at, _) in open {
+                self.waits.all[at].holder = Err(why);
+            }
+            return of_all;
+        };
         let of = |(at, file): &(usize, OpenFile)| (self.waits.all[*at].tgid, file.fd);
         let descriptors = OpenFiles::new(&files, open.iter().map(of));
         let mut ends = Vec::new();
@@ -146,8 +162,8 @@ fn connection(socket: &Entry<'_, Socket>) -> Option<Connection> {
     Some(([end(Side::Local)?, end(Side::Peer)?], socket.netns()?))
 }
 
-/// The inodes of the sockets with these connections. `None`: there are several, which a
-/// namespace that is entered in between could cause.
+/// The inodes of the sockets with these connections. `None`: several sockets have the connection.
+/// Two interfaces may have the same link-local addresses.
 fn inodes(
     files: &Files<'_>,
     of: &[(usize, Result<Option<Other>, NoHolder>)],
