@@ -12,7 +12,7 @@ use taskdiag::wire::{Done, Info, StreamWriter, build};
 use taskdiag::{Base, Group, Groups, Reason, Snapshot, Strategy, Vma, VmaKind};
 
 use super::made::{
-    ESTABLISHED, LISTEN, Made, Process, Sock, lists, mapped, mapped_of, put_files, put_maps,
+    ESTABLISHED, LISTEN, Made, Process, Sock, head, lists, mapped, mapped_of, put_files, put_maps,
     socket, sockets_of,
 };
 use super::table::{Batch, Row, at};
@@ -238,17 +238,7 @@ fn each_table_has_its_columns_and_the_chosen_ones() {
 #[test]
 fn threads_share_the_files_and_mappings_of_their_process() {
     let mut w = StreamWriter::new();
-    let head = StreamWriter::blank_info();
-    let (show_flags, dump_strategy) = (lists().bits(), Strategy::AllThread as u64);
-    let (realtime_ns, boottime_ns) = (BEGIN * SECOND_NS, 100_000 * SECOND_NS);
-    w.info(&build!(Info {
-        realtime_ns,
-        boottime_ns,
-        show_flags,
-        dump_strategy,
-        clk_tck: 100,
-        ..head
-    }));
+    w.info(&head(0, lists(), Strategy::AllThread));
     for tid in [10, 11, 12] {
         w.begin_task(tid, 10);
         let mut base = Base::new();

@@ -96,20 +96,21 @@ pub fn put_maps(w: &mut StreamWriter, pid: u32, mapped: &[Mapped]) {
     }
 }
 
+/// The head of an answer of this minute.
+pub fn head(minute: u64, groups: Groups, strategy: Strategy) -> Info {
+    build!(Info {
+        realtime_ns: (BEGIN + minute * MINUTE) * SECOND_NS,
+        boottime_ns: (100_000 + minute * MINUTE) * SECOND_NS,
+        show_flags: groups.bits(),
+        dump_strategy: strategy as u64,
+        clk_tck: 100,
+        ..StreamWriter::blank_info()
+    })
+}
+
 fn snapshot(minute: u64, groups: Groups, processes: &[Process]) -> Snapshot {
     let mut w = StreamWriter::new();
-    let head = StreamWriter::blank_info();
-    let (realtime_ns, boottime_ns) =
-        ((BEGIN + minute * MINUTE) * SECOND_NS, (100_000 + minute * MINUTE) * SECOND_NS);
-    let (show_flags, dump_strategy) = (groups.bits(), Strategy::All as u64);
-    w.info(&build!(Info {
-        realtime_ns,
-        boottime_ns,
-        show_flags,
-        dump_strategy,
-        clk_tck: 100,
-        ..head
-    }));
+    w.info(&head(minute, groups, Strategy::All));
     for process in processes {
         w.begin_task(process.pid, process.pid);
         let mut base = Base::new();
