@@ -313,7 +313,44 @@ static void stuck_lock(int argc, char **argv)
 	hold();
 }
 
+/*
+ * Two processes read one open file, whose position has a mutex. The first one waits for the server
+ * and holds the mutex, and the second one waits for that.
+ */
+static void stuck_position(int argc, char **argv)
+{
+	pid_t holder, waiter;
+	char byte;
+	int fd;
+
+	if (argc < 2)
+		die("usage: stuck-position DIRECTORY");
+	mount_there(argv[1]);
+	fd = must(open(in_dir(argv[1], "x"), O_RDONLY | O_CLOEXEC));
+	holder = spawn();
+	if (holder == 0) {
+		read(fd, &byte, 1);
+		_exit(0);
+	}
+	for (int i = 0; !__atomic_load_n(asked, __ATOMIC_SEQ_CST); i++) {
+		if (i > 10000)
+			die("nobody reads the file");
+		usleep(1000);
+	}
+	waiter = spawn();
+	if (waiter == 0) {
+		read(fd, &byte, 1);
+		_exit(0);
+	}
+	await_state(waiter, waiter, 'D');
+	fact("pid", "%d", waiter);
+	fact("ppid", "%d", getpid());
+	fact("holder", "%d", holder);
+	hold();
+}
+
 const struct state held_states[] = {
+	{ "stuck-position", stuck_position, "DIRECTORY: the lock of the position of an open file there is held" },
 	{ "stuck-lock", stuck_lock, "DIRECTORY: the lock of a directory there is held" },
 	{ "stuck-mount", stuck_mount, "DIRECTORY: a file system there that does not answer" },
 	{ "held-lock", held_lock, "DIRECTORY: the lock of its memory is held" },

@@ -87,6 +87,7 @@ fn every_state_is_reached_and_ends() {
     cases.push((vec!["files".into(), path("files")], 'S'));
     cases.push((vec!["held-lock".into(), path("held")], 'S'));
     cases.push((vec!["stuck-lock".into(), path("stuck")], 'D'));
+    cases.push((vec!["stuck-position".into(), path("position")], 'D'));
     cases.push((vec!["waits".into(), path("waits")], 'S'));
     // The first version of cgroups freezes a task in state D.
     cases.push((vec!["frozen".into(), "v1".into(), path("frozen-v1")], 'D'));

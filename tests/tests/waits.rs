@@ -300,13 +300,25 @@ fn a_lock_with_priority_inheritance_names_its_owner() {
 /// process waits. Linux notes the lock since 6.17.
 #[test]
 fn a_lock_of_the_kernel_names_its_owner() {
+    a_lock_is_noted("stuck-lock", &["fuse"], "rwsem-write");
+}
+
+/// A process that reads an open file holds the mutex of its position, for which another process
+/// waits. Linux notes such a lock since 6.15, and this test expects it from 6.17 on.
+#[test]
+fn a_mutex_of_the_kernel_names_its_owner() {
+    a_lock_is_noted("stuck-position", &["fuse", "page-io"], "mutex");
+}
+
+/// The state has a process whose wait is one of `held`, and another one that waits for its lock.
+fn a_lock_is_noted(state: &str, held: &[&str], want: &str) {
     let (_dir, path) = plain_dir();
-    let Some(m) = Mktask::or_skip("owner of a lock", &["stuck-lock", &path]) else { return };
+    let Some(m) = Mktask::or_skip("owner of a lock", &[state, &path]) else { return };
     for engine in engines_with(Group::Wait) {
         let holder: u32 = m.num("holder");
         let a = threads(engine, holder);
         let w = wait(&a, holder);
-        assert_eq!((kind(w), w.state()), ("fuse", Some(b'S')), "{a}");
+        assert!(held.contains(&kind(w)), "{a}: {}", kind(w));
         let a = threads(engine, m.pid());
         let w = wait(&a, m.pid());
         assert_eq!(w.state(), Some(b'D'), "{a}");
@@ -319,7 +331,7 @@ fn a_lock_of_the_kernel_names_its_owner() {
             }
             continue;
         }
-        assert_eq!((kind(w), engine.id()), ("rwsem-write", EngineId::Bpf), "{a}");
+        assert_eq!((kind(w), engine.id()), (want, EngineId::Bpf), "{a}");
         assert_eq!(owner_how(w), Some(OwnerHow::Lock), "{a}");
         assert_eq!((w.owner_tid(), w.owner_tgid()), (Some(holder), Some(holder)), "{a}");
         assert!(w.object().is_some_and(|n| n != 0), "{a}: the lock has a number");
