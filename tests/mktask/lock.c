@@ -303,8 +303,12 @@ static void lock_chain(int argc, char **argv)
 		prctl(PR_SET_NAME, (const char *[]){ "head", "flocks", "ofds", "posixes" }[i]);
 		/* 0 has the flock; 1 has the OFD lock and wants it; 2 has the POSIX lock and wants that;
 		 * 3 wants the last one. */
-		if (i == 0)
+		if (i == 0) {
 			must(flock(flock_fd, LOCK_EX));
+			/* It has the open file, too, and so could give the lock back. */
+			if (spawn() == 0)
+				forever();
+		}
 		if (i == 1)
 			must(fcntl(ofd, F_OFD_SETLK, &whole));
 		if (i == 2)

@@ -237,6 +237,9 @@ fn a_chain_of_file_locks_leads_to_its_head() {
         held(&json, pair(&m, "posix"), "posix_lock");
         held(&json, pair(&m, "ofd"), "ofd_lock");
         held(&json, pair(&m, "flock"), "flock");
+        // A child of the head has the open file with the flock, too.
+        let is_sure = |name| of(&json, pair(&m, name).0)["is_sure"].clone();
+        assert_eq!([is_sure("posix"), is_sure("ofd"), is_sure("flock")], [true, true, false]);
         assert_eq!(of(&json, last)["file"], format!("{path}/by-posix"), "{engine}");
         assert_eq!(json["heads"][0]["id"], m.pid(), "{engine}: {json}");
         assert_eq!(json["heads"][0]["behind"], 3, "{engine}");

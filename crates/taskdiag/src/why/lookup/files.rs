@@ -186,15 +186,17 @@ impl Look<'_> {
     }
 
     fn lock_holder(&self, b: &Blocked, holders: &LockHolders) -> Result<Holder, NoHolder> {
-        let (pid, how) = match b.held {
-            Class::Posix => (b.holder.ok_or(NoHolder::OtherNumbers)?, How::PosixLock),
+        let (pid, how, is_sure) = match b.held {
+            Class::Posix => (b.holder.ok_or(NoHolder::OtherNumbers)?, How::PosixLock, true),
             class => {
                 let all = holders.get(&(class, b.inode)).map_or(&[][..], Vec::as_slice);
                 // The pids are sorted, as the processes are.
                 let took_it = b.holder.filter(|pid| all.binary_search(pid).is_ok());
                 match (took_it, all) {
-                    (Some(pid), _) if class == Class::Flock => (pid, How::Flock),
-                    (_, [pid]) => (*pid, How::OpenFileLock),
+                    // Each process that has the open file can give the lock back, such as a child
+                    // of the one that took it.
+                    (Some(pid), all) if class == Class::Flock => (pid, How::Flock, all.len() == 1),
+                    (_, [pid]) => (*pid, How::OpenFileLock, true),
                     (_, []) => return Err(NoHolder::NotKnown),
                     (_, all) => return Err(NoHolder::Several(all.len() as u32)),
                 }
@@ -203,7 +205,7 @@ impl Look<'_> {
         if self.waits.find(pid).is_none() {
             return Err(NoHolder::Changed);
         }
-        Ok(Holder { tid: pid, tgid: pid, is_process: true, is_sure: true, how })
+        Ok(Holder { tid: pid, tgid: pid, is_process: true, is_sure, how })
     }
 }
 
