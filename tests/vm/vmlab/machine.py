@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ from kernel_complaints import is_complaint  # noqa: E402
 # a breakpoint that is already gone. This is rare, and it is not a fault of the kernel. Older
 # kernels print it without "Oops: ".
 TRIPPED = "int3: 0000 "
+# A job prints this, and its exit code, when it wants a dump of the machine.
+DUMP = "@@dump"
 MEMORY_MB = 3072
 # Of User-Mode Linux: its disk for swap, and how many processes this machine may have while it runs.
 SWAP_MB = 2048
@@ -71,8 +74,9 @@ def processors(arch, counting, cpus):
     return ["-accel", other or "tcg,thread=multi", "-smp", str(cpus)]
 
 
-def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True, counting=False, cpus=2):
-    """Boots, waits until the machine is off, and reads its output. `log` is a path to which suffixes are added."""
+def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", strict=True, counting=False, cpus=2, dump=None):
+    """Boots, waits until the machine is off, and reads its output. `log` is a path to which suffixes are added. With `dump`, the
+    machine ends when the job prints DUMP, and its memory is then in that file."""
     if arch.name != "um" and not common.have(arch.qemu):
         raise common.Unavailable(f"no {arch.qemu}: install {arch.package} (tools/setup {'arm64' if arch.triple else 'vm'})")
     console, job = log.with_name(f"{log.name}.console"), log.with_name(f"{log.name}.log")
@@ -85,10 +89,10 @@ def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", st
     if arch.name == "um":
         said = user_mode(vmlinuz, initramfs, console, job, timeout, memory, parameters)
     else:
-        said = emulated(arch, vmlinuz, initramfs, console, job, timeout, memory, parameters, counting, cpus)
+        said = emulated(arch, vmlinuz, initramfs, console, job, timeout, memory, parameters, counting, cpus, dump)
     seconds = time.monotonic() - began
     console, output = console.read_bytes(), job.read_bytes().decode(errors="replace").replace("\r\n", "\n")
-    end = re.search(r"^@@end (\d+)$", output, re.M)
+    end = re.search(rf"^{DUMP} (\d+)$" if dump else r"^@@end (\d+)$", output, re.M)
     if not console and not end and said.strip():
         raise common.Broken(f"QEMU: {said.decode(errors='replace').strip()}")
     console = console.decode(errors="replace")
@@ -103,7 +107,7 @@ def boot(arch, vmlinuz, initramfs, log, timeout, memory=MEMORY_MB, append="", st
     )
 
 
-def emulated(arch, vmlinuz, initramfs, console, job, timeout, memory, parameters, counting, cpus):
+def emulated(arch, vmlinuz, initramfs, console, job, timeout, memory, parameters, counting, cpus, dump=None):
     """Boots QEMU. Returns its output."""
     command = [
         arch.qemu, *arch.machine, *processors(arch, counting, cpus), "-m", str(memory),
@@ -111,13 +115,32 @@ def emulated(arch, vmlinuz, initramfs, console, job, timeout, memory, parameters
         *(("-chardev", f"file,id=job,path={job}", "-device", "pci-serial,chardev=job") if arch.triple else ("-serial", f"file:{job}")),
         "-kernel", str(vmlinuz), "-initrd", str(initramfs), "-append", f"{parameters} no_timer_check",
     ]  # fmt: skip
+    if dump:
+        command[command.index("-monitor") + 1] = f"unix:{dump}.monitor,server=on,wait=off"
+        dump.unlink(missing_ok=True)
     machine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
+        if dump:
+            timeout = dump_when_asked(machine, job, dump, timeout)
         said, _ = machine.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         machine.kill()
         said, _ = machine.communicate()
     return said
+
+
+def dump_when_asked(machine, job, dump, timeout):
+    """Waits until the job asks for a dump, writes it while the machine is stopped, and ends the machine. Returns the seconds that are left."""
+    end = time.monotonic() + timeout
+    while f"{DUMP} ".encode() not in job.read_bytes():
+        if machine.poll() is not None or time.monotonic() > end:
+            return 1
+        time.sleep(1)
+    with socket.socket(socket.AF_UNIX) as monitor:
+        monitor.connect(f"{dump}.monitor")
+        monitor.sendall(f"dump-guest-memory {dump}\nquit\n".encode())
+        machine.wait(max(end - time.monotonic(), 1))
+    return 1
 
 
 def user_mode(kernel, initramfs, console, job, timeout, memory, parameters):

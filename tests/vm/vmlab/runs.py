@@ -37,7 +37,7 @@ WITHOUT_BPF = "mount --bind /dev/null /sys/kernel/btf/vmlinux"
 HALF_DONE = "cat /proc/task_diag 2>/dev/null; mount --bind /dev/null /proc/task_diag 2>/dev/null"
 
 
-def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True, counting=False, cpus=2):
+def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True, counting=False, cpus=2, dump=None):
     """Boots a kernel with suites. Returns (Run, {suite name: Result}). If the machine crashed, the suites that it did not finish have failed."""
     image = kernels.get(kernel)
     ours = common.digest(common.ROOT, kernel.name, label)
@@ -51,10 +51,10 @@ def go(kernel, parts, label, memory=machine.MEMORY_MB, append="", strict=True, c
             tree.file(module, f"/lib/modules/{module.name}")
         tree.write(initramfs)
         common.say(f"{kernel.name} ({image.version}): {', '.join(s.name for s in parts)}")
-        run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting, cpus)
+        run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting, cpus, dump)
         if run.tripped:
             common.say(f"{kernel.name}: {run.why()}; that is the emulator's (see machine.py), so once more")
-            run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting, cpus)
+            run = machine.boot(kernel.arch, image.path, initramfs, log, timeout, memory, append, strict, counting, cpus, dump)
         initramfs.unlink()
     results = {}
     for s in parts:
