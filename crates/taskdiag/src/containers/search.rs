@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use taskdiag_wire::Reason;
 
@@ -20,6 +20,9 @@ const ENTRIES: usize = 65_536;
 /// The largest number of remembered containers: of one user, and of all lists together.
 const USERS_ENTRIES: usize = 1024;
 const ALL_ENTRIES: usize = 65_536;
+
+/// How long what a user's list has is taken without another look at the file.
+const USERS_LIST_AGAIN: Duration = Duration::from_secs(2);
 
 /// A container whose names are wanted.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,8 @@ pub struct Hit {
 /// A list of many containers, with the file or directory that it is from.
 #[derive(Debug)]
 struct Listed<T> {
+    /// When the file was looked at.
+    at: Instant,
     stamp: Option<Stamp>,
     /// `Err`: it could not be read.
     entries: Result<HashMap<Vec<u8>, T>, Reason>,
@@ -319,11 +324,22 @@ fn stored(
 }
 
 impl Lists {
+    /// The containers in a list. A user's list is looked at once in a while only. Otherwise a user
+    /// with many containers, who changes the lists all the time, would make the reader read them
+    /// again for each container, and those who wait for names of others would wait for it.
     fn store(&mut self, place: &Place, owner: Owner) -> Result<&HashMap<Vec<u8>, Names>, Reason> {
+        let begun = Instant::now();
+        let is_new = |known: &Listed<_>| {
+            owner != Owner::Root && begun.duration_since(known.at) < USERS_LIST_AGAIN
+        };
+        if self.stores.get(place).is_some_and(is_new) {
+            return self.stores[place].entries.as_ref().map_err(|reason| *reason);
+        }
         let now = open::look(place, owner);
-        let is_known =
-            self.stores.get(place).is_some_and(|known| now.is_some() && known.stamp == now);
-        if !is_known {
+        let known = self.stores.get_mut(place);
+        if let Some(known) = known.filter(|known| now.is_some() && known.stamp == now) {
+            known.at = begun;
+        } else {
             let most = if owner == Owner::Root { LIST } else { USERS };
             let (stamp, entries) = match open::read(place, owner, most) {
                 Ok(Some((text, stamp))) => {
@@ -338,7 +354,7 @@ impl Lists {
                 Ok(None) => (None, Ok(HashMap::new())),
                 Err(reason) => (now, Err(reason)),
             };
-            self.stores.insert(place.clone(), Listed { stamp, entries });
+            self.stores.insert(place.clone(), Listed { at: Instant::now(), stamp, entries });
         }
         self.stores[place].entries.as_ref().map_err(|reason| *reason)
     }
@@ -415,7 +431,7 @@ fn listed<'a, T>(
             Ok(None) => (None, Ok(HashMap::new())),
             Err(reason) => (now, Err(reason)),
         };
-        *known = Some(Listed { stamp, entries });
+        *known = Some(Listed { at: Instant::now(), stamp, entries });
     }
     let known = known.as_ref().expect("it was just read");
     known.entries.as_ref().map_err(|reason| *reason)
@@ -439,4 +455,34 @@ fn log(name: &[u8]) -> Option<Entry<[Vec<u8>; 3]>> {
     let id = id.strip_prefix(b"-")?;
     let is_whole = parts.next().is_none() && !pod.is_empty() && !container.is_empty();
     is_whole.then(|| (id.to_vec(), [pod.to_vec(), namespace.to_vec(), container.to_vec()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The list of a user who changes it all the time is read once in a while, and root's always.
+    #[test]
+    fn a_users_list_is_not_read_for_each_container() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().canonicalize().expect("it is there");
+        let list = place(path.clone(), "containers.json");
+        let owner = Owner::User(rustix::process::geteuid().as_raw());
+        let put = |id: &str| {
+            let text = format!(r#"[{{"id":"{id}","names":["a-name"]}}]"#);
+            std::fs::write(path.join("containers.json"), text).expect("it can be written");
+        };
+        let has = |lists: &mut Lists, owner, id: &str| {
+            lists.store(&list, owner).expect("it can be read").contains_key(id.as_bytes())
+        };
+        let (mut of_user, mut of_root) = (Lists::default(), Lists::default());
+        put("first");
+        assert!(has(&mut of_user, owner, "first") && has(&mut of_root, Owner::Root, "first"));
+        put("the-second");
+        assert!(!has(&mut of_user, owner, "the-second"));
+        assert!(has(&mut of_root, Owner::Root, "the-second"));
+        let known = of_user.stores.get_mut(&list).expect("it was read");
+        known.at = known.at.checked_sub(USERS_LIST_AGAIN).expect("the machine ran for longer");
+        assert!(has(&mut of_user, owner, "the-second"));
+    }
 }
