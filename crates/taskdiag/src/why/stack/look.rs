@@ -230,10 +230,11 @@ impl Look {
         };
         let of_file = |address: u64| elf.address(address - vma.start + vma.offset_bytes);
         let found = of_file(place).ok_or(StackEnd::NoCode)?;
-        let address = found + (registers.pc - place);
+        // A hostile file may place its code at the last addresses.
+        let address = found.wrapping_add(registers.pc.wrapping_sub(place));
         // The name and the place of a call are those of the call, which is before the address.
         let function = elf.function(found).map(|mut f| {
-            f.offset_bytes += registers.pc - place;
+            f.offset_bytes = f.offset_bytes.wrapping_add(registers.pc.wrapping_sub(place));
             f
         });
         frames.push(Frame { function, file: map.text.to_vec(), address });
