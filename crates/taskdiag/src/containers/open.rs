@@ -72,7 +72,11 @@ fn stat_of(fd: BorrowedFd<'_>) -> Result<rustix::fs::Statx, Errno> {
 
 /// Opens a place. `flags` are added to those that every open has.
 fn open(place: &Place, owner: Owner, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let common = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let mut common = OFlags::CLOEXEC;
+    // openat2(2) refuses other flags beside this one.
+    if !flags.contains(OFlags::PATH) {
+        common |= OFlags::NOCTTY | OFlags::NONBLOCK;
+    }
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let base = match owner {
         Owner::Root => rustix::fs::open(&place.base, directory, Mode::empty())?,
@@ -259,5 +263,20 @@ mod tests {
             assert_eq!(is_local(mounts, Path::new(directory)), want, "{directory}");
         }
         assert!(!is_local(b"", Path::new("/root")));
+    }
+
+    /// Otherwise what was read once would be read again at each look.
+    #[test]
+    fn a_file_that_did_not_change_has_the_stamp_of_when_it_was_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let base = dir.path().canonicalize().expect("it is there");
+        std::fs::write(base.join("file"), "text").expect("it can be written");
+        let place = Place { base, below: "file".into() };
+        let user = Owner::User(rustix::process::geteuid().as_raw());
+        for owner in [Owner::Root, user] {
+            let (_, stamp) =
+                read(&place, owner, 100).expect("it can be read").expect("it is there");
+            assert_eq!(look(&place, owner), Some(stamp), "{owner:?}");
+        }
     }
 }
