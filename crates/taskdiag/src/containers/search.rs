@@ -56,8 +56,6 @@ pub struct Hit {
 /// A list of many containers, with the file or directory that it is from.
 #[derive(Debug)]
 struct Listed<T> {
-    /// When the file was looked at.
-    at: Instant,
     stamp: Option<Stamp>,
     /// `Err`: it could not be read.
     entries: Result<HashMap<Vec<u8>, T>, Reason>,
@@ -68,7 +66,8 @@ struct Listed<T> {
 pub struct Lists {
     /// By user: the home directory, and when that was found.
     homes: HashMap<u32, (Instant, Found<PathBuf>)>,
-    stores: HashMap<Place, Listed<Names>>,
+    /// With the time of the last look at the file.
+    stores: HashMap<Place, (Instant, Listed<Names>)>,
     /// By uid: namespace and name of each pod.
     pods: Option<Listed<(Vec<u8>, Vec<u8>)>>,
     /// By id: pod, namespace and name of each container of Kubernetes.
@@ -78,7 +77,7 @@ pub struct Lists {
 impl Lists {
     /// Forgets the lists when they are many or have many entries. Any user can have eight of them.
     pub fn prune(&mut self) {
-        let entries = self.stores.values().filter_map(|l| l.entries.as_ref().ok());
+        let entries = self.stores.values().filter_map(|(_, l)| l.entries.as_ref().ok());
         if self.stores.len() > 1024 || entries.map(HashMap::len).sum::<usize>() > ALL_ENTRIES {
             self.stores.clear();
         }
@@ -306,7 +305,7 @@ fn stored(
                                 image: names.image.clone(),
                                 ..Names::default()
                             };
-                            let stamp = lists.stores.get(&place).and_then(|l| l.stamp);
+                            let stamp = lists.stores.get(&place).and_then(|(_, l)| l.stamp);
                             let source = stamp.map(|stamp| (place, owner, stamp));
                             return Ok(Some(Hit {
                                 runtime: "podman",
@@ -328,17 +327,19 @@ impl Lists {
     /// with many containers, who changes the lists all the time, would make the reader read them
     /// again for each container, and those who wait for names of others would wait for it.
     fn store(&mut self, place: &Place, owner: Owner) -> Result<&HashMap<Vec<u8>, Names>, Reason> {
-        let begun = Instant::now();
-        let is_new = |known: &Listed<_>| {
-            owner != Owner::Root && begun.duration_since(known.at) < USERS_LIST_AGAIN
-        };
-        if self.stores.get(place).is_some_and(is_new) {
-            return self.stores[place].entries.as_ref().map_err(|reason| *reason);
+        let is_recent =
+            |(at, _): &(Instant, _)| owner != Owner::Root && at.elapsed() < USERS_LIST_AGAIN;
+        if !self.stores.get(place).is_some_and(is_recent) {
+            self.look_at_store(place, owner);
         }
+        self.stores[place].1.entries.as_ref().map_err(|reason| *reason)
+    }
+
+    fn look_at_store(&mut self, place: &Place, owner: Owner) {
         let now = open::look(place, owner);
         let known = self.stores.get_mut(place);
-        if let Some(known) = known.filter(|known| now.is_some() && known.stamp == now) {
-            known.at = begun;
+        if let Some((at, _)) = known.filter(|(_, list)| now.is_some() && list.stamp == now) {
+            *at = Instant::now();
         } else {
             let most = if owner == Owner::Root { LIST } else { USERS };
             let (stamp, entries) = match open::read(place, owner, most) {
@@ -354,9 +355,8 @@ impl Lists {
                 Ok(None) => (None, Ok(HashMap::new())),
                 Err(reason) => (now, Err(reason)),
             };
-            self.stores.insert(place.clone(), Listed { at: Instant::now(), stamp, entries });
+            self.stores.insert(place.clone(), (Instant::now(), Listed { stamp, entries }));
         }
-        self.stores[place].entries.as_ref().map_err(|reason| *reason)
     }
 }
 
@@ -431,7 +431,7 @@ fn listed<'a, T>(
             Ok(None) => (None, Ok(HashMap::new())),
             Err(reason) => (now, Err(reason)),
         };
-        *known = Some(Listed { at: Instant::now(), stamp, entries });
+        *known = Some(Listed { stamp, entries });
     }
     let known = known.as_ref().expect("it was just read");
     known.entries.as_ref().map_err(|reason| *reason)
@@ -481,8 +481,8 @@ mod tests {
         put("the-second");
         assert!(!has(&mut of_user, owner, "the-second"));
         assert!(has(&mut of_root, Owner::Root, "the-second"));
-        let known = of_user.stores.get_mut(&list).expect("it was read");
-        known.at = known.at.checked_sub(USERS_LIST_AGAIN).expect("the machine ran for longer");
+        let (at, _) = of_user.stores.get_mut(&list).expect("it was read");
+        *at = at.checked_sub(USERS_LIST_AGAIN).expect("the machine ran for longer");
         assert!(has(&mut of_user, owner, "the-second"));
     }
 }
