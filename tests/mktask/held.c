@@ -284,6 +284,16 @@ static void await_answer(pid_t pid)
 	die("process %d is in %s", pid, text);
 }
 
+/* Waits until one process waits for the lock of the other one, and tells the test of both. */
+static void show_stuck(pid_t holder, pid_t waiter)
+{
+	await_state(waiter, waiter, 'D');
+	fact("pid", "%d", waiter);
+	fact("ppid", "%d", getpid());
+	fact("holder", "%d", holder);
+	hold();
+}
+
 /*
  * A process makes a directory with a name that the server does not answer about. Meanwhile it
  * holds the lock of the parent directory, and another process waits for that lock.
@@ -306,11 +316,7 @@ static void stuck_lock(int argc, char **argv)
 		mkdir(in_dir(argv[1], "other"), 0700);
 		_exit(0);
 	}
-	await_state(waiter, waiter, 'D');
-	fact("pid", "%d", waiter);
-	fact("ppid", "%d", getpid());
-	fact("holder", "%d", holder);
-	hold();
+	show_stuck(holder, waiter);
 }
 
 /*
@@ -342,11 +348,7 @@ static void stuck_position(int argc, char **argv)
 		read(fd, &byte, 1);
 		_exit(0);
 	}
-	await_state(waiter, waiter, 'D');
-	fact("pid", "%d", waiter);
-	fact("ppid", "%d", getpid());
-	fact("holder", "%d", holder);
-	hold();
+	show_stuck(holder, waiter);
 }
 
 const struct state held_states[] = {
