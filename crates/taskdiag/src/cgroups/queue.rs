@@ -5,10 +5,11 @@
 //! theirs they give to directories below their own.
 //!
 //! Those of the system come first, because the directories of all users are below them, but at most
-//! half of what may be read. After them, the owner with the fewest cgroups read so far comes next,
-//! with the cgroup nearest to the root. If there are more cgroups than may be read, the owner with
-//! the most loses the one farthest from the root. So a user loses no cgroup while another user has
-//! more. If everything fits, all is read, in about the same time.
+//! half of what may be read. Then it is always the turn of the owner of whom the fewest cgroups
+//! have been read. Of that owner's cgroups, the one nearest to the root is read. If there are more
+//! cgroups than may be read, the owner with the most loses the one farthest from the root. So a
+//! user loses no cgroup while another user has more. If everything fits, all is read, in about the
+//! same time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
